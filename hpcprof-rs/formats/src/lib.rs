@@ -1,0 +1,20 @@
+//! File formats shared by the three tools. FORMATS.md at the repository's root has the byte
+//! tables; each module here is one file format and changes together with its table.
+//!
+//! * [`profile`]: one thread's logical calling context tree, written while the program runs.
+//! * [`process`]: one process image: identity, load map, end-of-run counters.
+//! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
+//! * [`address`]: the normalised code address that the first two share.
+//! * [`loss`]: the causes for which a sample is lost or partial.
+//! * [`bytes`]: bounds-checked little-endian reading and writing.
+//!
+//! Readers never panic: whatever the bytes are, they return data or a typed error.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod bytes;
+pub mod loss;
+pub mod process;
+pub mod profile;
+pub mod structure;

@@ -1,0 +1,296 @@
+//! The process file: who ran, how it was sampled, which modules were mapped, how it ended.
+//!
+//! A header of 16 bytes, then appended entries `{u32 kind, u32 length, payload}`, each written
+//! with one system call. A file that ends early (crash, kill, full disk) keeps all whole entries.
+
+use crate::address::ModuleId;
+use crate::bytes::{ByteReader, ByteWriter};
+use crate::loss::LossCause;
+use std::fmt;
+
+/// First bytes of every process file.
+pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
+/// Readers refuse another major version.
+pub const VERSION_MAJOR: u16 = 1;
+/// Readers accept any minor version, and skip entry kinds that they do not know.
+pub const VERSION_MINOR: u16 = 0;
+
+const KIND_START: u32 = 1;
+const KIND_MODULE: u32 = 2;
+const KIND_UNLOAD: u32 = 3;
+const KIND_END: u32 = 4;
+
+/// Start of a process image.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Start {
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id.
+    pub ppid: u32,
+    /// Id of the image: the monotonic clock at its start, nanoseconds.
+    pub image: u64,
+    /// Wall clock at the start, nanoseconds since 1970.
+    pub realtime_ns: u64,
+    /// Path of the executable.
+    pub executable: String,
+    /// Argument vector.
+    pub arguments: Vec<String>,
+    /// Working directory.
+    pub directory: String,
+    /// Event name, as the user gave it.
+    pub event: String,
+    /// Source that serves the event: `perf-sigtrap`, `perf-signal`, `posix-timer`.
+    pub source: String,
+    /// Sampling period, nanoseconds.
+    pub period_ns: u64,
+    /// Cores n that idleness is computed against; 0 = as many as workers (see [`End::cores`]).
+    pub cores: u32,
+    /// Threads-per-second ceiling of the source's distinct samples, Hz; 0 = none known.
+    pub rate_ceiling: u32,
+}
+
+/// A load module.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Module {
+    /// Its id in [`crate::address::CodeAddress`].
+    pub id: ModuleId,
+    /// Lowest mapped address.
+    pub start: u64,
+    /// One past the highest mapped address.
+    pub end: u64,
+    /// Mapped address minus the address that the module states.
+    pub bias: u64,
+    /// Path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id, empty when there is none.
+    pub build_id: Vec<u8>,
+}
+
+/// End of a process image.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct End {
+    /// Monotonic clock at the end, nanoseconds (same clock as [`Start::image`]).
+    pub monotonic_ns: u64,
+    /// How it ended: `exit`, `_exit`, `exec`, `signal N`.
+    pub reason: String,
+    /// Cores n that were in force.
+    pub cores: u32,
+    /// Threads seen, with or without samples.
+    pub threads: u32,
+    /// Most workers of cooperating runtimes alive at once.
+    pub workers: u32,
+    /// Losses that no thread's profile could count.
+    pub losses: Vec<(LossCause, u64)>,
+}
+
+/// One entry.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Entry {
+    /// See [`Start`].
+    Start(Start),
+    /// See [`Module`].
+    Module(Module),
+    /// The module with this id was unmapped.
+    Unload(ModuleId),
+    /// See [`End`].
+    End(End),
+}
+
+/// The file's header.
+pub fn encode_header() -> [u8; 16] {
+    let mut h = [0; 16];
+    h[..8].copy_from_slice(&MAGIC);
+    h[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+    h[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+    h
+}
+
+/// One entry, ready to append.
+pub fn encode(entry: &Entry) -> Vec<u8> {
+    let mut w = ByteWriter::new();
+    let kind = match entry {
+        Entry::Start(s) => {
+            w.u32(s.pid);
+            w.u32(s.ppid);
+            w.u64(s.image);
+            w.u64(s.realtime_ns);
+            w.string(&s.executable);
+            w.u32(s.arguments.len() as u32);
+            for a in &s.arguments {
+                w.string(a);
+            }
+            w.string(&s.directory);
+            w.string(&s.event);
+            w.string(&s.source);
+            w.u64(s.period_ns);
+            w.u32(s.cores);
+            w.u32(s.rate_ceiling);
+            KIND_START
+        }
+        Entry::Module(m) => {
+            w.u16(m.id.0);
+            w.u64(m.start);
+            w.u64(m.end);
+            w.u64(m.bias);
+            w.string(&m.path);
+            w.blob(&m.build_id);
+            KIND_MODULE
+        }
+        Entry::Unload(id) => {
+            w.u16(id.0);
+            KIND_UNLOAD
+        }
+        Entry::End(e) => {
+            w.u64(e.monotonic_ns);
+            w.string(&e.reason);
+            w.u32(e.cores);
+            w.u32(e.threads);
+            w.u32(e.workers);
+            w.u32(e.losses.len() as u32);
+            for (cause, n) in &e.losses {
+                w.u8(*cause as u8);
+                w.u64(*n);
+            }
+            KIND_END
+        }
+    };
+    let mut out = ByteWriter::new();
+    out.u32(kind);
+    out.blob(&w.data);
+    out.data
+}
+
+/// Why a file is not a readable process file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// The first bytes are not [`MAGIC`].
+    NotAProcessFile,
+    /// Written by an incompatible version.
+    Version(u16, u16),
+    /// There is no whole [`Start`] entry.
+    NoStart,
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessError::NotAProcessFile => write!(f, "not a process file: wrong first bytes"),
+            ProcessError::Version(a, b) => write!(
+                f,
+                "process file version {a}.{b} is not readable by this version ({VERSION_MAJOR}.x): use the hpcprof-rs of the same release"
+            ),
+            ProcessError::NoStart => write!(f, "truncated before the end of its first entry"),
+        }
+    }
+}
+
+impl std::error::Error for ProcessError {}
+
+/// A process file, decoded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Process {
+    /// Its start.
+    pub start: Start,
+    /// Modules in the order in which they were first seen.
+    pub modules: Vec<Module>,
+    /// Its end; `None` when it crashed, was killed or still runs.
+    pub end: Option<End>,
+    /// Whether the file ends within an entry, or an entry could not be decoded.
+    pub damaged: bool,
+}
+
+impl Process {
+    /// Decodes a file as far as it goes.
+    pub fn parse(data: &[u8]) -> Result<Process, ProcessError> {
+        if data.len() < 16 || data[..8] != MAGIC {
+            return Err(ProcessError::NotAProcessFile);
+        }
+        let (major, minor) = (
+            u16::from_le_bytes([data[8], data[9]]),
+            u16::from_le_bytes([data[10], data[11]]),
+        );
+        if major != VERSION_MAJOR {
+            return Err(ProcessError::Version(major, minor));
+        }
+        let mut r = ByteReader::new(&data[16..]);
+        let mut start = None;
+        let mut modules = Vec::new();
+        let mut end = None;
+        let mut damaged = false;
+        while r.remaining() > 0 {
+            let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
+                damaged = true;
+                break;
+            };
+            let mut p = ByteReader::new(payload);
+            let decoded = match kind {
+                KIND_START => decode_start(&mut p).map(|s| start = start.take().or(Some(s))),
+                KIND_MODULE => decode_module(&mut p).map(|m| modules.push(m)),
+                KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
+                _ => Some(()),
+            };
+            damaged |= decoded.is_none();
+        }
+        Ok(Process {
+            start: start.ok_or(ProcessError::NoStart)?,
+            modules,
+            end,
+            damaged,
+        })
+    }
+}
+
+fn decode_start(r: &mut ByteReader<'_>) -> Option<Start> {
+    let (pid, ppid, image, realtime_ns) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
+    let executable = r.string()?;
+    let n = r.u32()?;
+    let mut arguments = Vec::new();
+    for _ in 0..n {
+        arguments.push(r.string()?);
+    }
+    Some(Start {
+        pid,
+        ppid,
+        image,
+        realtime_ns,
+        executable,
+        arguments,
+        directory: r.string()?,
+        event: r.string()?,
+        source: r.string()?,
+        period_ns: r.u64()?,
+        cores: r.u32()?,
+        rate_ceiling: r.u32()?,
+    })
+}
+
+fn decode_module(r: &mut ByteReader<'_>) -> Option<Module> {
+    Some(Module {
+        id: ModuleId(r.u16()?),
+        start: r.u64()?,
+        end: r.u64()?,
+        bias: r.u64()?,
+        path: r.string()?,
+        build_id: r.blob()?.to_vec(),
+    })
+}
+
+fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
+    let (monotonic_ns, reason) = (r.u64()?, r.string()?);
+    let (cores, threads, workers) = (r.u32()?, r.u32()?, r.u32()?);
+    let n = r.u32()?;
+    let mut losses = Vec::new();
+    for _ in 0..n {
+        let (cause, count) = (r.u8()?, r.u64()?);
+        losses.extend(LossCause::from_number(cause).map(|c| (c, count)));
+    }
+    Some(End {
+        monotonic_ns,
+        reason,
+        cores,
+        threads,
+        workers,
+        losses,
+    })
+}
