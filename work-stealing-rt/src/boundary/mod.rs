@@ -1,0 +1,34 @@
+//! The boundary: the one call through which tasks are entered, and the recording of contexts.
+//!
+//! One duty: make a stolen task's spawner findable from the task's physical stack. Every task
+//! that its spawner does not run inline is entered by `enter`, whose frame keeps the task's
+//! header at a fixed place; a profiler recognises the frame by its return address alone.
+//! `record` notes in the header where the spawner stands.
+//!
+//! The architecture is chosen here and nowhere else. `portable` enters tasks by a plain call and
+//! records no context; it also serves Miri, which has no assembly, and builds without the
+//! feature `context`.
+
+#[cfg(all(
+    feature = "context",
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(miri)
+))]
+#[path = "x86_64.rs"]
+mod imp;
+
+#[cfg(not(all(
+    feature = "context",
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(miri)
+)))]
+#[path = "portable.rs"]
+mod imp;
+
+#[cfg(all(feature = "context", target_os = "linux"))]
+pub(crate) use imp::{TASK_SLOT, return_address, text_range};
+pub(crate) use imp::{enter, record};

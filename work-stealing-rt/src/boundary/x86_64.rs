@@ -1,0 +1,109 @@
+//! The boundary on x86-64 Linux.
+//!
+//! One duty: the trampoline `wsrt_enter_task` and the recording assembly. Invariants: at the
+//! address `wsrt_enter_task_return` the task's header is at `[rsp + 8]`; the trampoline's call
+//! frame information is complete at every instruction; [`record`] stores a code address together
+//! with the stack and frame pointers *at that address*, so that the frame's unwinding rule there
+//! applies to the recorded registers.
+
+use core::arch::{asm, global_asm};
+use core::ffi::c_void;
+
+use hpcrun_abi::TaskHeader;
+
+use crate::job::{Entry, Task};
+use crate::worker::Worker;
+
+/// Where the boundary's frame keeps the header's address, from the stack pointer.
+pub(crate) const TASK_SLOT: usize = 8;
+
+// wsrt_enter_task(header, worker, entry): after the prologue the stack holds, from rsp up:
+// worker, header, the caller's rbp, the return address. 16-byte aligned at the call.
+global_asm!(
+    ".pushsection wsrt_text,\"ax\",@progbits",
+    ".p2align 4",
+    ".globl wsrt_enter_task",
+    ".hidden wsrt_enter_task",
+    ".type wsrt_enter_task,@function",
+    "wsrt_enter_task:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rdi",
+    "push rsi",
+    "call rdx",
+    ".globl wsrt_enter_task_return",
+    ".hidden wsrt_enter_task_return",
+    "wsrt_enter_task_return:",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    ".cfi_restore rbp",
+    "ret",
+    ".cfi_endproc",
+    ".size wsrt_enter_task, . - wsrt_enter_task",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn wsrt_enter_task(header: *const TaskHeader, worker: *const c_void, entry: Entry);
+    static wsrt_enter_task_return: u8;
+    #[link_name = "__start_wsrt_text"]
+    static TEXT_START: u8;
+    #[link_name = "__stop_wsrt_text"]
+    static TEXT_STOP: u8;
+}
+
+/// Enters a task through the boundary.
+///
+/// # Safety
+/// `entry` is the entry of the task at `header`, which nobody else runs and which stays valid
+/// until this returns; `worker` is the calling thread's. Entries catch every panic.
+#[inline(always)]
+pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const Worker, entry: Entry) {
+    // SAFETY: the trampoline only passes on its arguments; the rest is this function's contract.
+    unsafe { wsrt_enter_task(header, worker.cast(), entry) }
+}
+
+/// The boundary's return address.
+pub(crate) fn return_address() -> usize {
+    (&raw const wsrt_enter_task_return).addr()
+}
+
+/// The range of the runtime's own out-of-line code.
+pub(crate) fn text_range() -> (usize, usize) {
+    ((&raw const TEXT_START).addr(), (&raw const TEXT_STOP).addr())
+}
+
+/// Fills `header` with this very place as the spawner's context, and the task's entry points.
+///
+/// Always inlined, so that the place is in the spawner's own frame.
+///
+/// # Safety
+/// `header` is valid for a write and is the header of a `T`.
+#[inline(always)]
+pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
+    // SAFETY: writes the three words of the header; the static it emits (a `job::Site`) has
+    // relocated contents only. Neither the stack nor the flags change, and nothing can panic.
+    unsafe {
+        asm!(
+            "lea {site}, [rip + 771f]",
+            "mov [{header}], {site}",
+            "772:",
+            "mov [{header} + 8], rsp",
+            "mov [{header} + 16], rbp",
+            ".pushsection .data.rel.ro.wsrt_sites,\"aw\",@progbits",
+            ".p2align 3",
+            "771:",
+            ".quad 772b, {entry}, {finish}",
+            ".popsection",
+            site = out(reg) _,
+            header = in(reg) header,
+            entry = sym <T as Task>::entry,
+            finish = sym <T as Task>::finish,
+            options(nostack, preserves_flags),
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! The split deque: where a worker keeps the tasks of its pending joins.
+//!
+//! One duty: a stack of task addresses whose owner pushes and pops without fences or atomic
+//! read-modify-writes, and whose oldest part other workers may take from.
+//!
+//! ```text
+//!   base        tail          split            head
+//!    | stolen ... | shared ...  | private ...    |  free ...
+//! ```
+//!
+//! * Slots below `tail` are taken by thieves; `tail..split` may be taken; `split..head` is the
+//!   owner's alone. `tail` and `split` are packed into one word ([`SplitDeque::ends`]), so a
+//!   thief's claim and the owner's retreat are decided by one compare-and-exchange.
+//! * A slot is a [`Latch`] that carries the task's address: the thief sets it when the task is
+//!   over. The slot stays the thief's until then, since the owner pops in LIFO order and waits.
+//! * The owner learns of hunger and of overflow by one comparison: `limit` is the address of the
+//!   last usable slot, or 0 when the shared part ran empty (*attention*). Whoever empties the
+//!   shared part stores that 0, so the oldest task is nearly always open to thieves.
+//!
+//! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
+//! `ends`) makes slot and task visible. `limit` is a hint and needs no ordering.
+
+use core::cell::Cell;
+use core::ptr;
+
+use crossbeam_utils::CachePadded;
+
+use crate::latch::Latch;
+use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
+
+/// Pending joins that a worker can have open to thieves; those beyond are run inline.
+pub(crate) const CAPACITY: usize = if cfg!(loom) { 4 } else { 1 << 16 };
+
+/// A place in a deque; `NONE` stands for a task that found no place.
+pub(crate) type SlotPtr = *const Latch;
+/// See [`SlotPtr`].
+pub(crate) const NONE: SlotPtr = ptr::null();
+
+/// `limit`'s value for "the shared part is empty".
+const ATTENTION: usize = 0;
+
+/// The deque; see the module. Methods marked *owner* are called by the owning worker alone.
+pub(crate) struct SplitDeque {
+    /// The next free slot (owner).
+    head: Cell<SlotPtr>,
+    /// The owner's copy of `split`.
+    split: Cell<SlotPtr>,
+    base: SlotPtr,
+    /// There are no thieves: never ask for attention.
+    solo: bool,
+    limit: CachePadded<AtomicUsize>,
+    ends: CachePadded<AtomicU64>,
+}
+
+// SAFETY: the cells are touched by owner methods only, which the callers (the worker that owns
+// the deque) confine to one thread; everything else is atomic or immutable. A panic cannot leave
+// the cells inconsistent, since no method calls foreign code.
+unsafe impl Sync for SplitDeque {}
+// SAFETY: the deque owns its slots, and is bound to no thread before its owner starts.
+unsafe impl Send for SplitDeque {}
+
+/// What a thief found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Steal {
+    /// Nothing is shared.
+    Empty,
+    /// The task in this slot is the caller's; it must set the slot when the task is over.
+    Taken(SlotPtr),
+}
+
+#[inline(always)]
+fn pack(tail: u64, split: u64) -> u64 {
+    tail | split << 32
+}
+
+#[inline(always)]
+fn unpack(ends: u64) -> (u64, u64) {
+    (ends & 0xffff_ffff, ends >> 32)
+}
+
+impl SplitDeque {
+    pub(crate) fn new(solo: bool) -> Self {
+        let base = allocate_slots();
+        SplitDeque {
+            head: Cell::new(base),
+            split: Cell::new(base),
+            base,
+            solo,
+            limit: CachePadded::new(AtomicUsize::new(ATTENTION)),
+            ends: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    #[inline(always)]
+    fn last(&self) -> SlotPtr {
+        // SAFETY: stays within the allocation of `CAPACITY` slots.
+        unsafe { self.base.add(CAPACITY - 1) }
+    }
+
+    #[inline(always)]
+    fn index(&self, slot: SlotPtr) -> u64 {
+        // SAFETY: both point into the one allocation.
+        unsafe { slot.offset_from(self.base) as u64 }
+    }
+
+    /// Owner: pushes `task` (an address, a multiple of 4). `Err`: [`SplitDeque::attend`] must be
+    /// called with the slot before anything else.
+    #[inline(always)]
+    pub(crate) fn push(&self, task: usize) -> Result<SlotPtr, SlotPtr> {
+        let slot = self.head.get();
+        // SAFETY: `head <= last` always (`attend` sees to it), and a free slot is the owner's.
+        let next = unsafe {
+            (*slot).rearm(task);
+            slot.add(1)
+        };
+        self.head.set(next);
+        if next as usize > self.limit.load(Ordering::Relaxed) {
+            Err(slot)
+        } else {
+            Ok(slot)
+        }
+    }
+
+    /// Owner: the slow half of a push into `slot`: publishes half of the private part, or takes
+    /// the task out again (returning [`NONE`]) when the deque is full.
+    #[inline(always)]
+    pub(crate) fn attend(&self, slot: SlotPtr) -> SlotPtr {
+        self.limit.store(self.last() as usize, Ordering::Relaxed);
+        let mut slot = slot;
+        if slot == self.last() {
+            self.head.set(slot);
+            slot = NONE;
+        }
+        if !self.solo {
+            let private = self.index(self.head.get()) - self.index(self.split.get());
+            self.publish(private.div_ceil(2));
+        }
+        slot
+    }
+
+    /// Owner: opens the whole private part to thieves; true when there was any.
+    #[inline(always)]
+    pub(crate) fn publish_all(&self) -> bool {
+        let private = self.index(self.head.get()) - self.index(self.split.get());
+        self.publish(private);
+        private != 0
+    }
+
+    #[inline(always)]
+    fn publish(&self, count: u64) {
+        if count != 0 {
+            // SAFETY: `split + count <= head`, within the allocation.
+            self.split.set(unsafe { self.split.get().add(count as usize) });
+            self.ends.fetch_add(count << 32, Ordering::Release);
+        }
+    }
+
+    /// Owner: takes the youngest task, which is in `slot`, back without any atomic operation.
+    /// False: try [`SplitDeque::pop_shared`].
+    #[inline(always)]
+    pub(crate) fn pop_private(&self, slot: SlotPtr) -> bool {
+        let private = slot >= self.split.get();
+        if private {
+            self.head.set(slot);
+        }
+        private
+    }
+
+    /// Owner: takes the youngest task, which is in `slot` and not private, back from the shared
+    /// part. False: a thief has it, and the owner must wait for the slot.
+    #[inline(always)]
+    pub(crate) fn pop_shared(&self, slot: SlotPtr) -> bool {
+        if slot == NONE {
+            return true;
+        }
+        let mut ends = self.ends.load(Ordering::Relaxed);
+        loop {
+            let (tail, split) = unpack(ends);
+            debug_assert_eq!(split, self.index(slot) + 1);
+            if tail >= split {
+                return false;
+            }
+            let retreat = pack(tail, split - 1);
+            match self.ends.compare_exchange_weak(
+                ends,
+                retreat,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.split.set(slot);
+                    self.head.set(slot);
+                    if tail == split - 1 && !self.solo {
+                        self.raise_attention();
+                    }
+                    return true;
+                }
+                Err(now) => ends = now,
+            }
+        }
+    }
+
+    /// Owner: forgets the stolen task in `slot`, whose event has happened.
+    #[inline(always)]
+    pub(crate) fn forget_stolen(&self, slot: SlotPtr) {
+        let index = self.index(slot);
+        debug_assert_eq!(unpack(self.ends.load(Ordering::Relaxed)), (index + 1, index + 1));
+        self.head.set(slot);
+        self.split.set(slot);
+        self.ends.store(pack(index, index), Ordering::Release);
+    }
+
+    /// Owner: would a task pushed now be published at once?
+    #[inline(always)]
+    pub(crate) fn is_hungry(&self) -> bool {
+        !self.solo && self.limit.load(Ordering::Relaxed) == ATTENTION
+    }
+
+    /// Asks the owner to publish at its next push.
+    #[inline(always)]
+    pub(crate) fn raise_attention(&self) {
+        if self.limit.load(Ordering::Relaxed) != ATTENTION {
+            self.limit.store(ATTENTION, Ordering::Relaxed);
+        }
+    }
+
+    /// Anyone: takes the oldest shared task.
+    #[inline(always)]
+    pub(crate) fn steal(&self) -> Steal {
+        let mut ends = self.ends.load(Ordering::Acquire);
+        loop {
+            let (tail, split) = unpack(ends);
+            if tail >= split {
+                return Steal::Empty;
+            }
+            let claim = pack(tail + 1, split);
+            match self.ends.compare_exchange_weak(
+                ends,
+                claim,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    if tail + 1 == split {
+                        self.raise_attention();
+                    }
+                    // SAFETY: `tail < split <= CAPACITY`, within the allocation.
+                    return Steal::Taken(unsafe { self.base.add(tail as usize) });
+                }
+                Err(now) => ends = now,
+            }
+        }
+    }
+}
+
+impl Drop for SplitDeque {
+    fn drop(&mut self) {
+        free_slots(self.base);
+    }
+}
+
+#[cfg(not(loom))]
+fn layout() -> std::alloc::Layout {
+    std::alloc::Layout::array::<Latch>(CAPACITY).expect("the capacity is a constant that fits")
+}
+
+/// `CAPACITY` unset slots. Untouched memory is not committed: the allocator's zero pages serve.
+#[cfg(not(loom))]
+fn allocate_slots() -> SlotPtr {
+    // SAFETY: the layout is not empty. A `Latch` is one integer atomic, for which all-zero is the
+    // unset state.
+    let slots = unsafe { std::alloc::alloc_zeroed(layout()) };
+    if slots.is_null() {
+        std::alloc::handle_alloc_error(layout());
+    }
+    slots.cast::<Latch>().cast_const()
+}
+
+#[cfg(not(loom))]
+fn free_slots(slots: SlotPtr) {
+    // SAFETY: made by `allocate_slots`; latches need no drop.
+    unsafe { std::alloc::dealloc(slots.cast_mut().cast::<u8>(), layout()) }
+}
+
+#[cfg(loom)]
+fn allocate_slots() -> SlotPtr {
+    let slots: Box<[Latch]> = (0..CAPACITY).map(|_| Latch::new()).collect();
+    Box::into_raw(slots).cast::<Latch>().cast_const()
+}
+
+#[cfg(loom)]
+fn free_slots(slots: SlotPtr) {
+    let slots = ptr::slice_from_raw_parts_mut(slots.cast_mut(), CAPACITY);
+    // SAFETY: made by `allocate_slots` from a box of this length.
+    drop(unsafe { Box::from_raw(slots) });
+}

@@ -1,0 +1,247 @@
+//! Tasks in memory: a header that the profiler can read, a closure, an outcome.
+//!
+//! One duty: store a closure where another worker can find and run it, and bring its result or
+//! its panic back. [`StackTask`] lives in the frame of a spawner that waits for it (join,
+//! install); [`HeapTask`] is on its own (scope, spawn).
+//!
+//! Life of a task that is not run inline: `entry` runs it, under the boundary; when the boundary's
+//! frame is gone, `finish` publishes that it is over and gives its memory up. In between, the
+//! worker's state says *idle* already, so that a profiler never follows a header into a frame
+//! that its owner may have left.
+
+use core::cell::UnsafeCell;
+use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use core::ptr;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use hpcrun_abi::{SpawnSite, TaskHeader};
+
+use crate::boundary;
+use crate::parallel_overhead::sched;
+use crate::worker::Worker;
+
+/// Runs the task with this header on the given worker, the caller's; catches every panic.
+pub(crate) type Entry = unsafe extern "C" fn(*const TaskHeader, *const Worker);
+/// Ends the task with this header after its entry has returned.
+pub(crate) type Finish = unsafe extern "C" fn(*const TaskHeader);
+
+/// A spawn site as the runtime sees it: [`SpawnSite`] with typed entry points.
+#[repr(C)]
+pub(crate) struct Site {
+    pub(crate) ip: usize,
+    pub(crate) entry: Entry,
+    pub(crate) finish: Finish,
+}
+
+const _: () = assert!(
+    offset_of!(Site, ip) == offset_of!(SpawnSite, ip)
+        && offset_of!(Site, entry) == offset_of!(SpawnSite, entry)
+);
+
+/// A type of task. Its first field is a [`TaskHeader`].
+pub(crate) trait Task {
+    /// See [`Entry`].
+    ///
+    /// # Safety
+    /// `header` is that of a live `Self` which runs once; `worker` is the calling thread's.
+    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker);
+
+    /// See [`Finish`].
+    ///
+    /// # Safety
+    /// `header` is that of a live `Self` whose entry has returned; it may be gone afterwards.
+    unsafe extern "C" fn finish(header: *const TaskHeader);
+
+    /// The site of tasks without a stack context.
+    const SITE: &'static Site = &Site { ip: 0, entry: Self::entry, finish: Self::finish };
+}
+
+/// A task that some worker must run once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TaskRef(pub(crate) *const TaskHeader);
+
+// SAFETY: a task is made of `Send` parts (see the constructors), and the reference is used by
+// one thread at a time.
+unsafe impl Send for TaskRef {}
+
+impl TaskRef {
+    /// The task's site.
+    ///
+    /// # Safety
+    /// The task is live.
+    #[inline(always)]
+    pub(crate) unsafe fn site(self) -> &'static Site {
+        // SAFETY: every header's site points to a static `Site` (`boundary::record`, `Task::SITE`).
+        unsafe { &*(*self.0).site.cast::<Site>() }
+    }
+}
+
+/// Calls the user's closure from a frame of its own, outside the runtime's code range: what is
+/// inlined here is user code.
+#[inline(never)]
+fn call_task<R>(closure: impl FnOnce() -> R) -> R {
+    closure()
+}
+
+/// The event that ends a [`StackTask`].
+pub(crate) trait Event {
+    /// The event happens.
+    ///
+    /// # Safety
+    /// `this` is valid until the waiter is told, and may be gone right after.
+    unsafe fn happen(this: *const Self);
+}
+
+/// The event is the deque's slot, which the dispatcher sets.
+pub(crate) struct InSlot;
+
+impl Event for InSlot {
+    #[inline(always)]
+    unsafe fn happen(_: *const Self) {}
+}
+
+/// A task in the frame of a spawner that outlives it.
+#[repr(C)]
+pub(crate) struct StackTask<F, R, E> {
+    header: UnsafeCell<MaybeUninit<TaskHeader>>,
+    closure: UnsafeCell<ManuallyDrop<F>>,
+    outcome: UnsafeCell<MaybeUninit<thread::Result<R>>>,
+    pub(crate) event: E,
+}
+
+impl<F, R, E> StackTask<F, R, E>
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+    E: Event,
+{
+    /// A task whose header is yet to be recorded. The closure is dropped only by one of the
+    /// `unsafe` methods, or by running.
+    #[inline(always)]
+    pub(crate) fn new(closure: F, event: E) -> Self {
+        StackTask {
+            header: UnsafeCell::new(MaybeUninit::uninit()),
+            closure: UnsafeCell::new(ManuallyDrop::new(closure)),
+            outcome: UnsafeCell::new(MaybeUninit::uninit()),
+            event,
+        }
+    }
+
+    /// Records the calling frame as the spawner.
+    #[inline(always)]
+    pub(crate) fn record(&self) -> TaskRef {
+        let header = self.header.get().cast::<TaskHeader>();
+        // SAFETY: the header is ours until the task is handed out, and belongs to this type.
+        unsafe { boundary::record::<Self>(header) };
+        TaskRef(header)
+    }
+
+    /// Takes the closure, to run or to drop it.
+    ///
+    /// # Safety
+    /// The task is the caller's (never handed out, or taken back), and this is called once.
+    #[inline(always)]
+    pub(crate) unsafe fn take_closure(&self) -> F {
+        // SAFETY: nobody else runs the task, and the closure is still there.
+        unsafe { ManuallyDrop::take(&mut *self.closure.get()) }
+    }
+
+    /// Takes what became of the task.
+    ///
+    /// # Safety
+    /// The task's event has happened, and this is called once.
+    #[inline(always)]
+    pub(crate) unsafe fn take_outcome(&self) -> thread::Result<R> {
+        // SAFETY: the entry wrote the outcome before the event, and nobody touches it any more.
+        unsafe { (*self.outcome.get()).assume_init_read() }
+    }
+}
+
+impl<F, R, E> Task for StackTask<F, R, E>
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+    E: Event,
+{
+    #[inline(never)]
+    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
+        // SAFETY: the header is the first field of a live `Self` in the spawner's frame, which
+        // stays until the event; `worker` is the calling thread's. A panic of the closure is
+        // caught and becomes the outcome.
+        unsafe {
+            sched::begin_work(&*worker);
+            let this = &*header.cast::<Self>();
+            let closure = this.take_closure();
+            let outcome = catch_unwind(AssertUnwindSafe(|| call_task(closure)));
+            (*this.outcome.get()).write(outcome);
+            sched::end_work(&*worker);
+        }
+    }
+
+    #[inline(never)]
+    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    unsafe extern "C" fn finish(header: *const TaskHeader) {
+        // SAFETY: the task is live until its event happens; only raw pointers are passed on.
+        unsafe { E::happen(&raw const (*header.cast::<Self>()).event) }
+    }
+}
+
+/// What becomes of a [`HeapTask`].
+pub(crate) trait Keeper {
+    /// The closure has panicked with this payload.
+    fn panicked(&self, payload: Box<dyn Any + Send>);
+    /// The task is over. Called once, last.
+    fn over(self);
+}
+
+/// A task on the heap, which frees itself.
+#[repr(C)]
+pub(crate) struct HeapTask<F, K> {
+    header: TaskHeader,
+    closure: UnsafeCell<ManuallyDrop<F>>,
+    keeper: K,
+}
+
+impl<F: FnOnce() + Send, K: Keeper + Send> HeapTask<F, K> {
+    /// A task in the given captured context (0: unknown). It must be run.
+    #[inline(always)]
+    pub(crate) fn boxed(closure: F, keeper: K, context: usize) -> TaskRef {
+        let task = Box::new(HeapTask {
+            header: TaskHeader { site: ptr::from_ref(Self::SITE).cast(), sp: context, fp: 0 },
+            closure: UnsafeCell::new(ManuallyDrop::new(closure)),
+            keeper,
+        });
+        TaskRef(Box::into_raw(task).cast_const().cast::<TaskHeader>())
+    }
+}
+
+impl<F: FnOnce() + Send, K: Keeper + Send> Task for HeapTask<F, K> {
+    #[inline(never)]
+    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
+        // SAFETY: the header is the first field of a live boxed `Self` that runs once, and is
+        // freed by `finish` only. A panic of the closure goes to the keeper.
+        unsafe {
+            sched::begin_work(&*worker);
+            let this = &*header.cast::<Self>();
+            let closure = ManuallyDrop::take(&mut *this.closure.get());
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call_task(closure))) {
+                this.keeper.panicked(payload);
+            }
+            sched::end_work(&*worker);
+        }
+    }
+
+    #[inline(never)]
+    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    unsafe extern "C" fn finish(header: *const TaskHeader) {
+        // SAFETY: made by `boxed`, and nobody refers to it any more. The closure has been taken,
+        // and `ManuallyDrop` keeps the box from dropping it again.
+        let task = unsafe { Box::from_raw(header.cast::<Self>().cast_mut()) };
+        let HeapTask { keeper, .. } = *task;
+        keeper.over();
+    }
+}

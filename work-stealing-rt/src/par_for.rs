@@ -1,0 +1,81 @@
+//! `par_for`: a loop whose iterations may run in parallel.
+//!
+//! One duty: split a range only as far as idle workers ask for it. A worker runs its part of
+//! the range block by block; between two blocks it looks whether its deque has run empty of
+//! tasks that others could take, and if so gives away the upper half of what is left.
+
+use core::ops::Range;
+
+use crate::pool;
+use crate::worker::Worker;
+use crate::join;
+
+/// Blocks per worker in which [`par_for`] goes through its range, at least.
+const BLOCKS_PER_WORKER: usize = 64;
+/// The largest block of [`par_for`], in iterations.
+const LARGEST_BLOCK: usize = 1024;
+
+/// Calls `body` for each index of the range, in no particular order, potentially in parallel.
+/// Outside of a pool this happens in the global pool.
+///
+/// The splitting adapts to demand: a worker goes through its part in blocks, each at most 1/64
+/// of the range per worker and at most 1024 iterations, and gives half of the rest away when
+/// others are out of work. Where an iteration takes very long or very short,
+/// [`par_for_grain`] can do better.
+///
+/// # Panics
+/// A panic of `body` goes on here; the iterations after it in the same part do not happen.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// let sum = AtomicUsize::new(0);
+/// work_stealing_rt::par_for(0..100, |i| {
+///     sum.fetch_add(i, Relaxed);
+/// });
+/// assert_eq!(sum.into_inner(), 4950);
+/// ```
+pub fn par_for<F>(range: Range<usize>, body: F)
+where
+    F: Fn(usize) + Sync,
+{
+    pool::on_worker(|worker| {
+        let workers = worker.pool().workers().len();
+        let block = range.len() / (workers * BLOCKS_PER_WORKER);
+        part(range, block.clamp(1, LARGEST_BLOCK), &body);
+    });
+}
+
+/// As [`par_for`], in blocks of `grain` iterations (0 counts as 1), which are not split.
+pub fn par_for_grain<F>(range: Range<usize>, grain: usize, body: F)
+where
+    F: Fn(usize) + Sync,
+{
+    pool::on_worker(|_| part(range, grain.max(1), &body));
+}
+
+/// Goes through a part of the range on the calling worker.
+fn part<F>(mut range: Range<usize>, block: usize, body: &F)
+where
+    F: Fn(usize) + Sync,
+{
+    // SAFETY: only called on a worker, which the calling thread keeps.
+    let worker = unsafe { &*Worker::current() };
+    while range.len() > block {
+        if worker.is_hungry() {
+            // A whole number of blocks to the left, at least one.
+            let blocks = range.len().div_ceil(block);
+            let middle = range.start + blocks / 2 * block;
+            let (left, right) = (range.start..middle, middle..range.end);
+            join(|| part(left, block, body), || part(right, block, body));
+            return;
+        }
+        let stop = range.start + block;
+        for index in range.start..stop {
+            body(index);
+        }
+        range.start = stop;
+    }
+    for index in range {
+        body(index);
+    }
+}

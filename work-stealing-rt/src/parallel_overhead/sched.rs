@@ -1,0 +1,224 @@
+//! Overhead of the category `sched`: pushing, popping, stealing, recording and entering tasks.
+//!
+//! One duty: what a fork costs beside its synchronisation. Fast halves are always inlined into
+//! the spawner; slow halves are out of line in the section `wsrt_text`, which tells a profiler
+//! that their frames are the runtime's.
+
+use core::ptr;
+use core::sync::atomic::{Ordering, compiler_fence};
+
+use crossbeam_deque as chase_lev;
+
+use crate::boundary;
+use crate::deque::{NONE, SlotPtr, Steal};
+use crate::job::{Event, StackTask, TaskRef};
+use crate::latch::Latch;
+use crate::parallel_overhead::sync;
+use crate::pool::Pool;
+use crate::profiler;
+use crate::worker::Worker;
+
+/// A task to run, and where its end is to be announced.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    task: TaskRef,
+    /// The deque slot it was stolen from; [`NONE`]: the task itself knows whom to tell.
+    slot: SlotPtr,
+    /// The worker whose slot that is.
+    victim: usize,
+}
+
+impl Found {
+    fn on_its_own(task: TaskRef) -> Self {
+        Found { task, slot: NONE, victim: 0 }
+    }
+}
+
+/// The calling thread's worker; null on other threads.
+#[inline(always)]
+pub(crate) fn current() -> *const Worker {
+    Worker::current()
+}
+
+/// Records the calling frame as the task's spawner, and offers the task to others.
+#[inline(always)]
+pub(crate) fn fork<F, R, E>(worker: &Worker, task: &StackTask<F, R, E>) -> SlotPtr
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+    E: Event,
+{
+    let task = task.record();
+    match worker.joins.push(task.0.expose_provenance()) {
+        Ok(slot) => slot,
+        Err(slot) => attend(worker, slot),
+    }
+}
+
+/// The slow half of [`fork`]: thieves are hungry, or the deque is full.
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+fn attend(worker: &Worker, slot: SlotPtr) -> SlotPtr {
+    let slot = worker.joins.attend(slot);
+    worker.pool().sleep.notify();
+    slot
+}
+
+/// Takes the youngest forked task back; false: it was stolen, and must be waited for.
+#[inline(always)]
+pub(crate) fn take_back(worker: &Worker, slot: SlotPtr) -> bool {
+    worker.joins.pop_private(slot) || take_back_shared(worker, slot)
+}
+
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
+    worker.joins.pop_shared(slot)
+}
+
+/// Offers a task that nobody waits for in LIFO order: to the calling worker's own queue if it is
+/// one of the pool's, else to the pool's common queue.
+#[inline(always)]
+pub(crate) fn offer(pool: &Pool, task: TaskRef) {
+    match Worker::current_in(pool) {
+        Some(worker) => worker.spawns.push(task),
+        None => pool.injector.push(task),
+    }
+    pool.sleep.notify();
+}
+
+/// The calling worker starts to work.
+#[inline(always)]
+pub(crate) fn begin_work(worker: &Worker) {
+    profiler::begin_work(&worker.state);
+}
+
+/// The calling worker stops working. What it does afterwards may free the contexts of its tasks:
+/// the compiler must not move that up.
+#[inline(always)]
+pub(crate) fn end_work(worker: &Worker) {
+    profiler::end_work(&worker.state);
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Looks once everywhere for a task: own spawned tasks, the others' joins, the others' spawned
+/// tasks, the common queue, and at last its own shared joins (which a worker that waits in the
+/// middle of a scope may have).
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn find(worker: &Worker) -> Option<Found> {
+    if let Some(task) = worker.spawns.pop() {
+        return Some(Found::on_its_own(task));
+    }
+    let pool = worker.pool();
+    let workers = pool.workers();
+    let start = next_random(worker) as usize % workers.len();
+    let others = || {
+        (start..workers.len()).chain(0..start).filter(|&index| index != worker.index)
+    };
+    others()
+        .find_map(|victim| steal_join(&workers[victim], true))
+        .or_else(|| {
+            others()
+                .find_map(|victim| steal_retrying(|| pool.stealers[victim].steal()))
+                .or_else(|| steal_retrying(|| pool.injector.steal()))
+                .map(Found::on_its_own)
+        })
+        .or_else(|| steal_join(worker, false))
+}
+
+#[inline(always)]
+fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
+    match victim.joins.steal() {
+        Steal::Taken(slot) => {
+            // SAFETY: slots live as long as the pool.
+            let address = unsafe { (*slot).payload() };
+            let task = TaskRef(ptr::with_exposed_provenance(address));
+            Some(Found { task, slot, victim: victim.index })
+        }
+        Steal::Empty => {
+            if ask {
+                victim.joins.raise_attention();
+            }
+            None
+        }
+    }
+}
+
+#[inline(always)]
+fn steal_retrying(mut steal: impl FnMut() -> chase_lev::Steal<TaskRef>) -> Option<TaskRef> {
+    loop {
+        match steal() {
+            chase_lev::Steal::Success(task) => return Some(task),
+            chase_lev::Steal::Empty => return None,
+            chase_lev::Steal::Retry => core::hint::spin_loop(),
+        }
+    }
+}
+
+#[inline(always)]
+fn next_random(worker: &Worker) -> u64 {
+    let mut x = worker.random.get();
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    worker.random.set(x);
+    x
+}
+
+/// Runs a found task to its end. The worker is idle before and after.
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn run(worker: &Worker, found: Found) {
+    // SAFETY: whoever found the task has it alone. It is live until its end is announced below:
+    // a stack task's spawner waits for that, a heap task frees itself in `finish`. Entries
+    // return normally whatever the user's closure does.
+    unsafe {
+        let site = found.task.site();
+        boundary::enter(found.task.0, worker, site.entry);
+        if found.slot == NONE {
+            (site.finish)(found.task.0);
+        } else {
+            sync::announce(worker.pool(), &*found.slot, found.victim);
+        }
+    }
+}
+
+/// The worker waits in the middle of a task for something else than its youngest fork: all its
+/// forks become public, as it will not push for a while.
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn share_all(worker: &Worker) {
+    if worker.joins.publish_all() {
+        worker.pool().sleep.notify();
+    }
+}
+
+/// Waits, as an idle worker, in the middle of a task.
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn wait_in_task(worker: &Worker, latch: &Latch) {
+    if latch.probe() {
+        return;
+    }
+    share_all(worker);
+    end_work(worker);
+    sync::wait(worker, latch);
+    begin_work(worker);
+}
+
+/// Waits for the stolen task of the given slot, and frees the slot.
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
+    end_work(worker);
+    // SAFETY: slots live as long as the pool.
+    sync::wait(worker, unsafe { &*slot });
+    begin_work(worker);
+    worker.joins.forget_stolen(slot);
+}

@@ -1,0 +1,67 @@
+//! Overhead of the category `sync`: waiting, and telling those who wait.
+//!
+//! One duty: let a worker do something useful until an event happens, sleep when there is
+//! nothing, and be woken. A waiting worker is *idle*: its callers see to that.
+
+use crate::latch::Latch;
+use crate::parallel_overhead::sched;
+use crate::pool::Pool;
+use crate::worker::Worker;
+
+/// Fruitless rounds of searching before a worker sleeps: some ten microseconds, about what it
+/// costs to sleep and to be woken.
+const PATIENCE: u32 = 300;
+/// Pauses between two rounds.
+const PAUSES: u32 = 4;
+
+/// Runs other tasks until the latch is set.
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+pub(crate) fn wait(worker: &Worker, latch: &Latch) {
+    let mut fruitless = 0;
+    while !latch.probe() {
+        let mut found = sched::find(worker);
+        if found.is_none() {
+            fruitless += 1;
+            if fruitless < PATIENCE {
+                for _ in 0..PAUSES {
+                    core::hint::spin_loop();
+                }
+            } else {
+                found = sleep(worker, latch);
+                fruitless = 0;
+            }
+        }
+        if let Some(found) = found {
+            stop_searching(worker);
+            sched::run(worker, found);
+            fruitless = 0;
+        }
+    }
+    stop_searching(worker);
+}
+
+#[cold]
+#[inline(never)]
+#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
+    let sleep = &worker.pool().sleep;
+    let was_searching = worker.searching.replace(true);
+    sleep.park(worker.index, was_searching, latch, || sched::find(worker))
+}
+
+#[inline(always)]
+fn stop_searching(worker: &Worker) {
+    if worker.searching.replace(false) {
+        worker.pool().sleep.stop_searching();
+    }
+}
+
+/// The event of `latch`, for which worker `waiter` of `pool` waits, happens. The latch may be
+/// gone afterwards; the pool must not.
+#[inline(always)]
+pub(crate) fn announce(pool: &Pool, latch: &Latch, waiter: usize) {
+    if latch.set() {
+        pool.sleep.wake(waiter);
+    }
+}

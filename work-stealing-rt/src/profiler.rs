@@ -1,0 +1,154 @@
+//! Registration with a profiler.
+//!
+//! One duty: find a profiler once per process, describe the runtime to it, and pass its services
+//! on. The counters are kept whether or not there is one: they change only where a worker starts
+//! or ends a stolen task or a wait.
+//!
+//! Invariant: the table and the counters are never freed nor moved, for the profiler's signal
+//! handler reads them.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use hpcrun_abi::{WORKER_IDLE, WORKER_WORKING};
+
+/// Workers in the state [`WORKER_WORKING`], over all pools.
+static N_WORKING: AtomicU32 = AtomicU32::new(0);
+/// Workers alive, over all pools.
+static N_WORKERS: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that the worker whose state this is works from now on.
+#[inline(always)]
+pub(crate) fn begin_work(state: &AtomicU8) {
+    N_WORKING.fetch_add(1, Ordering::Relaxed);
+    state.store(WORKER_WORKING, Ordering::Relaxed);
+}
+
+/// Notes that the worker whose state this is does not work any more.
+#[inline(always)]
+pub(crate) fn end_work(state: &AtomicU8) {
+    state.store(WORKER_IDLE, Ordering::Relaxed);
+    N_WORKING.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// A worker's registration; ends when dropped, on the same thread.
+pub(crate) struct Enrolment(());
+
+impl Enrolment {
+    /// The calling thread is a worker with this state, which outlives the enrolment.
+    pub(crate) fn new(state: &AtomicU8) -> Self {
+        N_WORKERS.fetch_add(1, Ordering::Relaxed);
+        registry::enter(state);
+        Enrolment(())
+    }
+}
+
+impl Drop for Enrolment {
+    fn drop(&mut self) {
+        registry::leave();
+        N_WORKERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) use registry::{attach, capture_context};
+
+#[cfg(all(feature = "context", target_os = "linux"))]
+mod registry {
+    //! Where a profiler can be looked up at run time.
+
+    use core::mem::size_of;
+    use core::ptr;
+    use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+    use std::sync::Once;
+
+    use hpcrun_abi::{ABI_VERSION, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime, RuntimeTable};
+
+    use crate::boundary;
+
+    /// The profiler's table; null when there is none.
+    static PROFILER: AtomicPtr<ProfilerTable> = AtomicPtr::new(ptr::null_mut());
+
+    #[inline(always)]
+    fn profiler() -> Option<&'static ProfilerTable> {
+        // SAFETY: null, or a table that the profiler keeps until the process ends.
+        unsafe { PROFILER.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Looks for a profiler, the first time it is called.
+    pub(crate) fn attach() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: a NUL-terminated name; `dlsym` has no other precondition.
+            let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, REGISTER_SYMBOL.as_ptr()) };
+            if symbol.is_null() {
+                return;
+            }
+            // SAFETY: whoever exports this name promises this type (hpcrun-abi).
+            let register =
+                unsafe { core::mem::transmute::<*mut libc::c_void, RegisterRuntime>(symbol) };
+            // SAFETY: the table is leaked, and leads to statics only.
+            let table = unsafe { register(Box::leak(Box::new(describe()))) };
+            // SAFETY: null or a table at least as long as its own `size` says.
+            if let Some(table) = unsafe { table.as_ref() } {
+                if table.version == ABI_VERSION
+                    && table.size as usize >= size_of::<ProfilerTable>()
+                {
+                    PROFILER.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
+                }
+            }
+        });
+    }
+
+    fn describe() -> RuntimeTable {
+        let (text_start, text_end) = boundary::text_range();
+        RuntimeTable {
+            size: size_of::<RuntimeTable>() as u32,
+            version: ABI_VERSION,
+            name: c"work-stealing-rt".as_ptr(),
+            n_working: &raw const super::N_WORKING,
+            n_workers: &raw const super::N_WORKERS,
+            text_start,
+            text_end,
+            boundary_return: boundary::return_address(),
+            task_slot: boundary::TASK_SLOT,
+        }
+    }
+
+    pub(super) fn enter(state: &AtomicU8) {
+        if let Some(profiler) = profiler() {
+            // SAFETY: the state outlives the enrolment, and the worker is idle.
+            unsafe { (profiler.worker_enter)(ptr::from_ref(state)) }
+        }
+    }
+
+    pub(super) fn leave() {
+        if let Some(profiler) = profiler() {
+            // SAFETY: on the thread that entered.
+            unsafe { (profiler.worker_leave)() }
+        }
+    }
+
+    /// The calling thread's logical context, to be kept in a task; 0 without a profiler.
+    #[inline(always)]
+    pub(crate) fn capture_context() -> usize {
+        match profiler() {
+            None => 0,
+            // SAFETY: no precondition.
+            Some(profiler) => unsafe { (profiler.capture_context)() },
+        }
+    }
+}
+
+#[cfg(not(all(feature = "context", target_os = "linux")))]
+mod registry {
+    //! Where no profiler is looked for.
+
+    use core::sync::atomic::AtomicU8;
+
+    pub(crate) fn attach() {}
+    pub(super) fn enter(_: &AtomicU8) {}
+    pub(super) fn leave() {}
+    #[inline(always)]
+    pub(crate) fn capture_context() -> usize {
+        0
+    }
+}

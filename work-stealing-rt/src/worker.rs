@@ -1,0 +1,103 @@
+//! One worker: its state and its life.
+//!
+//! One duty: hold what a worker owns and what others see of it. The `Worker` belongs to its
+//! pool, which every worker thread keeps alive; the thread-local pointer to it is set for the
+//! thread's whole life.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::AtomicU8;
+use std::sync::Arc;
+
+use crossbeam_deque as chase_lev;
+use crossbeam_utils::CachePadded;
+use hpcrun_abi::WORKER_IDLE;
+
+use crate::deque::SplitDeque;
+use crate::job::TaskRef;
+use crate::latch::Latch;
+use crate::parallel_overhead::sync;
+use crate::pool::Pool;
+use crate::profiler::Enrolment;
+
+thread_local! {
+    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// A worker of a pool. Fields marked *owner* are touched by its own thread alone.
+pub(crate) struct Worker {
+    /// The tasks of its pending joins.
+    pub(crate) joins: SplitDeque,
+    /// The tasks it has spawned (owner; others have the stealer).
+    pub(crate) spawns: chase_lev::Worker<TaskRef>,
+    /// Its place in the pool.
+    pub(crate) index: usize,
+    /// Its pool, kept alive by the worker's thread.
+    pool: *const Pool,
+    /// State of the victim choice (owner).
+    pub(crate) random: Cell<u64>,
+    /// Does `Sleep` count it as a searcher? (owner)
+    pub(crate) searching: Cell<bool>,
+    /// For the profiler: idle or working.
+    pub(crate) state: CachePadded<AtomicU8>,
+    /// The pool ends.
+    pub(crate) terminate: Latch,
+}
+
+// SAFETY: the owner's fields are touched by its own thread alone (they are reached through
+// `current()` only), the others are `Sync`.
+unsafe impl Sync for Worker {}
+// SAFETY: nothing in it is bound to the thread that made it.
+unsafe impl Send for Worker {}
+
+impl Worker {
+    pub(crate) fn new(index: usize, solo: bool, pool: *const Pool) -> Self {
+        Worker {
+            joins: SplitDeque::new(solo),
+            spawns: chase_lev::Worker::new_lifo(),
+            index,
+            pool,
+            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
+            searching: Cell::new(false),
+            state: CachePadded::new(AtomicU8::new(WORKER_IDLE)),
+            terminate: Latch::new(),
+        }
+    }
+
+    /// The worker's pool.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> &Pool {
+        // SAFETY: the worker is a part of the pool.
+        unsafe { &*self.pool }
+    }
+
+    /// The calling thread's worker; null on other threads.
+    #[inline(always)]
+    pub(crate) fn current() -> *const Worker {
+        CURRENT.get()
+    }
+
+    /// The calling thread's worker, if it is one of `pool`.
+    #[inline(always)]
+    pub(crate) fn current_in<'a>(pool: &Pool) -> Option<&'a Worker> {
+        // SAFETY: the thread keeps the pool, and with it the worker, for as long as it runs.
+        let worker = unsafe { Worker::current().as_ref() }?;
+        ptr::eq(worker.pool, pool).then_some(worker)
+    }
+
+    /// Is the calling thread to split its work, because others look for some?
+    #[inline(always)]
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.joins.is_hungry()
+    }
+}
+
+/// The life of worker `index`: the body of its thread.
+pub(crate) fn live(pool: Arc<Pool>, index: usize) {
+    let worker = &pool.workers()[index];
+    CURRENT.set(worker);
+    let enrolment = Enrolment::new(&worker.state);
+    sync::wait(worker, &worker.terminate);
+    drop(enrolment);
+    CURRENT.set(ptr::null());
+}
