@@ -1,0 +1,212 @@
+//! One profiled run of a program, and the database made from it.
+//!
+//! Input: a program and how to sample it. Output: its exit status and output, the measurement
+//! directory, the views. Invariant: caller holds [`crate::tools::Machine`] while it measures.
+
+use crate::tools::{check, folder, release, tool};
+use crate::view::{Values, View};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// How to run a program under the profiler.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    folder: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
+    rate: u32,
+    cores: String,
+}
+
+impl Spec {
+    /// `program` at 200 Hz against 2 cores, in a fresh folder for `test`.
+    pub fn new(test: &str, program: impl AsRef<Path>) -> Spec {
+        Spec {
+            folder: folder(test),
+            program: program.as_ref().to_path_buf(),
+            arguments: Vec::new(),
+            rate: 200,
+            cores: "2".into(),
+        }
+    }
+
+    /// A fixture of the workspace.
+    pub fn fixture(test: &str, name: &str) -> Spec {
+        Spec::new(test, release(name))
+    }
+
+    /// With these arguments.
+    pub fn arguments(mut self, arguments: &[&str]) -> Spec {
+        self.arguments = arguments.iter().map(|a| (*a).into()).collect();
+        self
+    }
+
+    /// At `rate` Hz.
+    pub fn rate(mut self, rate: u32) -> Spec {
+        self.rate = rate;
+        self
+    }
+
+    /// Against `n` cores.
+    pub fn cores(mut self, n: usize) -> Spec {
+        self.cores = n.to_string();
+        self
+    }
+
+    /// Runs it, whatever becomes of the program.
+    pub fn run(&self) -> Run {
+        let measurements = self.folder.join("measurements");
+        let output = tool("hpcrun-rs")
+            .current_dir(&self.folder)
+            .arg("-o")
+            .arg(&measurements)
+            .args(["-e", &format!("cpu-time@{}", self.rate)])
+            .args(["--cores", &self.cores, "--"])
+            .arg(&self.program)
+            .args(&self.arguments)
+            .output()
+            .expect("hpcrun-rs runs");
+        Run {
+            folder: self.folder.clone(),
+            measurements,
+            output,
+        }
+    }
+
+    /// Runs it and panics unless it succeeds.
+    pub fn succeed(&self) -> Run {
+        let run = self.run();
+        assert!(
+            run.output.status.success(),
+            "{:?} under hpcrun-rs: {}\n{}{}",
+            self.program,
+            run.output.status,
+            run.stdout(),
+            run.stderr()
+        );
+        run
+    }
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    /// Folder of the test.
+    pub folder: PathBuf,
+    /// The measurement directory.
+    pub measurements: PathBuf,
+    /// Exit status and output of `hpcrun-rs`, which are the program's.
+    pub output: Output,
+}
+
+/// What a fixture says of itself.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Truth {
+    /// Site name to its seconds of `work` and `idleness`.
+    pub sites: BTreeMap<String, Values>,
+}
+
+impl Run {
+    /// Standard output.
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// Standard error.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// The truths that the program printed, one a line.
+    pub fn truths(&self) -> Vec<Truth> {
+        self.stdout()
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .map(|line| serde_json::from_str(line).expect("a fixture prints its truth as JSON"))
+            .collect()
+    }
+
+    /// The program's only truth.
+    pub fn truth(&self) -> Truth {
+        let mut truths = self.truths();
+        assert_eq!(truths.len(), 1, "one truth in:\n{}", self.stdout());
+        truths.remove(0)
+    }
+
+    /// Files of the measurement directory with this extension, in order.
+    pub fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.measurements).expect("there is a measurement folder");
+        let mut files: Vec<PathBuf> = entries
+            .map(|entry| entry.expect("the folder is readable").path())
+            .filter(|path| path.extension() == Some(OsStr::new(extension)))
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Builds the database, once, and panics when that fails.
+    pub fn database(&self) -> Database {
+        let path = self.folder.join("database");
+        let output = build(&self.measurements, &path);
+        assert!(
+            output.status.success(),
+            "hpcprof-rs failed with {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Database { path, output }
+    }
+}
+
+/// `hpcprof-rs MEASUREMENTS -o DATABASE`.
+pub fn build(measurements: &Path, database: &Path) -> Output {
+    tool("hpcprof-rs")
+        .arg(measurements)
+        .arg("-o")
+        .arg(database)
+        .output()
+        .expect("hpcprof-rs runs")
+}
+
+/// A database.
+#[derive(Debug)]
+pub struct Database {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What building it printed: the first screen and the warnings.
+    pub output: Output,
+}
+
+impl Database {
+    /// The text of a view.
+    pub fn text(&self, view: &str, options: &[&str]) -> String {
+        check(self.command(view).args(options))
+    }
+
+    /// A view as JSON, checked for conservation.
+    pub fn view(&self, view: &str, options: &[&str]) -> View {
+        let json = check(self.command(view).args(["--format", "json"]).args(options));
+        let parsed = View::parse(&json);
+        parsed.assert_conserved();
+        parsed
+    }
+
+    /// The logical top-down view.
+    pub fn top_down(&self) -> View {
+        self.view("top-down", &[])
+    }
+
+    /// The logical bottom-up view.
+    pub fn bottom_up(&self) -> View {
+        self.view("bottom-up", &[])
+    }
+
+    fn command(&self, view: &str) -> Command {
+        let mut command = tool("hpcprof-rs");
+        command.arg(view).arg(&self.path);
+        command
+    }
+}

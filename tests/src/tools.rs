@@ -1,0 +1,142 @@
+//! The programs under test: built once, in release, into the target directory of the test run.
+//!
+//! Input: cargo and cc. Invariant: only one test at a time holds the [`Machine`], over all test
+//! binaries, so that no measurement is disturbed by another or by a build.
+
+use nix::fcntl::{Flock, FlockArg};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The repository's root.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package lies in the workspace")
+}
+
+/// The target directory of this test run: the test binary is `TARGET/PROFILE/deps/NAME`.
+pub fn target() -> PathBuf {
+    let binary = std::env::current_exe().expect("the test binary has a path");
+    let target = binary.ancestors().nth(3).expect("TARGET/PROFILE/deps/NAME");
+    target.to_path_buf()
+}
+
+/// A folder of this package's own in the target directory.
+pub fn scratch() -> PathBuf {
+    let path = target().join("hpcrun-tests");
+    std::fs::create_dir_all(&path).expect("the target directory is writable");
+    path
+}
+
+/// Exclusive use of the machine's cores among all tests; released on drop.
+#[derive(Debug)]
+pub struct Machine {
+    _lock: Flock<File>,
+}
+
+/// Waits for exclusive use of the machine, then builds what is not built yet.
+pub fn machine() -> Machine {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let file = File::create(scratch().join("machine.lock")).expect("the lock file can be made");
+    let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock file can be locked");
+    BUILT.get_or_init(build);
+    Machine { _lock: lock }
+}
+
+/// Runs a command to its end and panics with its output when it fails.
+pub fn check(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?} cannot be run: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed with {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn build() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let packages = ["hpcrun-rs", "hpcprof-rs", "hpcstruct-rs", "hpcrun-fixtures"];
+    let cargo_build = |arguments: &[&str]| {
+        check(
+            Command::new(&cargo)
+                .current_dir(workspace())
+                .env("CARGO_TARGET_DIR", target())
+                .args(["build", "--release", "--quiet"])
+                .args(arguments),
+        );
+    };
+    cargo_build(&packages.map(|p| ["-p", p]).concat());
+    cargo_build(&["-p", "work-stealing-rt", "--example", "cholesky"]);
+    build_c();
+}
+
+fn build_c() {
+    let sources = workspace().join("fixtures/c");
+    let flags: [(&str, &[&str]); 5] = [
+        ("pthreads", &["-pthread"]),
+        ("drap", &[]),
+        ("overhead", &[]),
+        ("library.so", &["-shared", "-fPIC"]),
+        ("static", &["-static"]),
+    ];
+    for (name, flags) in flags {
+        let source = match name {
+            "library.so" => "library.c",
+            "static" => "drap.c",
+            _ => &format!("{name}.c"),
+        };
+        check(
+            Command::new("cc")
+                .current_dir(&sources)
+                .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+                .arg(scratch().join(name))
+                .arg(source)
+                .args(flags),
+        );
+    }
+}
+
+/// A release binary of the workspace.
+pub fn release(name: &str) -> PathBuf {
+    target().join("release").join(name)
+}
+
+/// A built C program or library.
+pub fn c_program(name: &str) -> PathBuf {
+    scratch().join(name)
+}
+
+/// A fresh folder for one test, removed by the next run of the same test.
+pub fn folder(test: &str) -> PathBuf {
+    let path = scratch().join("work").join(test);
+    if path.exists() {
+        std::fs::remove_dir_all(&path).expect("the last run's folder can be removed");
+    }
+    std::fs::create_dir_all(&path).expect("the target directory is writable");
+    path
+}
+
+/// A command that runs one of our tools with the settings of a user who set none.
+pub fn tool(name: &str) -> Command {
+    let mut command = Command::new(release(name));
+    for (variable, _) in std::env::vars_os() {
+        if is_ours(&variable) {
+            command.env_remove(variable);
+        }
+    }
+    command
+}
+
+fn is_ours(variable: &OsStr) -> bool {
+    variable.to_str().is_some_and(|v| {
+        v.starts_with("HPCRUN_") || v.starts_with("WORK_STEALING_RT_") || v == "LD_PRELOAD"
+    })
+}

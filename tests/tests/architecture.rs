@@ -1,0 +1,174 @@
+//! The allowed directions of dependency, between the crates and inside `hpcrun-core`.
+//!
+//! ARCHITECTURE.md states them for readers; this test holds them. Sources: the manifests, through
+//! `cargo metadata`, and the `crate::` paths in the code.
+
+use hpcrun_tests::repository::{files_with, metadata, read};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
+const CRATES: [(&str, &[&str]); 11] = [
+    ("hpcrun-abi", &[]),
+    ("hpc-formats", &[]),
+    ("work-stealing-rt", &["hpcrun-abi"]),
+    ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
+    (
+        "hpcrun-preload",
+        &["hpcrun-core", "hpcrun-abi", "hpc-formats"],
+    ),
+    ("hpcrun-rs", &["hpc-formats"]),
+    ("hpcstruct-rs", &["hpc-formats"]),
+    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
+    ("hpcrun-fixtures", &["work-stealing-rt"]),
+    ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
+    ("xtask", &[]),
+];
+
+/// Inside `hpcrun-core`: module, and those of the named modules that it may use.
+const CORE: [(&str, &[&str]); 4] = [
+    ("sample", &["logical", "lcct", "unwind"]),
+    ("logical", &["unwind"]),
+    ("lcct", &["logical"]),
+    ("unwind", &[]),
+];
+
+#[test]
+fn crates_depend_downwards_only() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let members: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .filter_map(|id| id.as_str())
+        .collect();
+    let ours: Vec<&serde_json::Value> = packages
+        .iter()
+        .filter(|p| members.contains(p["id"].as_str().unwrap_or("")))
+        .collect();
+    let names: BTreeSet<&str> = ours.iter().filter_map(|p| p["name"].as_str()).collect();
+    let table: BTreeMap<&str, &[&str]> = CRATES.into_iter().collect();
+    assert_eq!(
+        names,
+        table.keys().copied().collect(),
+        "every crate has a row in this test and in ARCHITECTURE.md"
+    );
+    for package in ours {
+        let name = package["name"].as_str().expect("a name");
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let on = dependency["name"].as_str().expect("a name");
+            let at_run_time = dependency["kind"].is_null();
+            assert!(
+                !(at_run_time && names.contains(on)) || table[name].contains(&on),
+                "{name} must not depend on {on}"
+            );
+        }
+    }
+}
+
+/// Module to the modules of the same crate that it uses, top level only.
+fn module_graph(source: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in files_with(&["rs"]) {
+        let Ok(inside) = path.strip_prefix(source) else {
+            continue;
+        };
+        let first = inside.components().next().expect("a file has a name");
+        let module = first.as_os_str().to_string_lossy().replace(".rs", "");
+        if module == "lib" || module == "main" {
+            continue;
+        }
+        let text = read(&path);
+        let uses = graph.entry(module.clone()).or_default();
+        for code in text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+        {
+            for piece in code.split("crate::").skip(1) {
+                for name in first_names(piece) {
+                    if name != module {
+                        uses.insert(name);
+                    }
+                }
+            }
+        }
+    }
+    let modules: BTreeSet<String> = graph.keys().cloned().collect();
+    for uses in graph.values_mut() {
+        uses.retain(|name| modules.contains(name));
+    }
+    graph
+}
+
+/// The first path segments after `crate::`, be it `a::b` or `{a::b, c::d}`.
+fn first_names(piece: &str) -> Vec<String> {
+    let word = |text: &str| -> String {
+        text.trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    match piece.strip_prefix('{') {
+        Some(list) => list
+            .split(['}', ';'])
+            .next()
+            .unwrap_or("")
+            .split(',')
+            .map(word)
+            .collect(),
+        None => vec![word(piece)],
+    }
+}
+
+#[test]
+fn the_sampler_is_layered() {
+    let graph = module_graph("hpcrun-rs/core/src");
+    for (module, allowed) in CORE {
+        let uses = graph.get(module);
+        let uses = uses.unwrap_or_else(|| panic!("hpcrun-core has the module {module}: {graph:?}"));
+        for (other, _) in CORE {
+            assert!(
+                !uses.contains(other) || allowed.contains(&other),
+                "hpcrun-core: {module} must not use {other}"
+            );
+        }
+    }
+    assert_acyclic("hpcrun-core", &graph);
+}
+
+#[test]
+fn no_crate_has_a_cycle_of_modules() {
+    for (name, source) in [
+        ("hpc-formats", "hpcprof-rs/formats/src"),
+        ("hpcprof-rs", "hpcprof-rs/src"),
+        ("hpcstruct-rs", "hpcstruct-rs/src"),
+    ] {
+        let graph = module_graph(source);
+        assert!(graph.len() > 2, "{name} has modules: {graph:?}");
+        assert_acyclic(name, &graph);
+    }
+}
+
+fn assert_acyclic(name: &str, graph: &BTreeMap<String, BTreeSet<String>>) {
+    let mut left = graph.clone();
+    while !left.is_empty() {
+        let free: Vec<String> = left
+            .iter()
+            .filter(|(_, uses)| uses.iter().all(|u| !left.contains_key(u)))
+            .map(|(module, _)| module.clone())
+            .collect();
+        assert!(
+            !free.is_empty(),
+            "{name}: modules use each other in a circle: {left:?}"
+        );
+        for module in free {
+            left.remove(&module);
+        }
+    }
+}
+
+#[test]
+fn used_modules_are_found_in_code() {
+    assert_eq!(first_names("a::b::C;"), ["a"]);
+    assert_eq!(first_names("{a::B, c::D};"), ["a", "c"]);
+}

@@ -1,0 +1,191 @@
+//! The launcher passes the program through, and says one clear line when it cannot.
+//!
+//! Exit codes: the program's own; 125 for our failures, 126 not executable, 127 not found.
+
+use hpcrun_tests::run::{Run, Spec};
+use hpcrun_tests::tools::{c_program, folder, machine, release, tool};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+fn shell(test: &str, script: &str) -> Run {
+    Spec::new(test, "/bin/sh")
+        .arguments(&["-c", script, "sh", "two words", "", "--help", "-o"])
+        .run()
+}
+
+/// Our messages: at most three lines, the first with our name, none of them a panic.
+fn assert_clear(run: &Run, code: i32, words: &[&str]) {
+    let stderr = run.stderr();
+    assert_eq!(run.output.status.code(), Some(code), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let lines = stderr.lines().count();
+    assert!((1..=3).contains(&lines), "{lines} lines:\n{stderr}");
+    assert!(stderr.starts_with("hpcrun-rs: "), "{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "the message names {word}: {stderr}");
+    }
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let _machine = machine();
+    for code in [0, 1, 7, 125, 255] {
+        let run = shell("exit-code", &format!("exit {code}"));
+        assert_eq!(run.output.status.code(), Some(code), "{}", run.stderr());
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_program_is_passed_on() {
+    let _machine = machine();
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("INT", 2)] {
+        let run = shell("signal", &format!("kill -{name} $$; sleep 5"));
+        let status = run.output.status;
+        let seen = status.signal().or(status.code().map(|c| c - 128));
+        assert_eq!(seen, Some(number), "{status}: {}", run.stderr());
+    }
+}
+
+#[test]
+fn arguments_input_and_output_are_untouched() {
+    let _machine = machine();
+    let run = shell(
+        "arguments",
+        r#"for a in "$@"; do echo "<$a>"; done; echo err >&2"#,
+    );
+    assert_eq!(run.stdout(), "<two words>\n<>\n<--help>\n<-o>\n");
+    assert!(run.stderr().contains("err\n"), "{}", run.stderr());
+
+    let mut child = tool("hpcrun-rs")
+        .arg("-o")
+        .arg(folder("input").join("measurements"))
+        .arg("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("hpcrun-rs runs");
+    let mut input = child.stdin.take().expect("standard input is a pipe");
+    input.write_all(b"line\n\0\xff").expect("cat reads");
+    drop(input);
+    let output = child.wait_with_output().expect("cat ends");
+    assert_eq!(output.stdout, b"line\n\0\xff");
+}
+
+#[test]
+fn a_missing_program_is_127_and_what_cannot_run_126() {
+    let _machine = machine();
+    let missing = Spec::new("missing", "/nowhere/program").run();
+    assert_clear(&missing, 127, &["/nowhere/program"]);
+    let not_in_path = Spec::new("not-in-path", "no-such-program-anywhere").run();
+    assert_clear(&not_in_path, 127, &["no-such-program-anywhere"]);
+
+    let text = folder("not-executable").join("data.txt");
+    std::fs::write(&text, "not a program\n").expect("the folder is writable");
+    let mode = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(&text, mode).expect("own file");
+    let not_executable = Spec::new("not-executable-run", &text).run();
+    assert_clear(&not_executable, 126, &["data.txt"]);
+}
+
+#[test]
+fn our_own_failures_are_125() {
+    let _machine = machine();
+    let blocked = folder("unwritable").join("file");
+    std::fs::write(&blocked, "a file, not a folder").expect("the folder is writable");
+    let output = tool("hpcrun-rs")
+        .arg("-o")
+        .arg(blocked.join("measurements"))
+        .arg("/bin/true")
+        .output()
+        .expect("hpcrun-rs runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("measurements"), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+
+    for arguments in [
+        &["-e", "no-such-event", "/bin/true"][..],
+        &["-e", "cpu-time@0", "/bin/true"],
+        &["-e", "cpu-time@lots", "/bin/true"],
+        &["--cores", "none", "/bin/true"],
+        &["--no-such-option", "/bin/true"],
+        &[],
+    ] {
+        let output = tool("hpcrun-rs")
+            .current_dir(folder("usage"))
+            .args(arguments)
+            .output()
+            .expect("hpcrun-rs runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {stderr}");
+        assert!(
+            !stderr.is_empty() && !stderr.contains("panicked"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn an_existing_measurement_is_never_overwritten() {
+    let _machine = machine();
+    let place = folder("default-names");
+    for _ in 0..3 {
+        let output = tool("hpcrun-rs")
+            .current_dir(&place)
+            .arg("/bin/true")
+            .output()
+            .expect("hpcrun-rs runs");
+        assert!(output.status.success());
+    }
+    let mut names: Vec<String> = std::fs::read_dir(&place)
+        .expect("the folder is readable")
+        .map(|entry| {
+            entry
+                .expect("readable")
+                .file_name()
+                .to_string_lossy()
+                .into()
+        })
+        .collect();
+    names.sort();
+    let expected = ["", "-2", "-3"].map(|n| format!("hpcrun-true-measurements{n}"));
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
+    let _machine = machine();
+    let run = Spec::new("static", c_program("static"))
+        .arguments(&["50"])
+        .run();
+    let stderr = run.stderr();
+    assert!(stderr.contains("static"), "the user is told why: {stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn the_tools_work_from_any_directory() {
+    let _machine = machine();
+    // As `cargo install` would leave it: the binary alone, in a folder of its own.
+    let place = folder("installed");
+    let launcher = place.join("hpcrun-rs");
+    std::fs::copy(release("hpcrun-rs"), &launcher).expect("the launcher can be copied");
+    let output = std::process::Command::new(&launcher)
+        .current_dir(&place)
+        .args(["-o", "measurements", "-e", "cpu-time@1000", "--"])
+        .arg(release("phases"))
+        .arg("30")
+        .output()
+        .expect("the copied launcher runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let profiles = std::fs::read_dir(place.join("measurements"))
+        .expect("there are measurements")
+        .filter(|e| {
+            let path = e.as_ref().expect("readable").path();
+            path.extension().is_some_and(|x| x == "hpcprofile")
+        });
+    assert!(profiles.count() >= 2, "the workers were profiled: {stderr}");
+}

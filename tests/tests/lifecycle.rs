@@ -1,0 +1,134 @@
+//! However a process or a thread ends, what was measured until then is kept and counted.
+
+use hpcrun_tests::run::{Run, Spec, Truth};
+use hpcrun_tests::tools::{c_program, machine};
+use hpcrun_tests::view::{View, value};
+use std::os::unix::process::ExitStatusExt;
+
+const RATE: u32 = 1000;
+
+fn run(way: &str, more: &[&str]) -> Run {
+    let arguments = [&[way, "300"], more].concat();
+    Spec::fixture(&format!("lifecycle-{way}"), "lifecycle")
+        .arguments(&arguments)
+        .rate(RATE)
+        .run()
+}
+
+/// The measured work of a site, over all of the run's processes, against what they printed.
+fn assert_kept(view: &View, truths: &[Truth], site: &str, share: f64) {
+    let truth: f64 = truths
+        .iter()
+        .filter_map(|t| t.sites.get(site))
+        .map(|values| value(values, "work"))
+        .fold(0.0, f64::max);
+    assert!(truth > 0.0, "{site} ran");
+    let measured = view.inclusive(site, "work");
+    assert!(
+        (measured - truth).abs() <= share * truth + 0.005,
+        "{site}: measured {measured:.4} s, truth {truth:.4} s"
+    );
+}
+
+fn assert_before_is_kept(run: &Run) -> View {
+    let view = run.database().top_down();
+    assert_kept(&view, &run.truths(), "lifecycle::before_the_end", 0.03);
+    view
+}
+
+#[test]
+fn ends_with_a_code_keep_their_samples_and_their_code() {
+    let _machine = machine();
+    for (way, code) in [
+        ("return", 0),
+        ("panic", 101),
+        ("_exit", 9),
+        ("exit-in-worker", 11),
+        ("exit-in-thread", 12),
+    ] {
+        let run = run(way, &[]);
+        assert_eq!(
+            run.output.status.code(),
+            Some(code),
+            "{way}: {}",
+            run.stderr()
+        );
+        assert_before_is_kept(&run);
+    }
+}
+
+#[test]
+fn crashes_keep_their_samples_and_their_signal() {
+    let _machine = machine();
+    for (way, signal) in [("segv", 11), ("abort", 6)] {
+        let run = run(way, &[]);
+        assert_eq!(
+            run.output.status.signal(),
+            Some(signal),
+            "{way}: {}",
+            run.stderr()
+        );
+        assert_before_is_kept(&run);
+    }
+}
+
+#[test]
+fn both_sides_of_exec_and_fork_are_profiled() {
+    let _machine = machine();
+    for way in ["exec", "fork"] {
+        let run = run(way, &[]);
+        assert!(run.output.status.success(), "{way}: {}", run.stderr());
+        let view = assert_before_is_kept(&run);
+        assert_kept(&view, &run.truths(), "lifecycle::after_it", 0.03);
+        let processes = run.files("hpcproc").len();
+        assert_eq!(processes, 2, "{way}: one process file for each image");
+    }
+}
+
+#[test]
+fn workers_alive_at_the_end_keep_their_samples() {
+    let _machine = machine();
+    let run = run("workers-left", &[]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let view = assert_before_is_kept(&run);
+    let site = "lifecycle::main";
+    let measured = view.inclusive(site, "work");
+    assert!(
+        (measured - 0.9).abs() < 0.045,
+        "{site}: {measured} s of 0.9 s"
+    );
+}
+
+#[test]
+fn four_hundred_short_threads_are_all_seen() {
+    let _machine = machine();
+    let run = run("churn", &[]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let view = assert_before_is_kept(&run);
+    // 1 ms a thread: about one sample each, none of them outside the creator's path.
+    let under = view.inclusive_under(&["lifecycle::main", "lifecycle::churn"], "work");
+    assert!((under - 0.4).abs() < 0.12, "{under} s of 0.4 s");
+    assert!(
+        view.quality.rooted as f64 >= 0.999 * view.quality.samples as f64,
+        "{:?}",
+        view.quality
+    );
+}
+
+#[test]
+fn libraries_that_come_and_go_are_named() {
+    let _machine = machine();
+    let library = c_program("library.so");
+    let run = run("dlopen", &[library.to_str().expect("a path in UTF-8")]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let view = assert_before_is_kept(&run);
+    let loading = view.inclusive("lifecycle::load_and_unload", "work");
+    let named = view.inclusive("library_work", "work");
+    assert!(named > 0.05, "library_work has samples: {named} s");
+    assert!(named > 0.5 * loading, "{named} s of {loading} s are named");
+    assert!(
+        view.quality.rooted as f64 >= 0.99 * view.quality.samples as f64,
+        "{:?}",
+        view.quality
+    );
+}

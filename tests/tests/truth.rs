@@ -1,0 +1,280 @@
+//! Truth: what the views say of programs whose work, idleness and overhead are known.
+//!
+//! Each program measures its own spins by CPU clocks (see `fixtures/README.md`). Both views have to
+//! agree with it within 5 % at 200 Hz and 3 % at 1000 Hz, plus two samples.
+
+use hpcrun_tests::run::{Database, Run, Spec, Truth};
+use hpcrun_tests::tools::{c_program, machine};
+use hpcrun_tests::view::{View, value};
+
+/// The rates to test, and the error allowed at each.
+const RATES: [(u32, f64); 2] = [(200, 0.05), (1000, 0.03)];
+
+/// Panics unless `measured` is within the tolerance at `rate` of `truth` (seconds).
+fn assert_near(what: &str, rate: u32, measured: f64, truth: f64) {
+    let share = RATES.iter().find(|(r, _)| *r == rate);
+    let (_, share) = share.expect("a rate of the table");
+    // A spin begins and ends anywhere in a sampling period.
+    let tolerance = share * truth + 2.0 / f64::from(rate);
+    assert!(
+        (measured - truth).abs() <= tolerance,
+        "{what} at {rate} Hz: measured {measured:.4} s, truth {truth:.4} s, allowed {tolerance:.4} s"
+    );
+}
+
+/// At least 99.9 % of the samples are rooted, and nothing is lost in silence.
+fn assert_rooted(view: &View) {
+    let quality = &view.quality;
+    assert!(quality.samples > 50, "there are samples: {quality:?}");
+    assert!(
+        quality.rooted as f64 >= 0.999 * quality.samples as f64,
+        "not rooted: {quality:?}"
+    );
+    assert!(
+        view.unrooted() >= quality.samples - quality.rooted,
+        "every sample that is not rooted has a cause: {quality:?}"
+    );
+}
+
+fn profile(test: &str, rate: u32, spec: Spec) -> (Run, Database) {
+    let run = spec.rate(rate).succeed();
+    let database = run.database();
+    let screen = String::from_utf8_lossy(&database.output.stdout);
+    assert!(
+        screen.lines().count() <= 25,
+        "{test}: the first screen has at most 25 lines:\n{screen}"
+    );
+    (run, database)
+}
+
+/// A site's true seconds of a metric.
+fn truth_of(truth: &Truth, site: &str, metric: &str) -> f64 {
+    let values = truth.sites.get(site);
+    value(values.unwrap_or_else(|| panic!("no site {site}")), metric)
+}
+
+/// Bottom-up seconds of `metric` in `callee` that come through `caller`.
+fn through(view: &View, callee: &str, caller: &str, metric: &str) -> f64 {
+    let roots = view.roots.iter().filter(|root| root.name == callee);
+    let mut sum = 0.0;
+    for root in roots {
+        root.walk(&mut Vec::new(), &mut |above, node| {
+            let first = above.iter().all(|n| n.name != caller);
+            if node.name == caller && first {
+                sum += value(&node.inclusive, metric);
+            }
+        });
+    }
+    sum
+}
+
+/// Work and idleness of each site, inclusive, by its procedure's name.
+fn check_sites(rate: u32, view: &View, truth: &Truth) {
+    for (site, values) in &truth.sites {
+        for metric in ["work", "idleness"] {
+            let measured = view.inclusive(site, metric);
+            assert_near(
+                &format!("{site}: {metric}"),
+                rate,
+                measured,
+                value(values, metric),
+            );
+        }
+    }
+}
+
+/// The cost of a procedure in the bottom-up view, with what is inlined into it or called by it.
+fn check_sites_bottom_up(rate: u32, view: &View, truth: &Truth) {
+    for (site, values) in &truth.sites {
+        for metric in ["work", "idleness"] {
+            let own: f64 = view
+                .roots
+                .iter()
+                .filter(|root| root.name == *site)
+                .map(|root| value(&root.inclusive, metric))
+                .sum();
+            let through: f64 = view
+                .roots
+                .iter()
+                .filter(|root| root.name != *site)
+                .map(|root| through(view, &root.name, site, metric))
+                .sum();
+            let what = format!("{site} bottom-up: {metric}");
+            assert_near(&what, rate, own + through, value(values, metric));
+        }
+    }
+}
+
+#[test]
+fn phases_on_two_workers() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("phases-{rate}");
+        let (run, database) = profile(&test, rate, Spec::fixture(&test, "phases"));
+        let (top_down, truth) = (database.top_down(), run.truth());
+        assert_rooted(&top_down);
+        check_sites(rate, &top_down, &truth);
+        check_sites_bottom_up(rate, &database.bottom_up(), &truth);
+        let total: f64 = truth.sites.values().map(|v| value(v, "work")).sum();
+        assert_near("all work", rate, value(&top_down.totals, "work"), total);
+    }
+}
+
+#[test]
+fn one_leaf_under_two_callers_while_halves_are_stolen() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("callers-{rate}");
+        let (run, database) = profile(&test, rate, Spec::fixture(&test, "callers"));
+        let (top_down, bottom_up) = (database.top_down(), database.bottom_up());
+        let truth = run.truth();
+        assert_rooted(&top_down);
+        for caller in ["callers::caller_a", "callers::caller_b"] {
+            let work = truth_of(&truth, caller, "work");
+            let measured = top_down.inclusive_under(&[caller, "callers::leaf"], "work");
+            assert_near(&format!("leaf under {caller}"), rate, measured, work);
+            let all: f64 = bottom_up
+                .roots
+                .iter()
+                .map(|root| through(&bottom_up, &root.name, caller, "work"))
+                .sum();
+            assert_near(&format!("{caller} bottom-up"), rate, all, work);
+        }
+        let mixed = top_down.inclusive_under(&["callers::caller_a", "callers::caller_b"], "work")
+            + top_down.inclusive_under(&["callers::caller_b", "callers::caller_a"], "work");
+        assert!(mixed == 0.0, "siblings never mix: {mixed} s");
+    }
+}
+
+#[test]
+fn spawned_tasks_belong_to_their_spawner() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("spawns-{rate}");
+        let (run, database) = profile(&test, rate, Spec::fixture(&test, "spawns"));
+        let (view, truth) = (database.top_down(), run.truth());
+        assert_rooted(&view);
+        for site in truth.sites.keys() {
+            let measured = view.inclusive_under(&[site, "spawns::task"], "work");
+            assert_near(site, rate, measured, truth_of(&truth, site, "work"));
+        }
+    }
+}
+
+#[test]
+fn ordinary_threads_while_main_waits_in_join() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("threads-{rate}");
+        let (run, database) = profile(&test, rate, Spec::fixture(&test, "threads"));
+        let view = database.top_down();
+        assert_rooted(&view);
+        check_sites(rate, &view, &run.truth());
+        for thread in ["threads::short", "threads::long"] {
+            let path = ["threads::main", "threads::start_and_join", thread];
+            let under = view.inclusive_under(&path, "work");
+            let all = view.inclusive(thread, "work");
+            assert!(
+                under > 0.0 && (under - all).abs() < 1e-6,
+                "{thread}: {under} s of {all} s lie under the creator's path"
+            );
+        }
+    }
+}
+
+#[test]
+fn pthreads_in_c() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("pthreads-{rate}");
+        let (run, database) = profile(&test, rate, Spec::new(&test, c_program("pthreads")));
+        let view = database.top_down();
+        assert_rooted(&view);
+        check_sites(rate, &view, &run.truth());
+        for thread in ["short_thread", "long_thread"] {
+            let under = view.inclusive_under(&["main", "start_and_join", thread], "work");
+            assert!(under > 0.0, "{thread} lies under its creator: {under} s");
+        }
+    }
+}
+
+#[test]
+fn overhead_tags_in_rust() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("overhead-{rate}");
+        let (run, database) = profile(&test, rate, Spec::fixture(&test, "overhead"));
+        let (view, truth) = (database.top_down(), run.truth());
+        let expected = [
+            ("overhead::useful", "work"),
+            ("overhead::callback", "work"),
+            ("overhead::parallel_overhead::sync::wait", "overhead:sync"),
+            (
+                "overhead::parallel_overhead::alloc::inlined",
+                "overhead:alloc",
+            ),
+            ("overhead::helpers::dispatch", "overhead:sched"),
+        ];
+        for (site, metric) in expected {
+            let seconds = truth_of(&truth, site, "work");
+            assert_near(site, rate, view.inclusive(site, metric), seconds);
+            if metric != "work" {
+                let total = value(&view.totals, metric);
+                assert_near(metric, rate, total, seconds);
+            }
+        }
+        let callback = view.inclusive("overhead::callback", "overhead");
+        assert!(callback < 0.01, "user code is work again: {callback} s");
+    }
+}
+
+#[test]
+fn overhead_tags_in_c() {
+    let _machine = machine();
+    let (rate, _) = RATES[1];
+    let test = "overhead-c";
+    let (run, database) = profile(test, rate, Spec::new(test, c_program("overhead")));
+    let (view, truth) = (database.top_down(), run.truth());
+    for (site, metric) in [
+        ("useful", "work"),
+        ("locked", "overhead:sync"),
+        ("plain", "overhead:other"),
+    ] {
+        let seconds = truth_of(&truth, site, "work");
+        assert_near(site, rate, view.inclusive(site, metric), seconds);
+        let total = value(&view.totals, metric);
+        assert_near(&format!("total {metric}"), rate, total, seconds);
+    }
+}
+
+#[test]
+fn a_stack_realigned_frame_is_unwound() {
+    let _machine = machine();
+    let (rate, _) = RATES[1];
+    let (run, database) = profile("drap", rate, Spec::new("drap", c_program("drap")));
+    let (view, truth) = (database.top_down(), run.truth());
+    assert_rooted(&view);
+    let path = ["main", "calls_realigned", "realigned"];
+    let measured = view.inclusive_under(&path, "work");
+    let seconds = truth_of(&truth, "realigned", "work");
+    assert_near("realigned", rate, measured, seconds);
+}
+
+#[test]
+fn a_deep_recursion_keeps_every_frame() {
+    let _machine = machine();
+    let (rate, _) = RATES[1];
+    let spec = Spec::fixture("recursion", "recursion").arguments(&["900"]);
+    let (run, database) = profile("recursion", rate, spec);
+    let (view, truth) = (database.top_down(), run.truth());
+    assert_rooted(&view);
+    let mut right = 0.0;
+    view.walk(&mut |above, node| {
+        let frames = above.iter().filter(|n| n.name == "recursion::descend");
+        if node.name == "recursion::bottom" && frames.count() == 901 {
+            right += value(&node.inclusive, "work");
+        }
+    });
+    let seconds = truth_of(&truth, "recursion::bottom", "work");
+    assert_near("under 901 frames", rate, right, seconds);
+}
