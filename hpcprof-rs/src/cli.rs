@@ -1,0 +1,146 @@
+//! The command line: options, their help, and nothing else.
+
+use crate::views::load::Projection;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs hpcrun-app-measurements
+      builds hpcrun-app-database and prints the first screen
+  hpcprof-rs bottom-up hpcrun-app-database --metric idleness
+      shows where idleness is charged, and through which callers
+  hpcprof-rs top-down hpcrun-app-database --format json > app.json
+      writes every calling context for scripts";
+
+const VIEW_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs top-down hpcrun-app-database
+      the tree of calling contexts, stolen tasks under their spawners
+  hpcprof-rs bottom-up --metric overhead --threshold 5
+      the newest database here: who pays at least 5 % of effort or of overhead
+  hpcprof-rs top-down hpcrun-app-database --format folded --metric idleness
+      stacks for a flame graph of idleness";
+
+/// Merges measurements into a database and prints views of it
+///
+/// Merges all threads and processes that hpcrun-rs measured, attributes work, idleness and
+/// overhead to source code, writes a database that can be moved and kept, and prints a first
+/// screen. With no argument it takes the newest hpcrun-*-measurements (or database) of the
+/// current directory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hpcprof-rs",
+    version,
+    after_long_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub struct Cli {
+    /// View to print, of a database that exists
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to build
+    #[command(flatten)]
+    pub build: BuildArgs,
+}
+
+/// The views.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Calling contexts from the program's entry to the callees
+    #[command(after_long_help = VIEW_EXAMPLES)]
+    TopDown(ViewArgs),
+    /// Procedures by their own cost, then their callers
+    #[command(after_long_help = VIEW_EXAMPLES)]
+    BottomUp(ViewArgs),
+    /// Modules, files and procedures without calling contexts
+    #[command(after_long_help = VIEW_EXAMPLES)]
+    Flat(ViewArgs),
+}
+
+/// Options of a build.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// Measurement directories, merged into one database; or one database, to see its first screen
+    #[arg(value_name = "MEASUREMENTS")]
+    pub measurements: Vec<PathBuf>,
+    /// Database directory to write [default: hpcrun-PROGRAM-database, -2, -3 …]
+    #[arg(short, long, value_name = "DATABASE")]
+    pub output: Option<PathBuf>,
+    /// Replace the database that -o names
+    #[arg(long)]
+    pub force: bool,
+    /// File with further rules that give code an overhead category
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Threads that analyse load modules [default: one for each core]
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Idleness is high from this percentage of a context's effort
+    #[arg(long, value_name = "PERCENT", default_value_t = 20.0, value_parser = percentage)]
+    pub idleness_threshold: f64,
+    /// Overhead is high from this percentage of a context's effort
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percentage)]
+    pub overhead_threshold: f64,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// A tree to read
+    Text,
+    /// Every context, for scripts
+    Json,
+    /// One row per context
+    Csv,
+    /// Stacks with microseconds, for flame graphs
+    Folded,
+}
+
+/// Options of a view.
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY [default: effort; folded: work]
+    #[arg(long, value_name = "NAME")]
+    pub metric: Option<String>,
+    /// Call paths of the user's program, or of the machine
+    #[arg(long, value_enum, default_value_t = Projection::Logical)]
+    pub projection: Projection,
+    /// Show source lines
+    #[arg(long)]
+    pub lines: bool,
+    /// Show inlined code of the standard library and the system
+    #[arg(long)]
+    pub std_inlined: bool,
+    /// Show the task runtime's own frames in the logical projection
+    #[arg(long)]
+    pub runtime_frames: bool,
+    /// Show each level of a recursion (text; the other formats always do)
+    #[arg(long)]
+    pub no_fold_recursion: bool,
+    /// Levels to show
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
+    /// Least percentage of the effort, or of the metric, to show a context [default: 1 for text, else 0]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub threshold: Option<f64>,
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    let number: f64 = text
+        .trim_end_matches('%')
+        .parse()
+        .map_err(|_| "not a number".to_owned())?;
+    if (0.0..=100.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err("not between 0 and 100".to_owned())
+    }
+}

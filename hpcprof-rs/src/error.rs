@@ -1,0 +1,110 @@
+//! The one error type of the tool. Its display is one line that names the file, the problem
+//! and, where there is one, the remedy; whatever the cause, nothing here panics.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why a command could not be carried out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed.
+    Io {
+        /// What was being done, as in "read".
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// An input file or directory is not what it should be.
+    Input {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// A database could not be read or written.
+    Database {
+        /// The database directory or file.
+        path: PathBuf,
+        /// What SQLite or a check of ours said.
+        problem: String,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// The command line asks for something that is not there.
+    Usage(String),
+    /// Standard output is closed: nothing is left to do.
+    OutputClosed,
+}
+
+/// Shorthand of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An [`Error::Io`] for `map_err`.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Error::Io {
+                action,
+                path,
+                source,
+            } => {
+                let remedy = match source.kind() {
+                    std::io::ErrorKind::StorageFull => {
+                        "; free some space, or give -o on another disk"
+                    }
+                    std::io::ErrorKind::PermissionDenied => {
+                        "; change its permissions, or give another path"
+                    }
+                    std::io::ErrorKind::NotFound => "; check the path",
+                    _ => "",
+                };
+                format!("cannot {action} {}: {source}{remedy}", path.display())
+            }
+            Error::Input {
+                path,
+                problem,
+                remedy,
+            }
+            | Error::Database {
+                path,
+                problem,
+                remedy,
+            } => format!("{}: {problem}; {remedy}", path.display()),
+            Error::Usage(text) => text.clone(),
+            Error::OutputClosed => "standard output is closed".to_owned(),
+        };
+        write!(f, "{}", one_line(&text))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Replaces control characters, so that a hostile file name cannot break the line.
+pub fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

@@ -1,0 +1,24 @@
+//! The `hpcprof-rs` command: parses the command line, runs it, turns errors into one line and
+//! an exit status (0 done, 1 failed, 2 wrong usage).
+
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use hpcprof_rs::cli::Cli;
+use hpcprof_rs::error::Error;
+use hpcprof_rs::run::{output_error, run};
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let result = run(cli, &mut out).and_then(|()| out.flush().map_err(output_error));
+    match result {
+        Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hpcprof-rs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

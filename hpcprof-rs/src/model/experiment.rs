@@ -1,0 +1,95 @@
+//! All that is known of the runs that were merged: what the passes hand to the sinks.
+
+use crate::model::contexts::ContextTree;
+use crate::model::symbols::Symbols;
+use std::collections::BTreeMap;
+
+/// Name of the loss of samples whose records a damaged profile does not have any more.
+pub const DAMAGED_PROFILE: &str = "damaged-profile";
+/// Name of the partial root of paths that lead through a damaged record.
+pub const DAMAGED_RECORD: &str = "partial:damaged-record";
+/// Name of the partial root of paths whose outer context lies in a profile that is not there.
+pub const MISSING_CONTEXT: &str = "partial:missing-context";
+/// Name of the partial root of samples without any frame.
+pub const EMPTY_PATH: &str = "partial:empty-path";
+
+/// One process image.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProcessSummary {
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id; 0 when unknown.
+    pub ppid: u32,
+    /// Image id: monotonic nanoseconds at its start.
+    pub image: u64,
+    /// Path of the executable; empty when unknown.
+    pub executable: String,
+    /// Argument vector.
+    pub arguments: Vec<String>,
+    /// Working directory.
+    pub directory: String,
+    /// Event, as the user gave it.
+    pub event: String,
+    /// What served the event.
+    pub source: String,
+    /// Sampling period, nanoseconds.
+    pub period_ns: u64,
+    /// Cores n that idleness is computed against.
+    pub cores: u32,
+    /// Most workers alive at once.
+    pub workers: u32,
+    /// Threads seen.
+    pub threads: u32,
+    /// Wall clock at the start, nanoseconds since 1970.
+    pub realtime_ns: u64,
+    /// Monotonic nanoseconds at the end, or at the last sample.
+    pub end_ns: u64,
+    /// How it ended; `None` when it crashed, was killed or still runs.
+    pub end_reason: Option<String>,
+}
+
+/// One thread.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ThreadSummary {
+    /// Index of its process in [`Experiment::processes`].
+    pub process: usize,
+    /// Ordinal in its process, from 1.
+    pub ordinal: u32,
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it ended before its profile did.
+    pub finished: bool,
+    /// Samples in the tree.
+    pub samples: u64,
+    /// Thread CPU time, nanoseconds; 0 when it did not end.
+    pub cpu_ns: u64,
+    /// Time in which it was sampled while idle (not in the tree), nanoseconds.
+    pub idle_ns: u64,
+    /// Its share of working threads beyond the cores, nanoseconds.
+    pub oversubscribed_ns: u64,
+    /// Ordinal of its creator; 0 when unknown.
+    pub creator: u32,
+    /// Totals, nanoseconds; overhead by category name under the metric's full name.
+    pub totals: BTreeMap<String, i64>,
+}
+
+/// Everything that a database holds.
+#[derive(Debug, Default)]
+pub struct Experiment {
+    /// Names.
+    pub symbols: Symbols,
+    /// Contexts of the logical projection.
+    pub logical: ContextTree,
+    /// Contexts of the physical projection.
+    pub physical: ContextTree,
+    /// Processes, oldest first.
+    pub processes: Vec<ProcessSummary>,
+    /// Threads, by process and ordinal.
+    pub threads: Vec<ThreadSummary>,
+    /// Lost and partial samples by process and cause.
+    pub losses: BTreeMap<(usize, String), u64>,
+    /// Overhead categories that occur.
+    pub categories: Vec<String>,
+}

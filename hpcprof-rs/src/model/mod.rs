@@ -1,0 +1,8 @@
+//! What the passes build and the sinks write: names, code, contexts, metrics, losses.
+
+pub mod contexts;
+pub mod experiment;
+pub mod hash;
+pub mod metrics;
+pub mod symbols;
+pub mod warnings;

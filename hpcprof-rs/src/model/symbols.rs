@@ -1,0 +1,267 @@
+//! Names of code: load modules, procedures, and what each sampled address means in the source.
+//!
+//! Every text is held once. Identities are plain values: two procedures are one when name,
+//! module, declaration and origin are equal, whatever address or inlining they came from.
+
+use crate::model::hash::FastMap;
+use hpc_formats::structure::Origin;
+use std::collections::HashMap;
+
+/// A text in [`Symbols`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Text(pub u32);
+
+/// Index into [`Symbols::modules`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ModuleIndex(pub u32);
+
+/// Index into [`Symbols::procedures`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ProcedureIndex(pub u32);
+
+/// Index into [`Symbols::frames`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FrameIndex(pub u32);
+
+/// A source line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Line {
+    /// Path of the file.
+    pub file: Text,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// How much is known about a module's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ModuleStatus {
+    /// Structure was recovered.
+    Analysed,
+    /// No structure: samples stay under the module's name.
+    Unnamed,
+}
+
+/// A load module: one file, whichever processes mapped it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id; empty when there is none.
+    pub build_id: Vec<u8>,
+    /// What is known.
+    pub status: ModuleStatus,
+}
+
+impl Module {
+    /// The last component of its path.
+    pub fn base_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// A procedure, a loop or another named piece of code.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Procedure {
+    /// Qualified, readable name.
+    pub name: Text,
+    /// Its module; `None` for what is no code (a partial root).
+    pub module: Option<ModuleIndex>,
+    /// Where it is declared.
+    pub declared: Option<Line>,
+    /// Whose code it is.
+    pub origin: Origin,
+}
+
+/// What a [`Segment`] or a context stands for. The numbers are part of the database format.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A procedure with a frame of its own.
+    Procedure = 1,
+    /// A procedure inlined in its parent.
+    Inlined = 2,
+    /// A loop.
+    Loop = 3,
+    /// A source line.
+    Line = 4,
+    /// The root of paths whose outer part is missing.
+    Partial = 5,
+    /// The root of a thread that no other context leads to.
+    ThreadRoot = 6,
+}
+
+impl Kind {
+    /// Stable name, as in the JSON views.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Procedure => "procedure",
+            Kind::Inlined => "inlined",
+            Kind::Loop => "loop",
+            Kind::Line => "line",
+            Kind::Partial => "partial",
+            Kind::ThreadRoot => "thread-root",
+        }
+    }
+
+    /// The kind with this number.
+    pub fn from_number(number: i64) -> Option<Kind> {
+        [
+            Kind::Procedure,
+            Kind::Inlined,
+            Kind::Loop,
+            Kind::Line,
+            Kind::Partial,
+            Kind::ThreadRoot,
+        ]
+        .into_iter()
+        .find(|k| *k as i64 == number)
+    }
+}
+
+/// One static scope of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// [`Kind::Procedure`] first, then inlined procedures and loops.
+    pub kind: Kind,
+    /// Which.
+    pub procedure: ProcedureIndex,
+    /// Where an inlined procedure is called.
+    pub site: Option<Line>,
+}
+
+/// What one code address means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Outermost scope first; never empty.
+    pub segments: Box<[Segment]>,
+    /// Line of the instruction itself.
+    pub line: Option<Line>,
+    /// Overhead category of the instruction.
+    pub tag: Option<Text>,
+    /// Whether all its scopes are system code, which a tagged call covers.
+    pub system: bool,
+}
+
+/// The tables of names.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    texts: Vec<String>,
+    text_index: HashMap<String, Text>,
+    /// Load modules.
+    pub modules: Vec<Module>,
+    module_index: HashMap<(String, Vec<u8>), ModuleIndex>,
+    /// Procedures.
+    pub procedures: Vec<Procedure>,
+    procedure_index: FastMap<Procedure, ProcedureIndex>,
+    /// Meanings of addresses.
+    pub frames: Vec<Frame>,
+}
+
+impl Symbols {
+    /// Empty tables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The id of a text.
+    pub fn intern(&mut self, text: &str) -> Text {
+        if let Some(id) = self.text_index.get(text) {
+            return *id;
+        }
+        let id = Text(self.texts.len() as u32);
+        self.texts.push(text.to_owned());
+        self.text_index.insert(text.to_owned(), id);
+        id
+    }
+
+    /// The text of an id.
+    pub fn text(&self, id: Text) -> &str {
+        self.texts.get(id.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The id of a module.
+    pub fn module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
+        let key = (path.to_owned(), build_id.to_vec());
+        if let Some(id) = self.module_index.get(&key) {
+            return *id;
+        }
+        let id = ModuleIndex(self.modules.len() as u32);
+        self.modules.push(Module {
+            path: key.0.clone(),
+            build_id: key.1.clone(),
+            status: ModuleStatus::Unnamed,
+        });
+        self.module_index.insert(key, id);
+        id
+    }
+
+    /// The id of a procedure.
+    pub fn procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
+        let next = ProcedureIndex(self.procedures.len() as u32);
+        let id = *self.procedure_index.entry(procedure).or_insert(next);
+        if id == next {
+            self.procedures.push(procedure);
+        }
+        id
+    }
+
+    /// Adds the meaning of an address.
+    pub fn add_frame(&mut self, frame: Frame) -> FrameIndex {
+        let id = FrameIndex(self.frames.len() as u32);
+        self.frames.push(frame);
+        id
+    }
+
+    /// The procedure that stands for all code of a module without structure.
+    pub fn module_frame(&mut self, module: ModuleIndex) -> Frame {
+        let info = &self.modules[module.0 as usize];
+        let base = info.base_name().to_owned();
+        let system = is_system_module(&base);
+        let name = if base.starts_with('[') {
+            base
+        } else {
+            format!("[{base}]")
+        };
+        let name = self.intern(&name);
+        let procedure = self.procedure(Procedure {
+            name,
+            module: Some(module),
+            declared: None,
+            origin: if system { Origin::System } else { Origin::User },
+        });
+        Frame {
+            segments: Box::new([Segment {
+                kind: Kind::Procedure,
+                procedure,
+                site: None,
+            }]),
+            line: None,
+            tag: None,
+            system,
+        }
+    }
+}
+
+/// Whether a module is one of the system's by its file name: used only where there is no
+/// structure that says so for each procedure.
+fn is_system_module(base: &str) -> bool {
+    const STEMS: [&str; 10] = [
+        "libc",
+        "ld-linux",
+        "ld-musl",
+        "libm",
+        "libpthread",
+        "librt",
+        "libdl",
+        "libgcc_s",
+        "libstdc++",
+        "ld",
+    ];
+    if base == "[vdso]" || base == "[vsyscall]" {
+        return true;
+    }
+    STEMS.iter().any(|stem| {
+        base.strip_prefix(stem)
+            .is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
+    })
+}

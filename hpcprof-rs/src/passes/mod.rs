@@ -1,0 +1,7 @@
+//! The passes from measurements to an experiment, in the order in which they run.
+
+pub mod code;
+pub mod load_map;
+pub mod paths;
+pub mod project;
+pub mod summarise;

@@ -1,0 +1,282 @@
+//! Third pass, part one: follows every record of a process to its root, through the trees of
+//! other threads where an anchor says so, and yields for each record its context in both
+//! projections and the overhead category that is in force there.
+//!
+//! Input may be damaged: a cycle of anchors, a missing tree or record ends in a partial root,
+//! and no path is followed twice.
+
+use crate::model::contexts::{CallSite, Context, ContextIndex, ContextTree};
+use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
+use crate::model::hash::FastMap;
+use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Symbols, Text};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::{Profile, Record};
+use hpc_formats::structure::Origin;
+use std::collections::BTreeMap;
+
+/// Why a path has no program entry: its name as a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartialCause {
+    /// The profiler's.
+    Recorded(LossCause),
+    /// A record on the path is unreadable.
+    DamagedRecord,
+    /// An anchor leads nowhere.
+    MissingContext,
+    /// There is no frame at all.
+    EmptyPath,
+}
+
+impl PartialCause {
+    /// Stable name, as in the JSON views.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartialCause::Recorded(cause) => cause.name(),
+            PartialCause::DamagedRecord => DAMAGED_RECORD,
+            PartialCause::MissingContext => MISSING_CONTEXT,
+            PartialCause::EmptyPath => EMPTY_PATH,
+        }
+    }
+}
+
+/// What is known at one record.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PathState {
+    /// Context in the logical projection; `None` above the first frame.
+    pub logical: Option<ContextIndex>,
+    /// Context in the physical projection.
+    pub physical: Option<ContextIndex>,
+    /// Line of the innermost frame of the logical projection.
+    pub logical_line: Option<Line>,
+    /// Line of the innermost frame of the physical projection.
+    pub physical_line: Option<Line>,
+    /// Overhead category in force (MODEL: overhead tags).
+    pub tag: Option<Text>,
+    /// Set when the path does not reach the program's entry.
+    pub partial: Option<PartialCause>,
+}
+
+/// Both projections of the experiment, being built.
+pub struct Projections<'a> {
+    /// Names and frames.
+    pub symbols: &'a mut Symbols,
+    /// Logical projection.
+    pub logical: &'a mut ContextTree,
+    /// Physical projection.
+    pub physical: &'a mut ContextTree,
+}
+
+/// Frames of a process's code addresses.
+pub type ProcessFrames = FastMap<u64, FrameIndex>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Slot {
+    Unknown,
+    Active,
+    Known,
+}
+
+/// Where a record's outer part is.
+enum Outer {
+    /// It is a root.
+    Root(PathState),
+    /// It continues a record of the same or another thread.
+    Continues(usize, usize),
+}
+
+/// The records of a process and their states as far as they are known.
+pub struct PathResolver<'a> {
+    profiles: Vec<Profile<'a>>,
+    by_ordinal: BTreeMap<u32, usize>,
+    slots: Vec<Vec<Slot>>,
+    states: Vec<Vec<PathState>>,
+    frames: &'a ProcessFrames,
+}
+
+impl<'a> PathResolver<'a> {
+    /// Over the profiles of one process, each with its thread's ordinal.
+    pub fn new(profiles: Vec<(u32, Profile<'a>)>, frames: &'a ProcessFrames) -> Self {
+        let by_ordinal = profiles.iter().enumerate().map(|(i, p)| (p.0, i)).collect();
+        let profiles: Vec<Profile<'a>> = profiles.into_iter().map(|p| p.1).collect();
+        let slots = profiles.iter().map(|p| vec![Slot::Unknown; p.len()]);
+        let states = profiles.iter().map(|p| vec![PathState::default(); p.len()]);
+        PathResolver {
+            by_ordinal,
+            slots: slots.collect(),
+            states: states.collect(),
+            profiles,
+            frames,
+        }
+    }
+
+    /// The profiles, in the order given.
+    pub fn profiles(&self) -> &[Profile<'a>] {
+        &self.profiles
+    }
+
+    /// The state of a record that samples belong to.
+    pub fn state(&mut self, thread: usize, record: u32, out: &mut Projections<'_>) -> PathState {
+        let mut chain = vec![(thread, record as usize)];
+        let mut state = loop {
+            let (thread, record) = *chain.last().unwrap_or(&(thread, 0));
+            match self.slots[thread].get(record) {
+                None => {
+                    chain.pop();
+                    break partial(PartialCause::DamagedRecord, out);
+                }
+                Some(Slot::Known) => {
+                    chain.pop();
+                    break self.states[thread][record];
+                }
+                Some(Slot::Active) => {
+                    // A cycle of anchors: cut it where it closes.
+                    chain.pop();
+                    break partial(PartialCause::MissingContext, out);
+                }
+                Some(Slot::Unknown) => {}
+            }
+            self.slots[thread][record] = Slot::Active;
+            match self.outer(thread, record, out) {
+                Outer::Root(state) => break state,
+                Outer::Continues(thread, record) => chain.push((thread, record)),
+            }
+        };
+        while let Some((thread, record)) = chain.pop() {
+            if self.slots[thread][record] != Slot::Active {
+                continue;
+            }
+            state = self.extend(state, thread, record, out);
+            self.states[thread][record] = state;
+            self.slots[thread][record] = Slot::Known;
+        }
+        state
+    }
+
+    fn outer(&self, thread: usize, record: usize, out: &mut Projections<'_>) -> Outer {
+        match self.profiles[thread].record(record) {
+            Some(Record::Note { parent, .. }) => Outer::Continues(thread, parent as usize),
+            Some(Record::Anchor { thread, node }) => match self.by_ordinal.get(&thread) {
+                Some(index) if (node as usize) < self.profiles[*index].len() && node != 0 => {
+                    Outer::Continues(*index, node as usize)
+                }
+                _ => Outer::Root(partial(PartialCause::MissingContext, out)),
+            },
+            Some(Record::Entry) => Outer::Root(PathState::default()),
+            Some(Record::Partial(cause)) => {
+                Outer::Root(partial(PartialCause::Recorded(cause), out))
+            }
+            Some(Record::Root | Record::Metric { .. }) | None => {
+                Outer::Root(partial(PartialCause::DamagedRecord, out))
+            }
+        }
+    }
+
+    /// The state of a record, given the state of what it continues.
+    fn extend(
+        &self,
+        outer: PathState,
+        thread: usize,
+        record: usize,
+        out: &mut Projections<'_>,
+    ) -> PathState {
+        let mut state = outer;
+        match self.profiles[thread].record(record) {
+            Some(Record::Note { ip, lip, .. }) => {
+                let (ip, lip) = (self.frame(ip), self.frame(lip));
+                let symbols = &*out.symbols;
+                if let Some(index) = ip {
+                    let frame = &symbols.frames[index.0 as usize];
+                    state.tag = tag_in_force(state.tag, frame);
+                    let (parent, call) = (state.physical, state.physical_line);
+                    state.physical = push(out.physical, parent, call, frame, None);
+                    state.physical_line = frame.line;
+                }
+                if let Some(index) = lip.or(ip) {
+                    let frame = &symbols.frames[index.0 as usize];
+                    let support = lip.is_none().then_some(symbols);
+                    let (parent, call) = (state.logical, state.logical_line);
+                    state.logical = push(out.logical, parent, call, frame, support);
+                    state.logical_line = frame.line;
+                }
+            }
+            // A thread's or a detached task's stack is not called by what created it.
+            Some(Record::Anchor { .. }) => state.tag = None,
+            _ => {}
+        }
+        state
+    }
+
+    fn frame(&self, address: CodeAddress) -> Option<FrameIndex> {
+        if address.is_none() {
+            return None;
+        }
+        self.frames.get(&address.0).copied()
+    }
+}
+
+/// The category in force within a frame, given the one in force at its call. A tagged
+/// instruction covers what it calls in system code, but never a user's procedure.
+fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
+    match frame.tag {
+        Some(tag) => Some(tag),
+        None if frame.system => outer,
+        None => None,
+    }
+}
+
+/// Adds a frame below `parent`. `support` is set for a frame without a user-level frame; user
+/// code that the compiler inlined into it is a user-level frame all the same.
+fn push(
+    tree: &mut ContextTree,
+    parent: Option<ContextIndex>,
+    call: Option<Line>,
+    frame: &Frame,
+    support: Option<&Symbols>,
+) -> Option<ContextIndex> {
+    let mut at = parent;
+    for segment in &frame.segments {
+        let site = match segment.kind {
+            Kind::Procedure => call,
+            _ => segment.site,
+        };
+        let support = support.is_some_and(|symbols| {
+            let origin = symbols.procedures[segment.procedure.0 as usize].origin;
+            segment.kind == Kind::Procedure || origin != Origin::User
+        });
+        at = Some(tree.child(Context {
+            parent: at,
+            kind: segment.kind,
+            procedure: segment.procedure,
+            line: None,
+            call: site.map_or(CallSite::Unknown, CallSite::Unique),
+            support,
+        }));
+    }
+    at
+}
+
+/// The state right under the partial root of a cause.
+pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
+    let name = out.symbols.intern(cause.name());
+    let procedure = out.symbols.procedure(Procedure {
+        name,
+        module: None,
+        declared: None,
+        origin: Origin::User,
+    });
+    let root = Context {
+        parent: None,
+        kind: Kind::Partial,
+        procedure,
+        line: None,
+        call: CallSite::Unknown,
+        support: false,
+    };
+    PathState {
+        logical: Some(out.logical.child(root)),
+        physical: Some(out.physical.child(root)),
+        partial: Some(cause),
+        ..PathState::default()
+    }
+}

@@ -1,0 +1,84 @@
+//! What is said of processes and threads as such: identity, ends, counters, losses.
+
+use crate::model::experiment::{Experiment, ProcessSummary, ThreadSummary};
+use crate::model::warnings::Warnings;
+use crate::sources::measurements::{ProcessInput, ThreadInput};
+use hpc_formats::loss::LossCause;
+
+/// Adds a process's summary and its lost samples; partial ones are counted in the tree.
+pub fn process(
+    index: usize,
+    input: &ProcessInput,
+    experiment: &mut Experiment,
+    warnings: &mut Warnings,
+) {
+    let last_sample = input.threads.values().map(|t| t.header.last_ns).max();
+    let period = input.threads.values().map(|t| t.header.period_ns).next();
+    let mut summary = ProcessSummary {
+        pid: input.pid,
+        image: input.image,
+        end_ns: last_sample.unwrap_or(0).max(input.image),
+        period_ns: period.unwrap_or(0),
+        threads: input.threads.len() as u32,
+        ..ProcessSummary::default()
+    };
+    let mut losses: Vec<(LossCause, u64)> = Vec::new();
+    for thread in input.threads.values() {
+        losses.extend(&thread.header.losses);
+    }
+    if let Some(file) = &input.process {
+        let start = &file.start;
+        summary.ppid = start.ppid;
+        summary.executable.clone_from(&start.executable);
+        summary.arguments.clone_from(&start.arguments);
+        summary.directory.clone_from(&start.directory);
+        summary.event.clone_from(&start.event);
+        summary.source.clone_from(&start.source);
+        summary.realtime_ns = start.realtime_ns;
+        summary.cores = start.cores;
+        match &file.end {
+            Some(end) => {
+                summary.end_ns = end.monotonic_ns.max(start.image);
+                summary.end_reason = Some(end.reason.clone());
+                summary.workers = end.workers;
+                summary.threads = summary.threads.max(end.threads);
+                summary.cores = match (end.cores, start.cores) {
+                    (0, 0) => end.workers,
+                    (0, n) => n,
+                    (n, _) => n,
+                };
+                losses.extend(&end.losses);
+            }
+            None => warnings.add(format!(
+                "process {} ({}) did not end in order (crashed, was killed, or still runs): figures go up to its last sample",
+                start.pid, start.executable
+            )),
+        }
+    }
+    for (cause, samples) in losses {
+        if !cause.is_partial() {
+            let key = (index, cause.name().to_owned());
+            let count = experiment.losses.entry(key).or_insert(0);
+            *count = count.saturating_add(samples);
+        }
+    }
+    experiment.processes.push(summary);
+}
+
+/// A thread's summary, before its samples are counted.
+pub fn thread(process: usize, input: &ThreadInput) -> ThreadSummary {
+    let header = &input.header;
+    let periods = |n: f64| (n * header.period_ns as f64).round() as u64;
+    ThreadSummary {
+        process,
+        ordinal: header.thread,
+        tid: header.tid,
+        name: header.name.clone(),
+        finished: header.finished,
+        cpu_ns: header.cpu_ns,
+        idle_ns: periods(header.idle_weight as f64),
+        oversubscribed_ns: periods(header.oversubscribed),
+        creator: header.creator_thread,
+        ..ThreadSummary::default()
+    }
+}

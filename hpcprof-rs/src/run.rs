@@ -1,0 +1,171 @@
+//! Wires the pipeline: measurements, passes, database, view. Read [`build`] from top to bottom.
+
+use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
+use crate::error::{Error, Result};
+use crate::model::experiment::Experiment;
+use crate::model::warnings::Warnings;
+use crate::passes::{code, load_map, project};
+use crate::sinks::place::{Place, default_target};
+use crate::sinks::{database, schema};
+use crate::sources::analyser::Analyser;
+use crate::sources::measurements::{self, Measurements};
+use crate::sources::structures::StructureLibrary;
+use crate::views::efficiency::Thresholds;
+use crate::views::fold::{FoldOptions, fold};
+use crate::views::load::{Database, Sort};
+use crate::views::prune::{Limits, prune};
+use crate::views::text::Style;
+use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Carries out a command line; output goes to `out`, warnings to standard error.
+pub fn run(cli: Cli, out: &mut impl Write) -> Result<()> {
+    match cli.command {
+        None => build_and_show(&cli.build, out),
+        Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, out),
+        Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, out),
+        Some(Command::Flat(args)) => show(&args, ViewKind::Flat, out),
+    }
+}
+
+fn build_and_show(args: &BuildArgs, out: &mut impl Write) -> Result<()> {
+    let thresholds = Thresholds {
+        idleness: args.idleness_threshold,
+        overhead: args.overhead_threshold,
+    };
+    let inputs = match args.measurements.as_slice() {
+        [] => vec![newest::run_directory(Path::new("."))?],
+        given => given.to_vec(),
+    };
+    let path = match inputs.as_slice() {
+        [one] if one.join(schema::FILE_NAME).is_file() => one.clone(),
+        _ => {
+            let mut warnings = Warnings::new();
+            let path = build(&inputs, args, &mut warnings);
+            for line in warnings.lines() {
+                eprintln!("hpcprof-rs: warning: {line}");
+            }
+            path?
+        }
+    };
+    let database = Database::open(&path)?;
+    first_screen::print(&database, thresholds, Style::for_stdout(), out)
+}
+
+/// Builds a database from measurement directories; returns its path.
+pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
+    let analyser = Analyser::new(args.rules.as_deref(), args.threads)?;
+    let measurements = measurements::read(inputs, warnings)?;
+    let target = args
+        .output
+        .clone()
+        .unwrap_or_else(|| default_target(&program_name(&measurements)));
+    let place = Place::prepare(&target, args.force)?;
+
+    let mut experiment = Experiment::default();
+    let (maps, sampled) = load_map::collect(&measurements, &mut experiment.symbols, warnings);
+    let mut library = StructureLibrary::open(inputs, analyser, warnings);
+    let frames = code::resolve(&sampled, &mut library, &mut experiment.symbols, warnings);
+    project::project(&measurements, &maps, &frames, &mut experiment, warnings);
+    if experiment.threads.iter().all(|t| t.samples == 0) {
+        warnings.add(
+            "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
+        );
+    }
+    database::write(&experiment, warnings, &place)?;
+    place.finish()
+}
+
+/// The program's name for the default database directory: as in the measurement directory's
+/// name, else the executable's.
+fn program_name(measurements: &Measurements) -> String {
+    let directory = measurements
+        .directories
+        .first()
+        .and_then(|d| d.canonicalize().ok())
+        .and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
+    if let Some(name) = directory.as_deref().and_then(newest::program_of_directory) {
+        return name.to_owned();
+    }
+    let executable = measurements
+        .processes
+        .iter()
+        .filter_map(|p| p.process.as_ref())
+        .map(|p| p.start.executable.as_str())
+        .find(|e| !e.is_empty());
+    let name = executable.and_then(|e| Path::new(e).file_name());
+    name.map_or("unknown".to_owned(), |n| n.to_string_lossy().into_owned())
+}
+
+/// The views that `show` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ViewKind {
+    /// See [`top_down`].
+    TopDown,
+    /// See [`bottom_up`].
+    BottomUp,
+    /// See [`flat`].
+    Flat,
+}
+
+/// Text shows contexts from this percentage on.
+const TEXT_THRESHOLD: f64 = 1.0;
+
+fn show(args: &ViewArgs, kind: ViewKind, out: &mut impl Write) -> Result<()> {
+    let path = match &args.database {
+        Some(path) => path.clone(),
+        None => newest::database_directory(Path::new("."))?,
+    };
+    let database = Database::open(&path)?;
+    let is_text = args.format == Format::Text;
+    let sort = match &args.metric {
+        Some(name) => database.metric(name)?,
+        None if args.format == Format::Folded => database.metric("work")?,
+        None => Sort::Effort,
+    };
+    let tree = database.contexts(args.projection)?;
+    let tree = fold(
+        &tree,
+        &database,
+        FoldOptions {
+            projection: args.projection,
+            lines: args.lines,
+            std_inlined: args.std_inlined,
+            runtime_frames: args.runtime_frames,
+            recursion: is_text && !args.no_fold_recursion,
+            start_up: is_text,
+        },
+    );
+    let depth = args.depth.map(|d| d as usize);
+    let limits = Limits {
+        depth,
+        threshold: args.threshold.or(is_text.then_some(TEXT_THRESHOLD)),
+    };
+    let mut view = match kind {
+        ViewKind::TopDown => top_down::arrange(&tree),
+        ViewKind::BottomUp => bottom_up::arrange(&tree, depth.map(|d| d + 1)),
+        ViewKind::Flat => flat::arrange(&tree, &database),
+    };
+    view.sort(|view, node| sort.of(view.inclusive_of(node)));
+    let view = prune(&view, limits, sort);
+    match args.format {
+        Format::Text => text::print(&view, &database, sort, Style::for_stdout(), out),
+        Format::Json => json::print(&view, &database, args.projection, out),
+        Format::Csv => csv::print(&view, &database, out),
+        Format::Folded => folded::print(&view, &database, sort, out),
+    }
+    .map_err(output_error)
+}
+
+/// An error of standard output; a reader that has seen enough is none.
+pub fn output_error(source: io::Error) -> Error {
+    if source.kind() == io::ErrorKind::BrokenPipe {
+        return Error::OutputClosed;
+    }
+    Error::Io {
+        action: "write to",
+        path: PathBuf::from("standard output"),
+        source,
+    }
+}

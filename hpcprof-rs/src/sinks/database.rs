@@ -1,0 +1,293 @@
+//! Writes an experiment as a SQLite database.
+
+use crate::error::{Error, Result};
+use crate::model::contexts::{Amount, ContextTree};
+use crate::model::experiment::Experiment;
+use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, Values, WORK, add};
+use crate::model::symbols::{Line, ModuleStatus, Symbols, Text};
+use crate::model::warnings::Warnings;
+use crate::sinks::order::{self, ProcedureOrder};
+use crate::sinks::place::Place;
+use crate::sinks::schema;
+use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
+
+/// Writes the database into its place; the caller finishes the place.
+pub fn write(experiment: &Experiment, warnings: &Warnings, place: &Place) -> Result<()> {
+    let path = place.file();
+    write_file(experiment, warnings, &path).map_err(|e| Error::Database {
+        path: place.target().to_owned(),
+        problem: format!("cannot write the database: {e}"),
+        remedy: REMEDY,
+    })
+}
+
+fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    // The file becomes visible only when it is whole, so it needs no journal of its own.
+    connection.execute_batch(&format!(
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
+         PRAGMA cache_size = -65536; PRAGMA application_id = {}; PRAGMA user_version = {};",
+        schema::APPLICATION_ID,
+        schema::VERSION
+    ))?;
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(schema::CREATE)?;
+    let metrics = MetricTable::new(experiment.categories.iter().map(String::as_str));
+    write_metrics(&transaction, &metrics)?;
+    write_processes(&transaction, experiment)?;
+    write_threads(&transaction, experiment, &metrics)?;
+    let symbols = &experiment.symbols;
+    let order = order::procedures(symbols);
+    let files = write_files(&transaction, experiment)?;
+    write_procedures(&transaction, symbols, &order, &files)?;
+    let writer = ContextWriter {
+        connection: &transaction,
+        symbols,
+        order: &order,
+        files: &files,
+        metrics: &metrics,
+    };
+    let next = writer.write(&experiment.logical, schema::LOGICAL, 1)?;
+    writer.write(&experiment.physical, schema::PHYSICAL, next)?;
+    for ((process, cause), samples) in &experiment.losses {
+        transaction.execute(
+            "INSERT INTO loss VALUES (?, ?, ?)",
+            params![*process as i64 + 1, cause, signed(*samples)],
+        )?;
+    }
+    for line in warnings.lines() {
+        transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
+    }
+    transaction.commit()?;
+    connection.close().map_err(|(_, e)| e)
+}
+
+/// SQLite has signed integers only; a forged counter beyond them is cut.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn write_metrics(connection: &Connection, metrics: &MetricTable) -> rusqlite::Result<()> {
+    for (id, metric) in metrics.all().iter().enumerate() {
+        connection.execute(
+            "INSERT INTO metric VALUES (?, ?, 'nanoseconds', ?, ?)",
+            params![
+                id as i64,
+                metric.name,
+                metric.part_of.map(|m| m.0),
+                metric.description
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
+    for (id, p) in experiment.processes.iter().enumerate() {
+        connection.execute(
+            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            params![
+                id as i64 + 1,
+                p.pid,
+                p.ppid,
+                signed(p.image),
+                p.executable,
+                serde_json::Value::from(p.arguments.clone()).to_string(),
+                p.directory,
+                p.event,
+                p.source,
+                signed(p.period_ns),
+                p.cores,
+                p.workers,
+                p.threads,
+                signed(p.realtime_ns),
+                signed(p.end_ns),
+                p.end_reason
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+fn write_threads(
+    connection: &Connection,
+    experiment: &Experiment,
+    metrics: &MetricTable,
+) -> rusqlite::Result<()> {
+    for (id, t) in experiment.threads.iter().enumerate() {
+        let id = id as i64 + 1;
+        connection.execute(
+            "INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            params![
+                id,
+                t.process as i64 + 1,
+                t.ordinal,
+                t.tid,
+                t.name,
+                t.finished,
+                signed(t.samples),
+                signed(t.cpu_ns),
+                signed(t.idle_ns),
+                signed(t.oversubscribed_ns),
+                t.creator
+            ],
+        )?;
+        for (index, metric) in metrics.all().iter().enumerate() {
+            if let Some(value) = t.totals.get(&metric.name) {
+                connection.execute(
+                    "INSERT INTO thread_value VALUES (?, ?, ?)",
+                    params![id, index as i64, value],
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+type FileIds = BTreeMap<Text, i64>;
+
+/// Numbers and writes the files that procedures and contexts mention, sorted by path.
+fn write_files(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<FileIds> {
+    let symbols = &experiment.symbols;
+    let mut used: BTreeMap<&str, Text> = BTreeMap::new();
+    let mut mention = |line: Option<Line>| {
+        if let Some(line) = line {
+            used.insert(symbols.text(line.file), line.file);
+        }
+    };
+    for procedure in &symbols.procedures {
+        mention(procedure.declared);
+    }
+    for tree in [&experiment.logical, &experiment.physical] {
+        for context in &tree.contexts {
+            mention(context.line);
+            mention(context.call.line());
+        }
+    }
+    let mut ids = FileIds::new();
+    let mut insert = connection.prepare("INSERT INTO file VALUES (?, ?)")?;
+    for (id, (path, text)) in (1..).zip(used) {
+        insert.execute(params![id, path])?;
+        ids.insert(text, id);
+    }
+    Ok(ids)
+}
+
+fn write_procedures(
+    connection: &Connection,
+    symbols: &Symbols,
+    order: &ProcedureOrder,
+    files: &FileIds,
+) -> rusqlite::Result<()> {
+    // Modules are few: sorted here so that their numbers depend on nothing but their paths.
+    let mut modules: Vec<usize> = (0..symbols.modules.len()).collect();
+    modules.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
+    let mut module_ids = vec![0_i64; modules.len()];
+    for (id, index) in (1..).zip(modules) {
+        let module = &symbols.modules[index];
+        module_ids[index] = id;
+        let build_id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+        connection.execute(
+            "INSERT INTO module VALUES (?, ?, ?, ?)",
+            params![
+                id,
+                module.path,
+                build_id,
+                module.status == ModuleStatus::Analysed
+            ],
+        )?;
+    }
+    let mut insert = connection.prepare("INSERT INTO procedure VALUES (?, ?, ?, ?, ?, ?)")?;
+    for (id, index) in (1_i64..).zip(&order.sorted) {
+        let procedure = &symbols.procedures[index.0 as usize];
+        let (file, line) = place_columns(procedure.declared, files);
+        insert.execute(params![
+            id,
+            symbols.text(procedure.name),
+            procedure.module.map(|m| module_ids[m.0 as usize]),
+            file,
+            line,
+            procedure.origin as u8
+        ])?;
+    }
+    Ok(())
+}
+
+fn place_columns(line: Option<Line>, files: &FileIds) -> (Option<i64>, Option<u32>) {
+    match line {
+        Some(line) => (files.get(&line.file).copied(), Some(line.line)),
+        None => (None, None),
+    }
+}
+
+struct ContextWriter<'a> {
+    connection: &'a Connection,
+    symbols: &'a Symbols,
+    order: &'a ProcedureOrder,
+    files: &'a FileIds,
+    metrics: &'a MetricTable,
+}
+
+impl ContextWriter<'_> {
+    /// Writes one projection with ids from `first`; returns the next free id.
+    fn write(&self, tree: &ContextTree, projection: i64, first: i64) -> rusqlite::Result<i64> {
+        let placed = order::preorder(tree, self.symbols, self.order);
+        let values = self.values(tree);
+        let mut insert = self
+            .connection
+            .prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
+        let mut insert_value = self
+            .connection
+            .prepare("INSERT INTO value VALUES (?, ?, ?)")?;
+        for (position, place) in (first..).zip(&placed) {
+            let context = &tree.contexts[place.context.0 as usize];
+            let (file, line) = place_columns(context.line, self.files);
+            let (call_file, call_line) = place_columns(context.call.line(), self.files);
+            insert.execute(params![
+                position,
+                first + i64::from(place.last),
+                projection,
+                place.parent.map(|p| first + i64::from(p)),
+                context.kind as u8,
+                i64::from(self.order.rank[context.procedure.0 as usize]) + 1,
+                file,
+                line,
+                call_file,
+                call_line,
+                context.support
+            ])?;
+            let Some(values) = values.get(&place.context.0) else {
+                continue;
+            };
+            for (metric, value) in values {
+                insert_value.execute(params![position, metric.0, value])?;
+            }
+        }
+        Ok(first + placed.len() as i64)
+    }
+
+    /// Values by context, overhead both in all and by category.
+    fn values(&self, tree: &ContextTree) -> BTreeMap<u32, Values> {
+        let mut values: BTreeMap<u32, Values> = BTreeMap::new();
+        for ((context, amount), value) in &tree.values {
+            let slot = values.entry(context.0).or_default();
+            match amount {
+                Amount::Work => add(slot, WORK, *value),
+                Amount::Idleness => add(slot, IDLENESS, *value),
+                Amount::Overhead(category) => {
+                    add(slot, OVERHEAD, *value);
+                    let metric: Option<MetricId> =
+                        self.metrics.category(self.symbols.text(*category));
+                    if let Some(metric) = metric {
+                        add(slot, metric, *value);
+                    }
+                }
+            }
+        }
+        values
+    }
+}

@@ -1,0 +1,58 @@
+//! The tables of `database.sqlite`, with their version. FORMATS.md describes them.
+//!
+//! A minor change (a new table, a new nullable column) leaves the version as it is; a reader
+//! refuses another version.
+
+/// `PRAGMA application_id`: "HPCR".
+pub const APPLICATION_ID: i64 = 0x4850_4352;
+/// `PRAGMA user_version`.
+pub const VERSION: i64 = 1;
+/// The file within a database directory.
+pub const FILE_NAME: &str = "database.sqlite";
+/// [`crate::model::contexts::ContextTree`] numbers: the logical projection.
+pub const LOGICAL: i64 = 1;
+/// The physical projection.
+pub const PHYSICAL: i64 = 2;
+
+/// Creates all tables. Every amount is in whole nanoseconds unless its metric says otherwise.
+///
+/// Contexts are numbered in preorder: the contexts below `id` are `id+1 ..= last`, so an
+/// inclusive value is the sum of `value` over `context BETWEEN id AND last`.
+pub const CREATE: &str = "
+CREATE TABLE process(
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, ppid INTEGER NOT NULL, image INTEGER NOT NULL,
+    executable TEXT NOT NULL, arguments TEXT NOT NULL, directory TEXT NOT NULL,
+    event TEXT NOT NULL, source TEXT NOT NULL, period_ns INTEGER NOT NULL,
+    cores INTEGER NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
+    realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT);
+CREATE TABLE thread(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, ordinal INTEGER NOT NULL,
+    tid INTEGER NOT NULL, name TEXT NOT NULL, finished INTEGER NOT NULL, samples INTEGER NOT NULL,
+    cpu_ns INTEGER NOT NULL, idle_ns INTEGER NOT NULL, oversubscribed_ns INTEGER NOT NULL,
+    creator INTEGER NOT NULL);
+CREATE TABLE metric(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEXT NOT NULL,
+    part_of INTEGER REFERENCES metric, description TEXT NOT NULL);
+CREATE TABLE thread_value(
+    thread INTEGER NOT NULL REFERENCES thread, metric INTEGER NOT NULL REFERENCES metric,
+    value NUMERIC NOT NULL, PRIMARY KEY(thread, metric)) WITHOUT ROWID;
+CREATE TABLE module(
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id TEXT NOT NULL, analysed INTEGER NOT NULL);
+CREATE TABLE file(id INTEGER PRIMARY KEY, path TEXT NOT NULL);
+CREATE TABLE procedure(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
+    file INTEGER REFERENCES file, line INTEGER, origin INTEGER NOT NULL);
+CREATE TABLE context(
+    id INTEGER PRIMARY KEY, last INTEGER NOT NULL, projection INTEGER NOT NULL,
+    parent INTEGER REFERENCES context, kind INTEGER NOT NULL,
+    procedure INTEGER NOT NULL REFERENCES procedure,
+    file INTEGER REFERENCES file, line INTEGER,
+    call_file INTEGER REFERENCES file, call_line INTEGER, support INTEGER NOT NULL);
+CREATE TABLE value(
+    context INTEGER NOT NULL REFERENCES context, metric INTEGER NOT NULL REFERENCES metric,
+    value NUMERIC NOT NULL, PRIMARY KEY(context, metric)) WITHOUT ROWID;
+CREATE TABLE loss(
+    process INTEGER NOT NULL REFERENCES process, cause TEXT NOT NULL, samples INTEGER NOT NULL,
+    PRIMARY KEY(process, cause)) WITHOUT ROWID;
+CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+";

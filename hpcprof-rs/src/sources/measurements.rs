@@ -1,0 +1,232 @@
+//! Reads measurement directories: the process files and the threads' profiles of one run.
+//!
+//! A damaged file costs only what is damaged: it becomes a warning and everything else is kept.
+//! The order of the result does not depend on the order of directory entries.
+
+use crate::error::{Error, Result};
+use crate::model::warnings::Warnings;
+use hpc_formats::process::Process;
+use hpc_formats::profile::{HEADER_SIZE, Header, Profile, ProfileError, RECORD_SIZE, header};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Extension of process files.
+pub const PROCESS_EXTENSION: &str = "hpcproc";
+/// Extension of profiles.
+pub const PROFILE_EXTENSION: &str = "hpcprofile";
+
+/// One thread's profile, checked and in memory.
+#[derive(Debug)]
+pub struct ThreadInput {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Its decoded header.
+    pub header: Header,
+    /// The file's bytes, as far as its header says they are valid.
+    pub data: Vec<u8>,
+}
+
+impl ThreadInput {
+    /// The records.
+    pub fn profile(&self) -> std::result::Result<Profile<'_>, ProfileError> {
+        Profile::parse(&self.data)
+    }
+}
+
+/// One process image with its threads.
+#[derive(Debug)]
+pub struct ProcessInput {
+    /// Process id.
+    pub pid: u32,
+    /// Image id (a process has several when it calls exec).
+    pub image: u64,
+    /// The process file; `None` when it is missing or unreadable.
+    pub process: Option<Process>,
+    /// Profiles by thread ordinal.
+    pub threads: BTreeMap<u32, ThreadInput>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub struct Measurements {
+    /// The directories that were read.
+    pub directories: Vec<PathBuf>,
+    /// Processes by image id and process id, oldest first.
+    pub processes: Vec<ProcessInput>,
+}
+
+/// Reads all of `directories` into one set of measurements.
+pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurements> {
+    let mut processes = BTreeMap::new();
+    for directory in directories {
+        read_directory(directory, &mut processes, warnings)?;
+    }
+    Ok(Measurements {
+        directories: directories.to_vec(),
+        processes: processes.into_values().collect(),
+    })
+}
+
+type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
+
+fn read_directory(
+    directory: &Path,
+    processes: &mut ByIdentity,
+    warnings: &mut Warnings,
+) -> Result<()> {
+    if directory.is_file() {
+        return Err(Error::Input {
+            path: directory.to_owned(),
+            problem: "is a file, not a measurement directory".to_owned(),
+            remedy: "give the directory that `hpcrun-rs PROGRAM` wrote",
+        });
+    }
+    let mut files = Vec::new();
+    let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
+    for entry in entries {
+        files.push(entry.map_err(Error::io("read", directory))?.path());
+    }
+    files.sort();
+    let mut found = 0;
+    let mut profiles = 0;
+    for path in &files {
+        match path.extension().and_then(|e| e.to_str()) {
+            Some(PROCESS_EXTENSION) => {
+                found += 1;
+                read_process(path, processes, warnings);
+            }
+            Some(PROFILE_EXTENSION) => {
+                found += 1;
+                profiles += usize::from(read_thread(path, processes, warnings));
+            }
+            _ => {}
+        }
+    }
+    if found == 0 {
+        return Err(Error::Input {
+            path: directory.to_owned(),
+            problem: if files.is_empty() {
+                "is empty".to_owned()
+            } else {
+                "is not a measurement directory (no .hpcproc, no .hpcprofile)".to_owned()
+            },
+            remedy: "measure with `hpcrun-rs PROGRAM` and give the directory that it names",
+        });
+    }
+    if profiles == 0 {
+        return Err(Error::Input {
+            path: directory.to_owned(),
+            problem: "has no readable profile".to_owned(),
+            remedy: "run `hpcrun-rs PROGRAM` again, with room on the disk and enough CPU time for a sample",
+        });
+    }
+    Ok(())
+}
+
+fn entry(processes: &mut ByIdentity, image: u64, pid: u32) -> &mut ProcessInput {
+    processes
+        .entry((image, pid))
+        .or_insert_with(|| ProcessInput {
+            pid,
+            image,
+            process: None,
+            threads: BTreeMap::new(),
+        })
+}
+
+fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
+    let parsed = std::fs::read(path)
+        .map_err(|e| e.to_string())
+        .and_then(|data| Process::parse(&data).map_err(|e| e.to_string()));
+    match parsed {
+        Err(problem) => warnings.add(format!(
+            "{}: {problem}; its load map is lost: run the program again for names",
+            path.display()
+        )),
+        Ok(process) => {
+            if process.damaged {
+                warnings.add(format!(
+                    "{}: ends within an entry; whole entries were kept: names may be missing, run again if they are",
+                    path.display()
+                ));
+            }
+            let slot = entry(processes, process.start.image, process.start.pid);
+            if slot.process.is_some() {
+                warnings.add(format!(
+                    "{}: a second process file of the same process; ignored: give each directory once",
+                    path.display()
+                ));
+            } else {
+                slot.process = Some(process);
+            }
+        }
+    }
+}
+
+/// Returns whether the profile is readable.
+fn read_thread(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) -> bool {
+    let input = match read_profile(path) {
+        Ok(input) => input,
+        Err(problem) => {
+            warnings.add(format!(
+                "{}: {problem}; this thread's samples are lost, all others are kept: run again for them",
+                path.display()
+            ));
+            return false;
+        }
+    };
+    let slot = entry(processes, input.header.image, input.header.pid);
+    if let Some(first) = slot.threads.get(&input.header.thread) {
+        warnings.add(format!(
+            "{}: the same thread as {}; ignored: give each directory once",
+            path.display(),
+            first.path.display()
+        ));
+        return true;
+    }
+    slot.threads.insert(input.header.thread, input);
+    true
+}
+
+/// Reads the valid part only: a killed program leaves a file with a long unused end.
+fn read_profile(path: &Path) -> std::result::Result<ThreadInput, String> {
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    let mut data = Vec::new();
+    let first = (&mut file).take(HEADER_SIZE as u64);
+    read_into(first, &mut data)?;
+    if data.len() == HEADER_SIZE {
+        let header_size = u32_at(&data, header::HEADER_SIZE);
+        let records = u64_at(&data, header::RECORDS);
+        let wanted = records
+            .saturating_mul(RECORD_SIZE as u64)
+            .saturating_add(u64::from(header_size))
+            .saturating_sub(HEADER_SIZE as u64);
+        read_into(file.take(wanted), &mut data)?;
+    }
+    let header = Profile::parse(&data).map_err(|e| e.to_string())?.header;
+    Ok(ThreadInput {
+        path: path.to_owned(),
+        header,
+        data,
+    })
+}
+
+fn read_into(mut from: impl Read, data: &mut Vec<u8>) -> std::result::Result<(), String> {
+    from.read_to_end(data)
+        .map(|_| ())
+        .map_err(|e| e.to_string())
+}
+
+fn u32_at(data: &[u8], at: usize) -> u32 {
+    data.get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(data: &[u8], at: usize) -> u64 {
+    data.get(at..at + 8)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}

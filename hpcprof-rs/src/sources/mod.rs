@@ -1,0 +1,5 @@
+//! Readers of what earlier tools wrote. They check and decode; they attribute nothing.
+
+pub mod analyser;
+pub mod measurements;
+pub mod structures;

@@ -1,0 +1,79 @@
+//! Finds the program structure of a module: a structure file in the measurement directories
+//! that covers the sampled addresses, else a fresh analysis of the module itself.
+
+use crate::model::symbols::Module;
+use crate::model::warnings::Warnings;
+use crate::sources::analyser::Analyser;
+use hpc_formats::structure::Structure;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Directory of structure files within a measurement directory.
+pub const STRUCTURE_DIRECTORY: &str = "structure";
+/// Extension of structure files.
+pub const STRUCTURE_EXTENSION: &str = "hpcstruct";
+
+/// The structure files of some measurement directories.
+#[derive(Debug)]
+pub struct StructureLibrary {
+    structures: Vec<Structure>,
+    analyser: Analyser,
+}
+
+impl StructureLibrary {
+    /// Reads all structure files; a damaged one becomes a warning.
+    pub fn open(directories: &[PathBuf], analyser: Analyser, warnings: &mut Warnings) -> Self {
+        let mut structures = Vec::new();
+        for directory in directories {
+            let Ok(entries) = std::fs::read_dir(directory.join(STRUCTURE_DIRECTORY)) else {
+                continue;
+            };
+            let mut paths: Vec<PathBuf> = entries
+                .filter_map(|e| Some(e.ok()?.path()))
+                .filter(|p| p.extension().is_some_and(|e| e == STRUCTURE_EXTENSION))
+                .collect();
+            paths.sort();
+            for path in paths {
+                let decoded = std::fs::read(&path)
+                    .map_err(|e| e.to_string())
+                    .and_then(|data| Structure::decode(&data).map_err(|e| e.to_string()));
+                match decoded {
+                    Ok(structure) => structures.push(structure),
+                    Err(problem) => warnings.add(format!(
+                        "{}: {problem}; the module is analysed again: delete the file",
+                        path.display()
+                    )),
+                }
+            }
+        }
+        StructureLibrary {
+            structures,
+            analyser,
+        }
+    }
+
+    /// The structure of `module` for the given addresses; `None` when its code has no names.
+    pub fn find(
+        &mut self,
+        module: &Module,
+        addresses: &BTreeSet<u64>,
+        warnings: &mut Warnings,
+    ) -> Option<Structure> {
+        let stored = self.structures.iter().position(|s| {
+            let same = if module.build_id.is_empty() {
+                s.build_id.is_empty() && s.module == module.path
+            } else {
+                s.build_id == module.build_id
+            };
+            same && (s.complete || addresses.iter().all(|a| s.span_at(*a).is_some()))
+        });
+        let structure = match stored {
+            Some(index) => self.structures.swap_remove(index),
+            None => self.analyser.analyse(module, addresses, warnings)?,
+        };
+        for note in &structure.notes {
+            warnings.add(format!("{}: {note}", module.path));
+        }
+        Some(structure)
+    }
+}

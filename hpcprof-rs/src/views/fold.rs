@@ -1,0 +1,230 @@
+//! Simplifies a tree of contexts: each context is kept, or its cost goes to the context above.
+//!
+//! What is folded: lines; standard-library code inlined into its user; in the logical
+//! projection the task runtime and the glue between it and a task, so that a task has one path
+//! whether it was stolen or not; for reading only, also recursion and start-up frames.
+
+use crate::model::hash::FastMap;
+use crate::model::symbols::Kind;
+use crate::views::load::{Database, Projection};
+use crate::views::names::{is_glue, is_start_up};
+use crate::views::tree::{Tree, TreeNode};
+use hpc_formats::structure::Origin;
+
+/// What to fold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoldOptions {
+    /// The projection that the tree shows.
+    pub projection: Projection,
+    /// Keep lines.
+    pub lines: bool,
+    /// Keep inlined code of the standard library and the system.
+    pub std_inlined: bool,
+    /// Keep the task runtime's frames in the logical projection.
+    pub runtime_frames: bool,
+    /// Fold recursion into the outermost activation.
+    pub recursion: bool,
+    /// Fold frames that start the program and its threads.
+    pub start_up: bool,
+}
+
+/// The identity of a context among its siblings.
+type Key = (Option<u32>, Kind, u32, Option<(u32, u32)>);
+
+/// Where a folded context's cost and callees go.
+#[derive(Clone, Copy)]
+struct Target {
+    /// The node that its cost goes to; `None` only for a start-up root.
+    cost: Option<u32>,
+    /// The node that its callees are placed under.
+    parent: Option<u32>,
+    /// Whether the frames just above are the runtime's or glue after it.
+    after_runtime: bool,
+}
+
+/// Folds `tree`; the sum of every metric stays.
+pub fn fold(tree: &Tree, database: &Database, options: FoldOptions) -> Tree {
+    let mut folder = Folder {
+        source: tree,
+        database,
+        options,
+        out: Tree::new(tree.metrics),
+        index: FastMap::default(),
+        targets: Vec::with_capacity(tree.nodes.len()),
+        levels: Vec::with_capacity(tree.nodes.len()),
+        glue: vec![None; database.procedures.len()],
+        start_up: vec![None; database.procedures.len()],
+    };
+    for (index, node) in tree.nodes.iter().enumerate() {
+        let target = folder.place(node);
+        folder.targets.push(target);
+        let values = tree.values(index as u32);
+        if values.iter().all(|v| *v == 0) {
+            continue;
+        }
+        let cost = match target.cost {
+            Some(cost) => cost,
+            None => folder.child(None, node),
+        };
+        folder.out.add(cost, values);
+    }
+    folder.out
+}
+
+struct Folder<'a> {
+    source: &'a Tree,
+    database: &'a Database,
+    options: FoldOptions,
+    out: Tree,
+    index: FastMap<Key, u32>,
+    targets: Vec<Target>,
+    /// Activations of the same procedure so far on the path, by source node.
+    levels: Vec<u32>,
+    glue: Vec<Option<bool>>,
+    start_up: Vec<Option<bool>>,
+}
+
+impl Folder<'_> {
+    fn place(&mut self, node: &TreeNode) -> Target {
+        let above = match node.parent {
+            Some(parent) => self.targets[parent as usize],
+            None => Target {
+                cost: None,
+                parent: None,
+                after_runtime: false,
+            },
+        };
+        self.levels.push(1);
+        let keep_as_root = above.parent.is_none();
+        let origin = self.database.procedures[node.procedure as usize].origin;
+        if node.kind == Kind::Line {
+            if self.options.lines && above.cost.is_some() {
+                return self.keep(above, node);
+            }
+            return above;
+        }
+        if !keep_as_root && self.is_runtime(node, origin, above.after_runtime) {
+            return Target {
+                after_runtime: true,
+                ..above
+            };
+        }
+        let inlined_system = origin == Origin::System && node.kind != Kind::Procedure;
+        if !keep_as_root && inlined_system && !self.options.std_inlined {
+            return above;
+        }
+        if self.options.start_up && node.kind == Kind::Procedure && self.is_start_up(node) {
+            return above;
+        }
+        self.keep(above, node)
+    }
+
+    fn is_runtime(&mut self, node: &TreeNode, origin: Origin, after_runtime: bool) -> bool {
+        if self.options.projection != Projection::Logical || self.options.runtime_frames {
+            return false;
+        }
+        let named = matches!(node.kind, Kind::Procedure | Kind::Inlined | Kind::Loop);
+        named
+            && (node.support
+                || origin == Origin::Runtime
+                || (after_runtime && origin == Origin::System && self.is_glue(node)))
+    }
+
+    fn is_glue(&mut self, node: &TreeNode) -> bool {
+        let index = node.procedure as usize;
+        let name = &self.database.procedures[index].name;
+        *self.glue[index].get_or_insert_with(|| is_glue(name))
+    }
+
+    /// Start-up frames fold only where they lead on to the program, not where they are all.
+    fn is_start_up(&mut self, node: &TreeNode) -> bool {
+        let index = node.procedure as usize;
+        let row = &self.database.procedures[index];
+        *self.start_up[index].get_or_insert_with(|| {
+            is_start_up(&row.name)
+                || (row.origin == Origin::System && is_glue(&row.name))
+                || (row.name == "main" && row.declared.is_none())
+        })
+    }
+
+    fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
+        if self.options.recursion && node.kind != Kind::Line {
+            if let Some(first) = self.activation(above.parent, node) {
+                let level = self.level(node) + 1;
+                if let Some(slot) = self.levels.last_mut() {
+                    *slot = level;
+                }
+                let known = &mut self.out.nodes[first as usize];
+                known.recursion = known.recursion.max(level);
+                return Target {
+                    cost: Some(first),
+                    parent: Some(first),
+                    after_runtime: false,
+                };
+            }
+        }
+        let id = self.child(above.parent, node);
+        Target {
+            cost: Some(id),
+            parent: Some(id),
+            after_runtime: false,
+        }
+    }
+
+    /// The node above (or at) `from` that is the same procedure.
+    fn activation(&self, from: Option<u32>, node: &TreeNode) -> Option<u32> {
+        let kind = self.merged_kind(node.kind);
+        let mut at = from;
+        while let Some(id) = at {
+            let other = &self.out.nodes[id as usize];
+            if other.procedure == node.procedure && self.merged_kind(other.kind) == kind {
+                return Some(id);
+            }
+            at = other.parent;
+        }
+        None
+    }
+
+    /// The activation count of the nearest source context above that is the same procedure.
+    fn level(&self, node: &TreeNode) -> u32 {
+        let mut at = node.parent;
+        while let Some(id) = at {
+            let other = &self.source.nodes[id as usize];
+            if other.procedure == node.procedure && other.kind != Kind::Line {
+                return self.levels[id as usize];
+            }
+            at = other.parent;
+        }
+        1
+    }
+
+    /// In the logical projection it does not matter whether a compiler inlined a procedure.
+    fn merged_kind(&self, kind: Kind) -> Kind {
+        match (self.options.projection, kind) {
+            (Projection::Logical, Kind::Inlined) => Kind::Procedure,
+            _ => kind,
+        }
+    }
+
+    fn child(&mut self, parent: Option<u32>, node: &TreeNode) -> u32 {
+        let key = (
+            parent,
+            self.merged_kind(node.kind),
+            node.procedure,
+            node.place,
+        );
+        if let Some(id) = self.index.get(&key) {
+            let known = &mut self.out.nodes[*id as usize];
+            known.call = known.call.join(node.call);
+            known.kind = known.kind.min(node.kind);
+            return *id;
+        }
+        let id = self.out.push(TreeNode {
+            parent,
+            recursion: 1,
+            ..*node
+        });
+        self.index.insert(key, id);
+        id
+    }
+}

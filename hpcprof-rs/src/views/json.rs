@@ -1,0 +1,172 @@
+//! Prints a view as JSON, schema `hpcprof-rs/view/1` (MODEL: interfaces that scripts rely on).
+//!
+//! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
+//! the depth of a tree is limited by the reader only.
+
+use crate::views::load::{Database, Projection};
+use crate::views::names;
+use crate::views::tree::{Call, Label, Place, View, ViewNode};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Version of the JSON of a view.
+pub const SCHEMA: &str = "hpcprof-rs/view/1";
+
+/// Prints `view` to `out`.
+pub fn print(
+    view: &View,
+    database: &Database,
+    projection: Projection,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut text = String::with_capacity(1 << 16);
+    head(view, database, projection, &mut text);
+    // (siblings, how many of them are printed)
+    let mut stack: Vec<(&[u32], usize)> = vec![(&view.roots, 0)];
+    while let Some((siblings, done)) = stack.last_mut() {
+        if *done == siblings.len() {
+            stack.pop();
+            text.push_str(if stack.is_empty() { "]" } else { "]}" });
+            continue;
+        }
+        let id = siblings[*done];
+        if *done > 0 {
+            text.push_str(",\n");
+        }
+        *done += 1;
+        node(view, database, id, &mut text);
+        stack.push((&view.nodes[id as usize].children, 0));
+        if text.len() > 1 << 16 {
+            out.write_all(text.as_bytes())?;
+            text.clear();
+        }
+    }
+    text.push_str("}\n");
+    out.write_all(text.as_bytes())
+}
+
+/// A JSON string.
+pub fn string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Whole nanoseconds as a number of seconds, exactly.
+pub fn seconds(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let (whole, rest) = (
+        nanoseconds.unsigned_abs() / 1_000_000_000,
+        nanoseconds.unsigned_abs() % 1_000_000_000,
+    );
+    if rest == 0 {
+        return format!("{sign}{whole}.0");
+    }
+    let digits = format!("{rest:09}");
+    format!("{sign}{whole}.{}", digits.trim_end_matches('0'))
+}
+
+fn amounts(database: &Database, values: &[i64], text: &mut String) {
+    text.push('{');
+    for (index, (name, value)) in database.metrics.iter().zip(values).enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}{}:{}", string(name), seconds(*value));
+    }
+    text.push('}');
+}
+
+fn head(view: &View, database: &Database, projection: Projection, text: &mut String) {
+    let run = database.run();
+    let metrics: Vec<String> = database.metrics.iter().map(|m| string(m)).collect();
+    let lost: Vec<String> = run
+        .lost
+        .iter()
+        .map(|(cause, n)| format!("{}:{n}", string(cause)))
+        .collect();
+    let _ = write!(
+        text,
+        "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
+         \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"metrics\":[{}],\"totals\":",
+        string(SCHEMA),
+        string(view.name),
+        string(projection.name()),
+        string(&run.program),
+        run.cores,
+        run.threads,
+        seconds(run.wall_ns),
+        seconds(run.period_ns),
+        metrics.join(",")
+    );
+    amounts(database, &view.totals, text);
+    let _ = write!(
+        text,
+        ",\"quality\":{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}}}},\n\"roots\":[",
+        run.samples,
+        run.rooted,
+        lost.join(",")
+    );
+}
+
+fn node(view: &View, database: &Database, id: u32, text: &mut String) {
+    let node = &view.nodes[id as usize];
+    let (module, place) = where_is(node, database);
+    let module = module.map_or("null".to_owned(), string);
+    let (file, line) = place_fields(database, place);
+    let (call_file, call_line) = place_fields(
+        database,
+        match node.call {
+            Call::Unique(place) => Some(place),
+            _ => None,
+        },
+    );
+    let _ = write!(
+        text,
+        "{{\"kind\":{},\"name\":{},\"module\":{module},\"file\":{file},\"line\":{line},\
+         \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
+        string(node.kind),
+        string(&names::label(database, &node.label)),
+    );
+    amounts(database, view.inclusive_of(id), text);
+    text.push_str(",\"exclusive\":");
+    amounts(database, view.exclusive_of(id), text);
+    text.push_str(",\"children\":[");
+}
+
+/// The module and the source place of a node.
+pub fn where_is<'a>(node: &ViewNode, database: &'a Database) -> (Option<&'a str>, Option<Place>) {
+    match &node.label {
+        Label::Procedure(p) => {
+            let row = &database.procedures[*p as usize];
+            let module = row.module.map(|m| database.modules[m as usize].as_str());
+            (module, row.declared)
+        }
+        Label::Line(place) => (None, Some(*place)),
+        Label::Module(m) => (m.map(|m| database.modules[m as usize].as_str()), None),
+        Label::File(f) => (None, f.map(|f| (f, 0))),
+        Label::Pruned(_) => (None, None),
+    }
+}
+
+fn place_fields(database: &Database, place: Option<Place>) -> (String, String) {
+    let Some((file, line)) = place else {
+        return ("null".to_owned(), "null".to_owned());
+    };
+    let line = if line == 0 {
+        "null".to_owned()
+    } else {
+        line.to_string()
+    };
+    (string(&database.files[file as usize]), line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(seconds(0), "0.0");
+        assert_eq!(seconds(5_000_000), "0.005");
+        assert_eq!(seconds(12_345_678_901), "12.345678901");
+        assert_eq!(seconds(-1), "-0.000000001");
+        assert_eq!(seconds(i64::MIN), "-9223372036.854775808");
+    }
+}

@@ -1,0 +1,481 @@
+//! Reads a database: tables of names at once, the contexts of one projection on demand.
+//!
+//! The file may come from anywhere: its identity and version are checked first, and every
+//! reference between tables is checked as it is read.
+
+use crate::error::{Error, Result};
+use crate::model::symbols::Kind;
+use crate::sinks::schema;
+use crate::views::names::base_name;
+use crate::views::tree::{Call, Place, Tree, TreeNode};
+use hpc_formats::structure::Origin;
+use rusqlite::{Connection, OpenFlags, Row};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+const REBUILD: &str = "build it again with `hpcprof-rs MEASUREMENTS`";
+
+/// Which call paths a view shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Projection {
+    /// User-level frames: stolen tasks below their spawner.
+    Logical,
+    /// Machine frames as they lay on the threads' stacks.
+    Physical,
+}
+
+impl Projection {
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Projection::Logical => "logical",
+            Projection::Physical => "physical",
+        }
+    }
+
+    fn number(self) -> i64 {
+        match self {
+            Projection::Logical => schema::LOGICAL,
+            Projection::Physical => schema::PHYSICAL,
+        }
+    }
+}
+
+/// A procedure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcedureRow {
+    /// Its name.
+    pub name: String,
+    /// Index of its module.
+    pub module: Option<u32>,
+    /// Its declaration.
+    pub declared: Option<Place>,
+    /// Whose code it is.
+    pub origin: Origin,
+}
+
+/// A process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // as in the schema
+pub struct ProcessRow {
+    pub pid: u32,
+    pub image: i64,
+    pub executable: String,
+    pub arguments: Vec<String>,
+    pub event: String,
+    pub period_ns: i64,
+    pub cores: u32,
+    pub threads: u32,
+    pub end_ns: i64,
+    pub end_reason: Option<String>,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // as in the schema
+pub struct ThreadRow {
+    pub samples: i64,
+    pub idle_ns: i64,
+    pub oversubscribed_ns: i64,
+}
+
+/// A database, without its contexts.
+#[derive(Debug)]
+pub struct Database {
+    /// The directory.
+    pub path: PathBuf,
+    /// Metric names by index.
+    pub metrics: Vec<String>,
+    /// Source files by index.
+    pub files: Vec<String>,
+    /// Module paths by index.
+    pub modules: Vec<String>,
+    /// Procedures by index.
+    pub procedures: Vec<ProcedureRow>,
+    /// Processes.
+    pub processes: Vec<ProcessRow>,
+    /// Threads.
+    pub threads: Vec<ThreadRow>,
+    /// Lost and partial samples by cause.
+    pub losses: BTreeMap<String, i64>,
+    /// Warnings of the build.
+    pub notes: Vec<String>,
+    connection: Connection,
+}
+
+/// The directory and the file of a database, given either.
+pub fn database_file(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        path.join(schema::FILE_NAME)
+    } else {
+        path.to_owned()
+    }
+}
+
+impl Database {
+    /// Opens a database directory (or the file in it).
+    pub fn open(path: &Path) -> Result<Database> {
+        let file = database_file(path);
+        if !file.is_file() {
+            return Err(Error::Input {
+                path: path.to_owned(),
+                problem: if path.exists() {
+                    format!("is not a database (no {} in it)", schema::FILE_NAME)
+                } else {
+                    "does not exist".to_owned()
+                },
+                remedy: "give the database directory that `hpcprof-rs MEASUREMENTS` wrote",
+            });
+        }
+        let bad = |e: rusqlite::Error| damaged(path, &e);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&file, flags).map_err(bad)?;
+        let pragma = |name: &str| {
+            connection.query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, i64>(0))
+        };
+        if pragma("application_id").map_err(bad)? != schema::APPLICATION_ID {
+            return Err(Error::Database {
+                path: path.to_owned(),
+                problem: "is a SQLite file, but not a database of hpcprof-rs".to_owned(),
+                remedy: "give the database directory that `hpcprof-rs MEASUREMENTS` wrote",
+            });
+        }
+        let version = pragma("user_version").map_err(bad)?;
+        if version != schema::VERSION {
+            return Err(Error::Database {
+                path: path.to_owned(),
+                problem: format!(
+                    "database version {version} is not readable by this version ({})",
+                    schema::VERSION
+                ),
+                remedy: REBUILD,
+            });
+        }
+        Self::read(path, connection).map_err(bad)
+    }
+
+    fn read(path: &Path, connection: Connection) -> rusqlite::Result<Database> {
+        let c = &connection;
+        let (metric_ids, metrics) = numbered(c, "SELECT id, name FROM metric ORDER BY id", text)?;
+        check_metrics(&metric_ids, &metrics)?;
+        let (file_ids, files) = numbered(c, "SELECT id, path FROM file ORDER BY id", text)?;
+        let (module_ids, modules) = numbered(c, "SELECT id, path FROM module ORDER BY id", text)?;
+        let sql = "SELECT id, name, module, file, line, origin FROM procedure ORDER BY id";
+        let (procedure_ids, procedures) = numbered(c, sql, |row| {
+            Ok(ProcedureRow {
+                name: row.get(1)?,
+                module: optional(row.get(2)?, &module_ids)?,
+                declared: place(row.get(3)?, row.get(4)?, &file_ids)?,
+                origin: match row.get::<_, i64>(5)? {
+                    1 => Origin::Runtime,
+                    2 => Origin::System,
+                    _ => Origin::User,
+                },
+            })
+        })?;
+        check_dense(&file_ids)?;
+        check_dense(&procedure_ids)?;
+        let processes = read_processes(c)?;
+        let (_, threads) = numbered(
+            c,
+            "SELECT id, samples, idle_ns, oversubscribed_ns FROM thread ORDER BY id",
+            |row| {
+                Ok(ThreadRow {
+                    samples: row.get(1)?,
+                    idle_ns: row.get(2)?,
+                    oversubscribed_ns: row.get(3)?,
+                })
+            },
+        )?;
+        let mut losses = BTreeMap::new();
+        let mut query = c.prepare("SELECT cause, SUM(samples) FROM loss GROUP BY cause")?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            losses.insert(row.get(0)?, row.get(1)?);
+        }
+        drop(rows);
+        drop(query);
+        let (_, notes) = numbered(c, "SELECT id, text FROM note ORDER BY id", text)?;
+        Ok(Database {
+            path: path.to_owned(),
+            metrics,
+            files,
+            modules,
+            procedures,
+            processes,
+            threads,
+            losses,
+            notes,
+            connection,
+        })
+    }
+
+    /// The contexts of a projection.
+    pub fn contexts(&self, projection: Projection) -> Result<Tree> {
+        self.read_contexts(projection)
+            .map_err(|e| damaged(&self.path, &e))
+    }
+
+    fn read_contexts(&self, projection: Projection) -> rusqlite::Result<Tree> {
+        let mut tree = Tree::new(self.metrics.len());
+        let mut index: HashMap<i64, u32> = HashMap::new();
+        let mut query = self.connection.prepare(
+            "SELECT id, parent, kind, procedure, file, line, call_file, call_line, support
+             FROM context WHERE projection = ? ORDER BY id",
+        )?;
+        let mut rows = query.query([projection.number()])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let parent: Option<i64> = row.get(1)?;
+            let parent = match parent {
+                None => None,
+                Some(p) => Some(
+                    *index
+                        .get(&p)
+                        .ok_or_else(|| inconsistent("context.parent"))?,
+                ),
+            };
+            let files = Bound(self.files.len());
+            let call = match files.place(row.get(6)?, row.get(7)?)? {
+                Some(place) => Call::Unique(place),
+                None => Call::Unknown,
+            };
+            let node = TreeNode {
+                parent,
+                kind: Kind::from_number(row.get(2)?).ok_or_else(|| inconsistent("context.kind"))?,
+                procedure: Bound(self.procedures.len()).index(row.get(3)?)?,
+                place: files.place(row.get(4)?, row.get(5)?)?,
+                call,
+                support: row.get(8)?,
+                recursion: 1,
+            };
+            index.insert(id, tree.push(node));
+        }
+        self.read_values(projection, &index, &mut tree)?;
+        Ok(tree)
+    }
+
+    fn read_values(
+        &self,
+        projection: Projection,
+        index: &HashMap<i64, u32>,
+        tree: &mut Tree,
+    ) -> rusqlite::Result<()> {
+        let sql = "SELECT context, metric, value FROM value WHERE context BETWEEN
+            (SELECT MIN(id) FROM context WHERE projection = ?1) AND
+            (SELECT MAX(id) FROM context WHERE projection = ?1)";
+        let mut query = self.connection.prepare(sql)?;
+        let mut rows = query.query([projection.number()])?;
+        while let Some(row) = rows.next()? {
+            let context: i64 = row.get(0)?;
+            let metric = usize::try_from(row.get::<_, i64>(1)?)
+                .ok()
+                .filter(|m| *m < self.metrics.len())
+                .ok_or_else(|| inconsistent("value.metric"))?;
+            let node = index
+                .get(&context)
+                .ok_or_else(|| inconsistent("value.context"))?;
+            let slot = &mut tree.exclusive[*node as usize * self.metrics.len() + metric];
+            *slot = slot.saturating_add(row.get(2)?);
+        }
+        Ok(())
+    }
+
+    /// The position of a metric, with `effort` for the sum of the first three.
+    pub fn metric(&self, name: &str) -> Result<Sort> {
+        if name == "effort" {
+            return Ok(Sort::Effort);
+        }
+        let found = self.metrics.iter().position(|m| m == name);
+        found.map(Sort::Metric).ok_or_else(|| {
+            Error::Usage(format!(
+                "no metric `{name}` in {}; it has: effort, {}",
+                self.path.display(),
+                self.metrics.join(", ")
+            ))
+        })
+    }
+}
+
+/// What nodes are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sort {
+    /// Work, idleness and overhead together.
+    Effort,
+    /// One metric, by index.
+    Metric(usize),
+}
+
+impl Sort {
+    /// Its amount in a node's values.
+    pub fn of(self, values: &[i64]) -> i64 {
+        match self {
+            Sort::Effort => effort(values),
+            Sort::Metric(index) => values.get(index).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Work, idleness and overhead together.
+pub fn effort(values: &[i64]) -> i64 {
+    values.iter().take(3).fold(0, |a, b| a.saturating_add(*b))
+}
+
+/// What a view says of the run as a whole.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// The program's name and arguments.
+    pub program: String,
+    /// Cores that idleness is computed against.
+    pub cores: u32,
+    /// Threads of all processes.
+    pub threads: u64,
+    /// From the first start to the last end, nanoseconds.
+    pub wall_ns: i64,
+    /// Sampling period, nanoseconds; of the first process.
+    pub period_ns: i64,
+    /// Samples in the tree.
+    pub samples: i64,
+    /// Those of them whose path reaches the program's entry.
+    pub rooted: i64,
+    /// Lost and partial samples by cause.
+    pub lost: BTreeMap<String, i64>,
+    /// Share of working threads beyond the cores, nanoseconds.
+    pub oversubscribed_ns: i64,
+}
+
+impl Database {
+    /// What holds for the run as a whole.
+    pub fn run(&self) -> Run {
+        let first = self.processes.first();
+        let program = first.map_or(String::new(), |p| {
+            let mut words = vec![base_name(&p.executable)];
+            words.extend(p.arguments.iter().skip(1).map(String::as_str));
+            words.join(" ")
+        });
+        let start = self.processes.iter().map(|p| p.image).min().unwrap_or(0);
+        let end = self.processes.iter().map(|p| p.end_ns).max().unwrap_or(0);
+        let sum = |values: &mut dyn Iterator<Item = i64>| values.fold(0, i64::saturating_add);
+        let samples = sum(&mut self.threads.iter().map(|t| t.samples));
+        let partial = sum(&mut self
+            .losses
+            .iter()
+            .filter(|(cause, _)| cause.starts_with("partial:"))
+            .map(|(_, n)| *n));
+        Run {
+            program,
+            cores: self.processes.iter().map(|p| p.cores).max().unwrap_or(0),
+            threads: self.processes.iter().map(|p| u64::from(p.threads)).sum(),
+            wall_ns: end.saturating_sub(start).max(0),
+            period_ns: first.map_or(0, |p| p.period_ns),
+            samples,
+            rooted: samples.saturating_sub(partial),
+            lost: self.losses.clone(),
+            oversubscribed_ns: sum(&mut self.threads.iter().map(|t| t.oversubscribed_ns)),
+        }
+    }
+}
+
+fn damaged(path: &Path, error: &rusqlite::Error) -> Error {
+    Error::Database {
+        path: path.to_owned(),
+        problem: format!("damaged database: {error}"),
+        remedy: REBUILD,
+    }
+}
+
+fn inconsistent(what: &str) -> rusqlite::Error {
+    rusqlite::Error::InvalidColumnName(format!("{what} has an impossible value"))
+}
+
+fn text(row: &Row<'_>) -> rusqlite::Result<String> {
+    row.get(1)
+}
+
+type Ids = HashMap<i64, u32>;
+
+/// Rows in the order of their ids, and the position of each id.
+fn numbered<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<(Ids, Vec<T>)> {
+    let mut query = connection.prepare(sql)?;
+    let mut rows = query.query([])?;
+    let (mut ids, mut out) = (Ids::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        ids.insert(row.get(0)?, out.len() as u32);
+        out.push(read(row)?);
+    }
+    Ok((ids, out))
+}
+
+/// Contexts refer to files and procedures by number, which must be 1, 2, 3 ….
+fn check_dense(ids: &Ids) -> rusqlite::Result<()> {
+    let dense = ids.iter().all(|(id, index)| *id == i64::from(*index) + 1);
+    dense.then_some(()).ok_or_else(|| inconsistent("an id"))
+}
+
+fn check_metrics(ids: &Ids, names: &[String]) -> rusqlite::Result<()> {
+    let fixed = ["work", "idleness", "overhead"];
+    let dense = ids.iter().all(|(id, index)| *id == i64::from(*index));
+    let named = names.len() >= 3 && names.iter().zip(fixed).all(|(a, b)| a == b);
+    (dense && named)
+        .then_some(())
+        .ok_or_else(|| inconsistent("metric"))
+}
+
+fn optional(id: Option<i64>, ids: &Ids) -> rusqlite::Result<Option<u32>> {
+    match id {
+        None => Ok(None),
+        Some(id) => match ids.get(&id) {
+            Some(index) => Ok(Some(*index)),
+            None => Err(inconsistent("a reference")),
+        },
+    }
+}
+
+fn place(file: Option<i64>, line: Option<u32>, ids: &Ids) -> rusqlite::Result<Option<Place>> {
+    Ok(optional(file, ids)?.map(|file| (file, line.unwrap_or(0))))
+}
+
+/// Checks references to a table with so many rows.
+struct Bound(usize);
+
+impl Bound {
+    fn index(&self, id: i64) -> rusqlite::Result<u32> {
+        u32::try_from(id.saturating_sub(1))
+            .ok()
+            .filter(|index| (*index as usize) < self.0)
+            .ok_or_else(|| inconsistent("a reference"))
+    }
+
+    fn place(&self, file: Option<i64>, line: Option<u32>) -> rusqlite::Result<Option<Place>> {
+        match file {
+            None => Ok(None),
+            Some(id) => Ok(Some((self.index(id)?, line.unwrap_or(0)))),
+        }
+    }
+}
+
+fn read_processes(connection: &Connection) -> rusqlite::Result<Vec<ProcessRow>> {
+    let sql = "SELECT id, pid, image, executable, arguments, event, period_ns, cores, threads,
+        end_ns, end_reason FROM process ORDER BY id";
+    let (_, rows) = numbered(connection, sql, |row| {
+        let arguments: String = row.get(4)?;
+        Ok(ProcessRow {
+            pid: row.get(1)?,
+            image: row.get(2)?,
+            executable: row.get(3)?,
+            arguments: serde_json::from_str(&arguments)
+                .map_err(|_| inconsistent("process.arguments"))?,
+            event: row.get(5)?,
+            period_ns: row.get(6)?,
+            cores: row.get(7)?,
+            threads: row.get(8)?,
+            end_ns: row.get(9)?,
+            end_reason: row.get(10)?,
+        })
+    })?;
+    Ok(rows)
+}

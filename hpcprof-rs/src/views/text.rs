@@ -1,0 +1,314 @@
+//! Prints a view as a tree of text: amounts in seconds first, shares of the total effort and of
+//! the metric sorted by, the hot path marked, names cut in the middle to fit the width.
+
+use crate::views::load::{Database, Sort, effort};
+use crate::views::names;
+use crate::views::tree::{Call, Label, View, ViewNode};
+use std::io::{self, IsTerminal, Write};
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Style {
+    /// Columns of the screen.
+    pub width: usize,
+    /// Whether to use colours.
+    pub colour: bool,
+}
+
+impl Style {
+    /// For standard output: its width where it is a terminal, colours there unless `NO_COLOR`
+    /// is set and not empty.
+    pub fn for_stdout() -> Style {
+        let terminal = io::stdout().is_terminal();
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+        let width = terminal_size::terminal_size()
+            .filter(|_| terminal)
+            .map(|(width, _)| usize::from(width.0))
+            .or(columns)
+            .unwrap_or(140);
+        Style {
+            width: width.clamp(60, 400),
+            colour: terminal && !no_colour,
+        }
+    }
+
+    /// `text` in bold.
+    pub fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// `text` in a faint colour.
+    pub fn faint(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// `text` within the ANSI sequence `code`.
+    pub fn paint(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Seconds with as many decimals as matter.
+pub fn seconds(nanoseconds: i64) -> String {
+    let value = nanoseconds as f64 / 1e9;
+    match value.abs() {
+        v if v >= 10_000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// `part` as a percentage of `whole`.
+pub fn percent(part: i64, whole: i64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}", part as f64 * 100.0 / whole as f64)
+}
+
+/// A column of amounts.
+#[derive(Clone, Copy)]
+enum Column {
+    /// Share of the total effort.
+    Effort,
+    /// Share of the total of the metric sorted by.
+    Share,
+    /// Inclusive seconds of a metric.
+    Inclusive(usize),
+    /// Exclusive seconds of a metric.
+    Exclusive(usize),
+}
+
+struct Printer<'a> {
+    view: &'a View,
+    database: &'a Database,
+    sort: Sort,
+    style: Style,
+    columns: Vec<Column>,
+}
+
+/// Prints `view`, which is sorted by `sort`.
+pub fn print(
+    view: &View,
+    database: &Database,
+    sort: Sort,
+    style: Style,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let printer = Printer {
+        view,
+        database,
+        sort,
+        style,
+        columns: columns(view, sort, style),
+    };
+    printer.head(out)?;
+    let hot = printer.hot_path();
+    // (node, level, whether it is the last of its siblings, the guides before it)
+    let mut stack: Vec<(u32, bool, String)> = Vec::new();
+    for root in view.roots.iter().rev() {
+        stack.push((*root, true, String::new()));
+    }
+    while let Some((id, last, guides)) = stack.pop() {
+        let node = &view.nodes[id as usize];
+        let is_root = node.parent.is_none();
+        let branch = match (is_root, last) {
+            (true, _) => "",
+            (false, true) => "└ ",
+            (false, false) => "├ ",
+        };
+        printer.row(id, &format!("{guides}{branch}"), hot.contains(&id), out)?;
+        let below = match (is_root, last) {
+            (true, _) => guides,
+            // An only child continues its parent's column: long call chains stay readable.
+            (false, true) => format!("{guides}  "),
+            (false, false) => format!("{guides}│ "),
+        };
+        for (position, child) in node.children.iter().enumerate().rev() {
+            stack.push((*child, position + 1 == node.children.len(), below.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn columns(view: &View, sort: Sort, style: Style) -> Vec<Column> {
+    let mut columns = vec![Column::Effort];
+    let sorted = match sort {
+        Sort::Effort => None,
+        Sort::Metric(metric) => Some(metric),
+    };
+    if sorted.is_some() {
+        columns.push(Column::Share);
+    }
+    // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
+    let both = view.name == "top-down";
+    let wide = style.width >= 110;
+    for metric in 0..3.min(view.metrics) {
+        columns.push(Column::Inclusive(metric));
+        if both && (wide || sorted == Some(metric)) {
+            columns.push(Column::Exclusive(metric));
+        }
+    }
+    if let Some(category) = sorted.filter(|m| *m >= 3) {
+        columns.push(Column::Inclusive(category));
+        if both {
+            columns.push(Column::Exclusive(category));
+        }
+    }
+    columns
+}
+
+const CELL: usize = 9;
+
+impl Printer<'_> {
+    fn head(&self, out: &mut impl Write) -> io::Result<()> {
+        let run = self.database.run();
+        let total = effort(&self.view.totals);
+        writeln!(
+            out,
+            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, {:.1} % of {} samples rooted",
+            self.view.name,
+            names::middle(&run.program, 40),
+            seconds(total),
+            seconds(self.view.totals[0]),
+            seconds(self.view.totals[1]),
+            seconds(self.view.totals[2]),
+            run.cores,
+            if run.samples > 0 {
+                run.rooted as f64 * 100.0 / run.samples as f64
+            } else {
+                100.0
+            },
+            run.samples,
+        )?;
+        let mut line = String::new();
+        for column in &self.columns {
+            let title = match column {
+                Column::Effort => "effort %".to_owned(),
+                Column::Share => format!("{} %", short(self.sort_name())),
+                Column::Inclusive(m) => short(&self.database.metrics[*m]).to_owned(),
+                Column::Exclusive(_) => "(self)".to_owned(),
+            };
+            line.push_str(&format!("{title:>CELL$}"));
+        }
+        let what = match self.view.name {
+            "bottom-up" => "procedure, then its callers",
+            "flat" => "module, file, procedure",
+            _ => "calling context",
+        };
+        line.push_str(&format!("  {what}"));
+        writeln!(out, "{}", self.style.bold(&line))
+    }
+
+    fn sort_name(&self) -> &str {
+        match self.sort {
+            Sort::Effort => "effort",
+            Sort::Metric(m) => &self.database.metrics[m],
+        }
+    }
+
+    fn row(&self, id: u32, guides: &str, hot: bool, out: &mut impl Write) -> io::Result<()> {
+        let (inclusive, exclusive) = (self.view.inclusive_of(id), self.view.exclusive_of(id));
+        let mut line = String::new();
+        for column in &self.columns {
+            let cell = match column {
+                Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
+                Column::Share => percent(self.sort.of(inclusive), self.sort.of(&self.view.totals)),
+                Column::Inclusive(m) => amount(inclusive[*m]),
+                Column::Exclusive(m) => amount(exclusive[*m]),
+            };
+            line.push_str(&format!("{cell:>CELL$}"));
+        }
+        let mark = if hot { "▶ " } else { "  " };
+        let room = self
+            .style
+            .width
+            .saturating_sub(line.chars().count() + 2 + guides.chars().count())
+            .max(24);
+        let text = self.describe(id, room);
+        let text = match (hot, self.view.nodes[id as usize].kind) {
+            (true, _) => self.style.paint("1;31", &text),
+            (_, "pruned" | "partial") => self.style.faint(&text),
+            _ => text,
+        };
+        writeln!(out, "{line}{mark}{}{text}", self.style.faint(guides))
+    }
+
+    /// The name with its place, in at most `room` columns.
+    fn describe(&self, id: u32, room: usize) -> String {
+        let node = &self.view.nodes[id as usize];
+        let name = names::label(self.database, &node.label);
+        let mut extra = String::new();
+        if node.recursion > 1 {
+            extra.push_str(&format!(" (recursion, {} deep)", node.recursion));
+        }
+        if let Some(place) = self.place(node) {
+            extra.push_str(&format!("  {place}"));
+        }
+        let extra_length = extra.chars().count();
+        if extra_length + 12 > room {
+            return names::middle(&name, room);
+        }
+        format!("{}{extra}", names::middle(&name, room - extra_length))
+    }
+
+    fn place(&self, node: &ViewNode) -> Option<String> {
+        let Label::Procedure(procedure) = node.label else {
+            return None;
+        };
+        let row = &self.database.procedures[procedure as usize];
+        match (row.declared, node.call) {
+            (Some(at), _) => Some(names::place(self.database, at)),
+            (None, Call::Unique(at)) => {
+                Some(format!("called at {}", names::place(self.database, at)))
+            }
+            _ => {
+                let module = row.module.map(|m| &self.database.modules[m as usize])?;
+                Some(format!("in {}", names::base_name(module)))
+                    .filter(|_| !row.name.starts_with('['))
+            }
+        }
+    }
+
+    /// From the largest root down, as long as one child holds at least half of its parent.
+    fn hot_path(&self) -> Vec<u32> {
+        let amount = |id: u32| self.sort.of(self.view.inclusive_of(id));
+        let largest = |ids: &[u32]| {
+            ids.iter()
+                .copied()
+                .filter(|id| self.view.nodes[*id as usize].kind != "pruned")
+                .max_by_key(|id| (amount(*id), std::cmp::Reverse(*id)))
+        };
+        let mut path = Vec::new();
+        let mut next = largest(&self.view.roots).filter(|id| amount(*id) > 0);
+        while let Some(id) = next {
+            path.push(id);
+            next = largest(&self.view.nodes[id as usize].children)
+                .filter(|child| amount(*child) > 0 && 2 * (amount(*child) / 2) >= amount(id) / 2);
+        }
+        path
+    }
+}
+
+/// An empty cell says "nothing" faster than zeros do.
+fn amount(nanoseconds: i64) -> String {
+    if nanoseconds == 0 {
+        "-".to_owned()
+    } else {
+        seconds(nanoseconds)
+    }
+}
+
+/// A metric's name as a column title.
+fn short(name: &str) -> &str {
+    match name {
+        "idleness" => "idle",
+        "overhead" => "ovhd",
+        other => other.rsplit(':').next().unwrap_or(other),
+    }
+}
