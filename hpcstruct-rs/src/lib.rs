@@ -1,1 +1,169 @@
-//! (being written)
+//! Recovers the structure of load modules: procedures, inlined scopes, source lines and
+//! overhead tags.
+//!
+//! The pipeline, wired in [`analyse_bytes`]: [`image`] (ELF) → [`symbols`] (symbol tables, unwind
+//! entries) → [`dwarf`] (units: procedures, inlined scopes, lines) → [`product`] (per unit:
+//! [`frames`] name and judge procedures by [`names`], [`owner`], [`tags`] and [`rules`];
+//! [`paint`] flattens scopes; [`verdict`] picks categories) → [`assemble`] (one structure).
+//!
+//!
+//! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
+//! the number of threads.
+
+#![deny(unsafe_code)]
+
+mod assemble;
+#[allow(unsafe_code)]
+mod bytes;
+mod dwarf;
+mod error;
+mod frames;
+mod image;
+mod names;
+mod owner;
+mod paint;
+mod parallel;
+mod product;
+mod rules;
+mod separate;
+mod strings;
+mod symbols;
+mod tags;
+pub mod text;
+mod verdict;
+mod wanted;
+
+pub use error::StructError;
+pub use hpc_formats::structure::Structure;
+pub use rules::Rules;
+
+use bytes::FileBytes;
+use frames::ModuleFacts;
+use image::Image;
+use product::Inputs;
+use std::path::{Path, PathBuf};
+use symbols::Symbols;
+use wanted::Wanted;
+
+/// What to analyse, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses, as the module states them, whose procedures are wanted; `None` = all.
+    pub addresses: Option<Vec<u64>>,
+    /// Which procedures, modules and files are overhead.
+    pub rules: Rules,
+    /// Threads to use; 0 counts as 1.
+    pub threads: usize,
+    /// Folders with separate debug files, searched in order.
+    pub debug_directories: Vec<PathBuf>,
+}
+
+impl Default for Options {
+    /// All procedures, the built-in rules, a thread per core, `/usr/lib/debug`.
+    fn default() -> Self {
+        Options {
+            addresses: None,
+            rules: Rules::built_in(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            debug_directories: vec![PathBuf::from("/usr/lib/debug")],
+        }
+    }
+}
+
+/// Analyses the load module at `path`.
+///
+/// # Errors
+/// The file cannot be read, is not ELF, is truncated or corrupt in its headers, or is no load
+/// module. Damage elsewhere is a note of the structure.
+pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError> {
+    let bytes = FileBytes::open(path)?;
+    analyse_in(path, bytes.as_slice(), options, true)
+}
+
+/// Analyses a load module in memory (the vdso), which `name` names.
+///
+/// # Errors
+/// As [`analyse`], except that nothing is read from files.
+pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
+    analyse_in(Path::new(name), data, options, false)
+}
+
+fn analyse_in(
+    path: &Path,
+    data: &[u8],
+    options: &Options,
+    look_for_debug_file: bool,
+) -> Result<Structure, StructError> {
+    let image = Image::parse(path, data)?;
+    let mut notes = Vec::new();
+    let separate = if look_for_debug_file {
+        separate::find(&image, path, &options.debug_directories)
+    } else {
+        None
+    };
+    let debug_image = separate
+        .as_ref()
+        .and_then(|(path, bytes)| Image::parse(path, bytes.as_slice()).ok());
+
+    let sections = dwarf::load(debug_image.as_ref().unwrap_or(&image), &mut notes);
+    let debug = dwarf::Debug::new(&sections, is_little_endian(&image), &mut notes);
+    let unwind = symbols::unwind_ranges(&image);
+    let images: Vec<&Image<'_>> = std::iter::once(&image).chain(&debug_image).collect();
+    let symbols = symbols::collect(&images, &unwind);
+    notes.extend(what_is_missing(&debug, &symbols));
+
+    let module = ModuleFacts::new(&path.to_string_lossy(), &options.rules);
+    let wanted = Wanted::new(options.addresses.as_deref());
+    let inputs = Inputs {
+        image: &image,
+        debug: &debug,
+        symbols: &symbols,
+        rules: &options.rules,
+        module: &module,
+        wanted: &wanted,
+    };
+    let units = units_with_wanted_code(&inputs);
+    let products = parallel::run(units.len(), options.threads, |i| {
+        product::analyse(&inputs, units[i])
+    });
+    for product in &products {
+        for note in &product.notes {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+    }
+    let mut structure = assemble::assemble(&inputs, &products, &unwind);
+    structure.module = path.to_string_lossy().into_owned();
+    structure.build_id = image.build_id.clone();
+    structure.complete = wanted.is_all();
+    structure.notes = notes;
+    Ok(structure)
+}
+
+fn is_little_endian(image: &Image<'_>) -> bool {
+    use object::Object as _;
+    image.file.is_little_endian()
+}
+
+/// Units whose stated ranges hold wanted addresses, and units that state none.
+fn units_with_wanted_code(inputs: &Inputs<'_, '_>) -> Vec<u32> {
+    (0..inputs.debug.units.len() as u32)
+        .filter(|unit| {
+            let ranges = inputs.debug.unit_ranges(*unit);
+            ranges.is_none_or(|ranges| ranges.iter().any(|r| inputs.wanted.hits(r)))
+        })
+        .collect()
+}
+
+/// What the user could do to see more.
+fn what_is_missing(debug: &dwarf::Debug<'_>, symbols: &Symbols<'_>) -> Option<String> {
+    if !debug.units.is_empty() {
+        return None;
+    }
+    Some(if symbols.has_symtab {
+        "no debug information: source lines and inlined code are missing; build with -g, or for Rust with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
+    } else {
+        "stripped: names, source lines and inlined code are missing; build with CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no -s for C, or install its debug package".to_owned()
+    })
+}

@@ -1,0 +1,185 @@
+//! The line table of a unit as sorted, half-open address ranges.
+//!
+//! Invariants: rows are sorted by start and do not overlap; of several rows at one address the
+//! last stated one counts; a damaged program yields the rows before the damage.
+
+use super::{Debug, Reader};
+use gimli::Unit;
+use std::collections::HashMap;
+
+/// Code of one source line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// First address.
+    pub(crate) start: u64,
+    /// One past the last.
+    pub(crate) end: u64,
+    /// File index in the unit's line table.
+    pub(crate) file: u64,
+    /// Line; 0 when the compiler names none.
+    pub(crate) line: u32,
+}
+
+/// Runs the line program of unit `index`; `keep` decides about a row's range.
+pub(crate) fn rows(
+    debug: &Debug<'_>,
+    index: u32,
+    keep: impl Fn(u64, u64) -> bool,
+) -> (Vec<Row>, Option<String>) {
+    let mut out = Vec::new();
+    let program = debug.units.get(index as usize);
+    let Some(program) = program.and_then(|u| u.line_program.clone()) else {
+        return (out, None);
+    };
+    let mut rows = program.rows();
+    let mut open: Option<Row> = None;
+    let mut damage = None;
+    loop {
+        let row = match rows.next_row() {
+            Ok(Some((_, row))) => row,
+            Ok(None) => break,
+            Err(error) => {
+                damage = Some(format!("damaged line table: {error}"));
+                break;
+            }
+        };
+        if let Some(mut row_before) = open.take() {
+            row_before.end = row.address();
+            if row_before.end > row_before.start && keep(row_before.start, row_before.end) {
+                out.push(row_before);
+            }
+        }
+        if !row.end_sequence() {
+            let line = row.line().map_or(0, |l| l.get());
+            open = Some(Row {
+                start: row.address(),
+                end: 0,
+                file: row.file_index(),
+                line: u32::try_from(line).unwrap_or(0),
+            });
+        }
+    }
+    out.sort_by_key(|r| r.start);
+    remove_overlaps(&mut out);
+    (out, damage)
+}
+
+/// Sequences of one unit may claim the same code (folded functions): the first one keeps it.
+fn remove_overlaps(rows: &mut Vec<Row>) {
+    let mut free_from = 0;
+    rows.retain_mut(|row| {
+        row.start = row.start.max(free_from);
+        let keep = row.start < row.end;
+        if keep {
+            free_from = row.end;
+        }
+        keep
+    });
+}
+
+/// Full paths of the files that units name, by (unit, index).
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    paths: HashMap<(u32, u64), Option<String>>,
+}
+
+impl Files {
+    /// The path of file `file` of unit `unit`.
+    pub(crate) fn path(&mut self, debug: &Debug<'_>, unit: u32, file: u64) -> Option<&str> {
+        self.paths
+            .entry((unit, file))
+            .or_insert_with(|| resolve(debug, debug.units.get(unit as usize)?, file))
+            .as_deref()
+    }
+}
+
+fn resolve<'d>(debug: &Debug<'d>, unit: &Unit<Reader<'d>>, file: u64) -> Option<String> {
+    let header = unit.line_program.as_ref()?.header();
+    let entry = header.file(file)?;
+    let name = lossy(debug, unit, entry.path_name())?;
+    if name.starts_with('/') {
+        return Some(clean(&name));
+    }
+    let mut path = match unit.comp_dir {
+        Some(directory) => String::from_utf8_lossy(directory.slice()).into_owned(),
+        None => String::new(),
+    };
+    // Directory 0 is the compilation directory itself, before DWARF 5 without an entry.
+    if entry.directory_index() != 0 || header.version() >= 5 {
+        let directory = entry
+            .directory(header)
+            .and_then(|value| lossy(debug, unit, value));
+        if let Some(directory) = directory {
+            join(&mut path, &directory);
+        }
+    }
+    join(&mut path, &name);
+    Some(clean(&path))
+}
+
+fn lossy<'d>(
+    debug: &Debug<'d>,
+    unit: &Unit<Reader<'d>>,
+    value: gimli::AttributeValue<Reader<'d>>,
+) -> Option<String> {
+    let reader = debug.dwarf.attr_string(unit, value).ok()?;
+    Some(String::from_utf8_lossy(reader.slice()).into_owned())
+}
+
+/// Appends `next` to a path, or replaces it by an absolute one.
+fn join(path: &mut String, next: &str) {
+    if next.starts_with('/') {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with('/') {
+        path.push('/');
+    }
+    path.push_str(next);
+}
+
+/// Removes `.` segments and resolves `..` by name.
+fn clean(path: &str) -> String {
+    if !path.contains("/.") && !path.contains("//") {
+        return path.to_owned();
+    }
+    let absolute = path.starts_with('/');
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." if segments.last().is_some_and(|s| *s != "..") => {
+                segments.pop();
+            }
+            ".." if absolute => {}
+            _ => segments.push(segment),
+        }
+    }
+    let body = segments.join("/");
+    if absolute { format!("/{body}") } else { body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned_by_name() {
+        assert_eq!(clean("/a/./b/../c.rs"), "/a/c.rs");
+        assert_eq!(clean("/../x"), "/x");
+        assert_eq!(clean("../x/./y"), "../x/y");
+        assert_eq!(clean("/a//b"), "/a/b");
+        assert_eq!(clean("/a/.hidden/b"), "/a/.hidden/b");
+    }
+
+    #[test]
+    fn the_first_row_keeps_contested_code() {
+        let row = |start, end, line| Row {
+            start,
+            end,
+            file: 1,
+            line,
+        };
+        let mut rows = vec![row(0, 10, 1), row(5, 8, 2), row(6, 14, 3), row(20, 21, 4)];
+        remove_overlaps(&mut rows);
+        assert_eq!(rows, [row(0, 10, 1), row(10, 14, 3), row(20, 21, 4)]);
+    }
+}

@@ -1,0 +1,161 @@
+//! From nested, possibly inconsistent ranges to a flat cover: which scope is innermost where.
+//!
+//! Input: the ranges of one procedure and of its scopes with their depths. Output: consecutive,
+//! non-overlapping segments that cover exactly the procedure's ranges. Nothing is assumed about
+//! nesting: a scope counts only inside the procedure, and where scopes of different depth
+//! overlap the deeper one wins (the later one at equal depth).
+
+use std::ops::Range;
+
+/// A range of a scope.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    /// Its code.
+    pub(crate) range: Range<u64>,
+    /// Its depth in the tree of scopes.
+    pub(crate) depth: u32,
+    /// Which scope.
+    pub(crate) scope: usize,
+}
+
+/// A piece of code with its innermost scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// The code.
+    pub(crate) range: Range<u64>,
+    /// The innermost scope.
+    pub(crate) scope: Option<usize>,
+}
+
+/// Paints `layers` onto `base` (sorted and disjoint after this call's own cleaning).
+pub(crate) fn paint(base: &[Range<u64>], layers: &[Layer]) -> Vec<Segment> {
+    let mut base: Vec<Range<u64>> = base.iter().filter(|r| r.start < r.end).cloned().collect();
+    base.sort_by_key(|r| (r.start, r.end));
+    let mut out = Vec::new();
+    let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(layers.len() * 2);
+    for (i, layer) in layers.iter().enumerate() {
+        if layer.range.start < layer.range.end {
+            events.push((layer.range.start, true, i));
+            events.push((layer.range.end, false, i));
+        }
+    }
+    // Ends sort before starts at one address.
+    events.sort_unstable();
+    let mut next = 0;
+    let mut open: Vec<usize> = Vec::new();
+    let mut free_from = 0;
+    for range in &base {
+        let mut at = range.start.max(free_from);
+        while at < range.end {
+            while let Some((_, opens, i)) = events.get(next).filter(|e| e.0 <= at) {
+                if *opens {
+                    open.push(*i);
+                } else {
+                    open.retain(|o| o != i);
+                }
+                next += 1;
+            }
+            let end = events.get(next).map_or(range.end, |e| e.0.min(range.end));
+            let innermost = open.iter().max_by_key(|i| (layers[**i].depth, **i));
+            push(&mut out, at..end, innermost.map(|i| layers[*i].scope));
+            at = end;
+        }
+        free_from = free_from.max(range.end);
+    }
+    out
+}
+
+fn push(out: &mut Vec<Segment>, range: Range<u64>, scope: Option<usize>) {
+    match out.last_mut() {
+        Some(last) if last.scope == scope && last.range.end == range.start => {
+            last.range.end = range.end;
+        }
+        _ => out.push(Segment { range, scope }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(range: Range<u64>, depth: u32, scope: usize) -> Layer {
+        Layer {
+            range,
+            depth,
+            scope,
+        }
+    }
+
+    /// The same by definition: look at every address.
+    fn slow(base: &[Range<u64>], layers: &[Layer], address: u64) -> Option<Option<usize>> {
+        base.iter().any(|r| r.contains(&address)).then(|| {
+            let holds = |(_, l): &(usize, &Layer)| l.range.contains(&address);
+            let found = layers.iter().enumerate().filter(holds);
+            found
+                .max_by_key(|(i, l)| (l.depth, *i))
+                .map(|(_, l)| l.scope)
+        })
+    }
+
+    fn check(base: &[Range<u64>], layers: &[Layer]) {
+        let painted = paint(base, layers);
+        for pair in painted.windows(2) {
+            assert!(pair[0].range.end <= pair[1].range.start, "{painted:?}");
+        }
+        for address in 0..64 {
+            let found = painted.iter().find(|s| s.range.contains(&address));
+            assert_eq!(
+                found.map(|s| s.scope),
+                slow(base, layers, address),
+                "at {address}: {base:?} {layers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nested_scopes_split_their_parents() {
+        let layers = [
+            layer(10..30, 0, 0),
+            layer(12..20, 1, 1),
+            layer(20..22, 1, 2),
+        ];
+        let painted = paint(std::slice::from_ref(&(0..40)), &layers);
+        let scopes: Vec<_> = painted.iter().map(|s| (s.range.start, s.scope)).collect();
+        assert_eq!(
+            scopes,
+            [
+                (0, None),
+                (10, Some(0)),
+                (12, Some(1)),
+                (20, Some(2)),
+                (22, Some(0)),
+                (30, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn random_layers_agree_with_the_definition() {
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut random = |n: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % n
+        };
+        for _ in 0..2000 {
+            let mut range = || {
+                let start = random(60);
+                start..start + random(12)
+            };
+            let base: Vec<_> = (0..3).map(|_| range()).collect();
+            let ranges: Vec<_> = (0..6).map(|_| range()).collect();
+            let layers: Vec<_> = ranges
+                .into_iter()
+                .enumerate()
+                .map(|(i, r)| layer(r, random(4) as u32, i))
+                .collect();
+            check(&base, &layers);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Runs independent jobs on a few threads; the result does not depend on how many.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Calls `job` for 0..count on up to `threads` threads and returns the results in order.
+pub(crate) fn run<T: Send>(
+    count: usize,
+    threads: usize,
+    job: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let threads = threads.clamp(1, count.max(1));
+    if threads == 1 {
+        return (0..count).map(job).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(count));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut mine = Vec::new();
+                loop {
+                    // Relaxed: the counter hands out numbers and publishes nothing else; results
+                    // are published by the mutex and the end of the scope.
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= count {
+                        break;
+                    }
+                    mine.push((i, job(i)));
+                }
+                if let Ok(mut done) = done.lock() {
+                    done.append(&mut mine);
+                }
+            });
+        }
+    });
+    // Poisoned only if a job panicked, and then the scope has already passed the panic on.
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_unstable_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_their_order() {
+        let expected: Vec<usize> = (0..1000).map(|i| i * i).collect();
+        for threads in [0, 1, 2, 7, 5000] {
+            assert_eq!(run(1000, threads, |i| i * i), expected);
+        }
+        assert!(run(0, 4, |i| i).is_empty());
+    }
+}

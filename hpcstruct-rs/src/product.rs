@@ -1,0 +1,467 @@
+//! One unit's procedures with their scopes and spans, in the unit's own string table.
+//!
+//! Input: the unit's entries and line table. Invariants: spans of a function are sorted and do
+//! not overlap; only scopes that hold code are kept, parents before children; nothing depends on
+//! other units' products, so units can be done in any order.
+
+use crate::dwarf::lines::{self, Row};
+use crate::dwarf::walk::{self, FunctionDie, Walked};
+use crate::dwarf::{Debug, EntryRef};
+use crate::frames::{Frame, Frames, ModuleFacts};
+use crate::image::Image;
+use crate::paint::{self, Layer, Segment};
+use crate::rules::Rules;
+use crate::symbols::Symbols;
+use crate::verdict::{self, Step};
+use crate::wanted::Wanted;
+use hpc_formats::structure::{SourceLine, StringId};
+use std::ops::Range;
+
+/// What every unit's analysis reads.
+#[derive(Debug)]
+pub(crate) struct Inputs<'a, 'd> {
+    /// The load module.
+    pub(crate) image: &'a Image<'d>,
+    /// Its debug information.
+    pub(crate) debug: &'a Debug<'d>,
+    /// Its symbols.
+    pub(crate) symbols: &'a Symbols<'d>,
+    /// The rules in force.
+    pub(crate) rules: &'a Rules,
+    /// What the module's path tells.
+    pub(crate) module: &'a ModuleFacts,
+    /// Which addresses are wanted.
+    pub(crate) wanted: &'a Wanted,
+}
+
+/// A scope of a [`Function`].
+#[derive(Debug)]
+pub(crate) struct InlinedScope {
+    /// Index of the enclosing scope in the same function.
+    pub(crate) parent: Option<u32>,
+    /// What is inlined.
+    pub(crate) frame: Frame,
+    /// Where it is called.
+    pub(crate) site: Option<SourceLine>,
+}
+
+/// A span of a [`Function`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// First address.
+    pub(crate) start: u64,
+    /// One past the last.
+    pub(crate) end: u64,
+    /// Innermost scope, an index into [`Function::scopes`].
+    pub(crate) scope: Option<u32>,
+    /// Source line.
+    pub(crate) line: Option<SourceLine>,
+    /// Overhead category.
+    pub(crate) tag: Option<StringId>,
+}
+
+/// A procedure with its own code.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Its names, origin and tag.
+    pub(crate) frame: Frame,
+    /// Its scopes.
+    pub(crate) scopes: Vec<InlinedScope>,
+    /// Its code.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// Everything of one unit.
+#[derive(Debug, Default)]
+pub(crate) struct Product {
+    /// The strings that ids of this product mean.
+    pub(crate) strings: Vec<String>,
+    /// Procedures.
+    pub(crate) functions: Vec<Function>,
+    /// Lines of code that no procedure entry covers (assembler).
+    pub(crate) loose: Vec<Piece>,
+    /// What could not be read.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Analyses unit `unit`.
+pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
+    let walked = walk::walk(inputs.debug, unit, inputs.wanted);
+    let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
+    let has_procedures = !walked.covered.is_empty();
+    if has_procedures && walked.functions.is_empty() {
+        return Product {
+            notes,
+            ..Product::default()
+        };
+    }
+    let wanted = disjoint(walked.functions.iter().flat_map(|f| f.ranges.iter()));
+    let in_wanted = |start: u64, end: u64| {
+        let next = wanted.get(wanted.partition_point(|r| r.end <= start));
+        !has_procedures || next.is_some_and(|r| r.start < end)
+    };
+    let (rows, damage) = lines::rows(inputs.debug, unit, in_wanted);
+    notes.extend(damage);
+    let mut builder = Builder {
+        inputs,
+        unit,
+        walked: &walked,
+        rows: &rows,
+        frames: Frames::new(inputs.debug, Some(unit), inputs.rules, inputs.module),
+    };
+    let functions: Vec<_> = walked
+        .functions
+        .iter()
+        .enumerate()
+        .filter_map(|(i, f)| builder.function(i, f))
+        .collect();
+    let loose = if has_procedures {
+        Vec::new()
+    } else {
+        builder.loose()
+    };
+    Product {
+        strings: builder.frames.strings.into_list(),
+        functions,
+        loose,
+        notes,
+    }
+}
+
+struct Builder<'a, 'd> {
+    inputs: &'a Inputs<'a, 'd>,
+    unit: u32,
+    walked: &'a Walked<'d>,
+    rows: &'a [Row],
+    frames: Frames<'a, 'd>,
+}
+
+/// A scope while its function is built.
+struct Draft {
+    parent: Option<usize>,
+    frame: Frame,
+    site: Option<SourceLine>,
+    category: Option<StringId>,
+    /// Whether it holds code.
+    kept: bool,
+}
+
+impl Builder<'_, '_> {
+    fn function(&mut self, index: usize, die: &FunctionDie) -> Option<Function> {
+        let base: Vec<Range<u64>> = die
+            .ranges
+            .iter()
+            .filter_map(|r| {
+                let (section, _) = self.inputs.image.code_at(r.start)?;
+                Some(r.start..r.end.min(section.end))
+            })
+            .collect();
+        let entry_address = base.first()?.start;
+        let (ids, layers) = self.layers(index, die);
+        let symbol = self.inputs.symbols.starting_at(entry_address);
+        let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
+        let body = self.body_file(&ids, None, &base);
+        let frame = self.frames.of_entry(die.entry, self.walked, symbol, body);
+        let mut drafts = self.drafts(&ids, &frame);
+        let segments = paint::paint(&base, &layers);
+        let own_category = verdict::category(std::iter::once(Step {
+            frame,
+            call_tag: None,
+        }));
+        let pieces = self.pieces(&segments, &mut drafts, own_category);
+        Some(finish(frame, &drafts, pieces))
+    }
+
+    /// The scopes of a function (indices into the walk) and their ranges as layers, whose scope
+    /// is an index into that list.
+    fn layers(&self, index: usize, die: &FunctionDie) -> (Vec<usize>, Vec<Layer>) {
+        let mut ids = Vec::new();
+        let mut layers = Vec::new();
+        for id in die.scopes.clone() {
+            let scope = &self.walked.scopes[id];
+            if scope.function != index {
+                continue;
+            }
+            for range in &self.walked.ranges[scope.ranges.clone()] {
+                layers.push(Layer {
+                    range: range.clone(),
+                    depth: scope.depth,
+                    scope: ids.len(),
+                });
+            }
+            ids.push(id);
+        }
+        (ids, layers)
+    }
+
+    /// The file in which a procedure's body lies: where its first inlined call is made, else its
+    /// first line. Only of interest when debug information does not say where it is declared.
+    fn body_file(
+        &mut self,
+        ids: &[usize],
+        parent: Option<usize>,
+        ranges: &[Range<u64>],
+    ) -> Option<StringId> {
+        let child = ids
+            .iter()
+            .map(|id| &self.walked.scopes[*id])
+            .find(|s| s.parent == parent && s.call.is_some());
+        let file = match child.and_then(|s| s.call) {
+            Some((file, _)) => file,
+            None => row_at(self.rows, ranges.first()?.start)?.file,
+        };
+        self.frames.file(self.unit, file)
+    }
+
+    fn drafts(&mut self, ids: &[usize], procedure: &Frame) -> Vec<Draft> {
+        let mut drafts: Vec<Draft> = Vec::with_capacity(ids.len());
+        for id in ids {
+            let die = &self.walked.scopes[*id];
+            let site = die.call.and_then(|(file, line)| {
+                let file = self.frames.file(self.unit, file)?;
+                Some(SourceLine { file, line })
+            });
+            let frame = self.scope_frame(ids, *id, die.origin);
+            let parent = die.parent.and_then(|p| ids.binary_search(&p).ok());
+            drafts.push(Draft {
+                parent,
+                frame,
+                site,
+                category: None,
+                kept: false,
+            });
+        }
+        let call_tags: Vec<_> = drafts
+            .iter()
+            .map(|d| d.site)
+            .map(|site| site.and_then(|s| self.frames.file_tag(s.file)))
+            .collect();
+        for i in 0..drafts.len() {
+            let chain = Chain {
+                drafts: &drafts,
+                call_tags: &call_tags,
+                procedure,
+                next: Some(Some(i)),
+                call_tag: None,
+            };
+            drafts[i].category = verdict::category(chain);
+        }
+        drafts
+    }
+
+    fn scope_frame(&mut self, ids: &[usize], id: usize, origin: Option<EntryRef>) -> Frame {
+        let ranges = self.walked.ranges[self.walked.scopes[id].ranges.clone()].to_vec();
+        // Scopes are sorted: a scope's children come after it.
+        let after = ids.partition_point(|i| *i <= id);
+        let body = self.body_file(&ids[after..], Some(id), &ranges);
+        match origin {
+            Some(entry) => self.frames.of_entry(entry, self.walked, None, body),
+            None => self.frames.of_symbol("?"),
+        }
+    }
+
+    /// Splits segments at line rows and gives every piece its tag.
+    fn pieces(
+        &mut self,
+        segments: &[Segment],
+        drafts: &mut [Draft],
+        own_category: Option<StringId>,
+    ) -> Vec<Piece> {
+        let mut out: Vec<Piece> = Vec::with_capacity(segments.len());
+        let module_tag = self.inputs.module.category.as_deref();
+        let module_tag = module_tag.map(|c| self.frames.strings.id(c));
+        for segment in segments {
+            if let Some(scope) = segment.scope {
+                keep(drafts, scope);
+            }
+            let category = match segment.scope {
+                Some(scope) => drafts[scope].category,
+                None => own_category,
+            };
+            let scope = segment.scope.map(|s| s as u32);
+            for (range, row) in split(self.rows, &segment.range) {
+                let line = row.and_then(|row| {
+                    let file = self.frames.file(self.unit, row.file)?;
+                    Some(SourceLine {
+                        file,
+                        line: row.line,
+                    })
+                });
+                let line_tag = line.and_then(|l| self.frames.file_tag(l.file));
+                let tag = line_tag.or(category).or(module_tag);
+                push(
+                    &mut out,
+                    Piece {
+                        start: range.start,
+                        end: range.end,
+                        scope,
+                        line,
+                        tag,
+                    },
+                );
+            }
+        }
+        out
+    }
+
+    fn loose(&mut self) -> Vec<Piece> {
+        let mut out = Vec::new();
+        for row in self.rows {
+            let Some(file) = self.frames.file(self.unit, row.file) else {
+                continue;
+            };
+            push(
+                &mut out,
+                Piece {
+                    start: row.start,
+                    end: row.end,
+                    scope: None,
+                    line: Some(SourceLine {
+                        file,
+                        line: row.line,
+                    }),
+                    tag: self.frames.file_tag(file),
+                },
+            );
+        }
+        out
+    }
+}
+
+/// Walks from a scope outwards; the procedure is the last step.
+struct Chain<'a> {
+    drafts: &'a [Draft],
+    call_tags: &'a [Option<StringId>],
+    procedure: &'a Frame,
+    /// The next step: a scope, or the procedure; `None` at the end.
+    next: Option<Option<usize>>,
+    /// Tag of the file in which the next frame calls the one before.
+    call_tag: Option<StringId>,
+}
+
+impl Iterator for Chain<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        let here = self.next.take()?;
+        let call_tag = self.call_tag.take();
+        let Some(scope) = here else {
+            return Some(Step {
+                frame: *self.procedure,
+                call_tag,
+            });
+        };
+        let draft = self.drafts.get(scope)?;
+        self.call_tag = self.call_tags.get(scope).copied().flatten();
+        self.next = Some(draft.parent);
+        Some(Step {
+            frame: draft.frame,
+            call_tag,
+        })
+    }
+}
+
+/// Marks a scope and those around it as holding code.
+fn keep(drafts: &mut [Draft], scope: usize) {
+    let mut next = Some(scope);
+    while let Some(i) = next {
+        if drafts[i].kept {
+            return;
+        }
+        drafts[i].kept = true;
+        next = drafts[i].parent;
+    }
+}
+
+/// Renumbers the kept scopes.
+fn finish(frame: Frame, drafts: &[Draft], mut pieces: Vec<Piece>) -> Function {
+    let mut number = vec![None; drafts.len()];
+    let mut scopes = Vec::new();
+    for (i, draft) in drafts.iter().enumerate() {
+        if !draft.kept {
+            continue;
+        }
+        number[i] = Some(scopes.len() as u32);
+        scopes.push(InlinedScope {
+            parent: draft.parent.and_then(|p| number[p]),
+            frame: draft.frame,
+            site: draft.site,
+        });
+    }
+    for piece in &mut pieces {
+        piece.scope = piece.scope.and_then(|s| number[s as usize]);
+    }
+    Function {
+        frame,
+        scopes,
+        pieces,
+    }
+}
+
+/// The union of ranges, sorted and disjoint.
+fn disjoint<'r>(ranges: impl Iterator<Item = &'r Range<u64>>) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = ranges.cloned().collect();
+    ranges.sort_by_key(|r| r.start);
+    ranges.dedup_by(|next, kept| {
+        let touches = next.start <= kept.end;
+        if touches {
+            kept.end = kept.end.max(next.end);
+        }
+        touches
+    });
+    ranges
+}
+
+/// The row that holds `address`.
+fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
+    let after = rows.partition_point(|r| r.start <= address);
+    rows.get(after.checked_sub(1)?).filter(|r| address < r.end)
+}
+
+/// Cuts a range at the boundaries of rows; parts without a row are kept.
+fn split<'r>(
+    rows: &'r [Row],
+    range: &Range<u64>,
+) -> impl Iterator<Item = (Range<u64>, Option<&'r Row>)> {
+    let mut at = range.start;
+    let end = range.end;
+    let mut next = rows.partition_point(|r| r.end <= at);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let start = at;
+        let found = rows.get(next).filter(|r| r.start < end);
+        let row = match found {
+            Some(row) if row.start <= at => {
+                at = row.end.min(end);
+                next += 1;
+                Some(row)
+            }
+            Some(row) => {
+                at = row.start;
+                None
+            }
+            None => {
+                at = end;
+                None
+            }
+        };
+        Some((start..at, row))
+    })
+}
+
+/// Appends a piece, or extends the last one when nothing but the address differs.
+fn push(out: &mut Vec<Piece>, piece: Piece) {
+    match out.last_mut() {
+        Some(last)
+            if last.end == piece.start
+                && last.scope == piece.scope
+                && last.line == piece.line
+                && last.tag == piece.tag =>
+        {
+            last.end = piece.end;
+        }
+        _ => out.push(piece),
+    }
+}

@@ -1,0 +1,195 @@
+//! Procedure bounds and names without debug information: symbol tables and unwind entries.
+//!
+//! Input: an image (and its separate debug file, whose symbol table is richer). Invariants: the
+//! result is sorted by address, one symbol per address, none empty, all within executable ranges.
+
+use crate::image::Image;
+use gimli::UnwindSection as _;
+use object::{Object, ObjectSymbol, SymbolKind};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A named range of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol<'d> {
+    /// First address.
+    pub(crate) start: u64,
+    /// One past the last.
+    pub(crate) end: u64,
+    /// Name in the symbol table.
+    pub(crate) name: &'d [u8],
+}
+
+/// The symbols of an image.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols<'d> {
+    /// Sorted by start; ends may reach into the next symbol's range, as the file states them.
+    pub(crate) sorted: Vec<Symbol<'d>>,
+    /// Whether there is a full symbol table, not only the dynamic one.
+    pub(crate) has_symtab: bool,
+}
+
+impl<'d> Symbols<'d> {
+    /// The symbol that starts exactly at `address`.
+    pub(crate) fn starting_at(&self, address: u64) -> Option<&Symbol<'d>> {
+        let i = self
+            .sorted
+            .binary_search_by_key(&address, |s| s.start)
+            .ok()?;
+        Some(&self.sorted[i])
+    }
+}
+
+/// A symbol before the choice among aliases and before its end is known.
+struct Candidate<'d> {
+    start: u64,
+    size: u64,
+    /// Smaller is the better name for one address.
+    rank: (bool, u8, usize, usize),
+    name: &'d [u8],
+}
+
+/// Collects function symbols of `images` (the module, then its separate debug file).
+pub(crate) fn collect<'d>(images: &[&'d Image<'d>], unwind: &[Range<u64>]) -> Symbols<'d> {
+    let Some(code) = images.first() else {
+        return Symbols::default();
+    };
+    let mut candidates = Vec::new();
+    let mut has_symtab = false;
+    for image in images {
+        let before = candidates.len();
+        candidates.extend(image.file.symbols().filter_map(|s| candidate(code, &s)));
+        has_symtab |= candidates.len() > before;
+        let dynamic = image.file.dynamic_symbols();
+        candidates.extend(dynamic.filter_map(|s| candidate(code, &s)));
+    }
+    candidates.sort_by(|a, b| (a.start, &a.rank, a.name).cmp(&(b.start, &b.rank, b.name)));
+    // The best name wins the address; the size may come from any alias.
+    candidates.dedup_by(|alias, kept| {
+        let same = alias.start == kept.start;
+        if same && kept.size == 0 {
+            kept.size = alias.size;
+        }
+        same
+    });
+    let sorted = with_ends(code, &candidates, unwind);
+    Symbols { sorted, has_symtab }
+}
+
+fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Option<Candidate<'d>> {
+    if symbol.is_undefined() || code.code_at(symbol.address()).is_none() {
+        return None;
+    }
+    let is_function = symbol.kind() == SymbolKind::Text;
+    if !is_function && symbol.kind() != SymbolKind::Unknown {
+        return None;
+    }
+    let name = symbol.name_bytes().ok()?;
+    // Assembler-local labels and AArch64's mapping symbols name no procedure.
+    if name.is_empty() || name.starts_with(b".L") || name.starts_with(b"$") {
+        return None;
+    }
+    let binding = if symbol.is_weak() {
+        1
+    } else if symbol.is_global() {
+        0
+    } else {
+        2
+    };
+    let underscores = name.iter().take_while(|b| **b == b'_').count();
+    // A mangled name starts with underscores by construction.
+    let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+    Some(Candidate {
+        start: symbol.address(),
+        size: symbol.size(),
+        rank: (
+            !is_function,
+            binding,
+            if mangled { 0 } else { underscores },
+            name.len(),
+        ),
+        name,
+    })
+}
+
+/// A symbol without a size ends with its unwind entry, at the next symbol, or with its section.
+fn with_ends<'d>(
+    code: &Image<'_>,
+    candidates: &[Candidate<'d>],
+    unwind: &[Range<u64>],
+) -> Vec<Symbol<'d>> {
+    let mut symbols = Vec::with_capacity(candidates.len());
+    for (i, c) in candidates.iter().enumerate() {
+        let Some((section, _)) = code.code_at(c.start) else {
+            continue;
+        };
+        let stated = c.start.checked_add(c.size).filter(|e| *e > c.start);
+        let end = stated.unwrap_or_else(|| {
+            let next = candidates.get(i + 1).map_or(u64::MAX, |n| n.start);
+            let entry = unwind
+                .get(unwind.partition_point(|r| r.end <= c.start))
+                .filter(|r| r.contains(&c.start))
+                .map_or(u64::MAX, |r| r.end);
+            next.min(entry)
+        });
+        let end = end.min(section.end);
+        if end > c.start {
+            symbols.push(Symbol {
+                start: c.start,
+                end,
+                name: c.name,
+            });
+        }
+    }
+    symbols
+}
+
+/// Ranges of the unwind entries in `.eh_frame`: the procedures of code without symbols.
+///
+/// Sorted, not overlapping, within executable ranges. A damaged table ends the list early.
+pub(crate) fn unwind_ranges(image: &Image<'_>) -> Vec<Range<u64>> {
+    let Some((address, data)) = image.eh_frame() else {
+        return Vec::new();
+    };
+    let endian = if image.file.is_little_endian() {
+        gimli::RunTimeEndian::Little
+    } else {
+        gimli::RunTimeEndian::Big
+    };
+    let mut table = gimli::EhFrame::new(&data, endian);
+    table.set_address_size(if image.file.is_64() { 8 } else { 4 });
+    let text = image.code.first().map_or(0, |(r, _)| r.start);
+    let bases = gimli::BaseAddresses::default()
+        .set_eh_frame(address)
+        .set_text(text);
+    let mut cies = HashMap::new();
+    let mut ranges = Vec::new();
+    let mut entries = table.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let gimli::CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let fde = partial.parse(|section, bases, offset| {
+            if let Some(cie) = cies.get(&offset.0) {
+                return Ok(gimli::CommonInformationEntry::clone(cie));
+            }
+            let cie = section.cie_from_offset(bases, offset)?;
+            cies.insert(offset.0, cie.clone());
+            Ok(cie)
+        });
+        let Ok(fde) = fde else { continue };
+        let start = fde.initial_address();
+        if let Some((section, _)) = image.code_at(start) {
+            let end = start.saturating_add(fde.len()).min(section.end);
+            if end > start {
+                ranges.push(start..end);
+            }
+        }
+    }
+    ranges.sort_by_key(|r| (r.start, r.end));
+    ranges.dedup_by(|next, kept| {
+        next.start = next.start.max(kept.end);
+        next.start >= next.end
+    });
+    ranges
+}

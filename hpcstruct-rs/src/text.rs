@@ -1,0 +1,112 @@
+//! A readable form of a structure: procedure > inlined call > spans.
+
+use hpc_formats::structure::{ProcedureId, SourceLine, Span, Structure};
+use std::fmt::Write as _;
+
+/// One line per procedure, per entered scope and per span, indented by depth.
+pub fn render(structure: &Structure) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "module {}", structure.module);
+    let build_id: String = structure
+        .build_id
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let _ = writeln!(out, "build-id {build_id}");
+    let _ = writeln!(
+        out,
+        "procedures {} scopes {} spans {}{}",
+        structure.procedures.len(),
+        structure.scopes.len(),
+        structure.spans.len(),
+        if structure.complete {
+            ""
+        } else {
+            " (sampled procedures only)"
+        }
+    );
+    for note in &structure.notes {
+        let _ = writeln!(out, "note {note}");
+    }
+    tags(structure, &mut out);
+    for (id, spans) in by_procedure(structure) {
+        procedure(structure, id, &spans, &mut out);
+    }
+    out
+}
+
+/// Bytes of code per overhead category.
+fn tags(structure: &Structure, out: &mut String) {
+    let mut bytes = std::collections::BTreeMap::new();
+    for span in &structure.spans {
+        if let Some(tag) = span.tag {
+            *bytes.entry(structure.string(tag)).or_insert(0) += span.end - span.start;
+        }
+    }
+    for (category, bytes) in bytes {
+        let _ = writeln!(out, "overhead:{category} {bytes} bytes");
+    }
+}
+
+fn by_procedure(structure: &Structure) -> Vec<(ProcedureId, Vec<&Span>)> {
+    let mut lists: Vec<Vec<&Span>> = vec![Vec::new(); structure.procedures.len()];
+    for span in &structure.spans {
+        if let Some(list) = lists.get_mut(span.procedure.0 as usize) {
+            list.push(span);
+        }
+    }
+    let numbered = lists.into_iter().enumerate();
+    numbered.map(|(i, l)| (ProcedureId(i as u32), l)).collect()
+}
+
+fn place(structure: &Structure, line: Option<SourceLine>) -> String {
+    line.map_or("-".to_owned(), |l| {
+        format!("{}:{}", structure.string(l.file), l.line)
+    })
+}
+
+fn procedure(structure: &Structure, id: ProcedureId, spans: &[&Span], out: &mut String) {
+    let Some(p) = structure.procedures.get(id.0 as usize) else {
+        return;
+    };
+    let tag = p.tag.map_or("", |t| structure.string(t));
+    let _ = writeln!(
+        out,
+        "\n{} [{}] {:?} {} {tag}",
+        structure.string(p.name),
+        structure.string(p.linkage_name),
+        p.origin,
+        place(structure, p.declared),
+    );
+    let mut open = Vec::new();
+    for span in spans {
+        let chain = structure.scope_chain(span);
+        let common = open.iter().zip(&chain).take_while(|(a, b)| a == b).count();
+        for (depth, scope) in chain.iter().enumerate().skip(common) {
+            let Some(s) = structure.scopes.get(scope.0 as usize) else {
+                continue;
+            };
+            let _ = writeln!(
+                out,
+                "{:indent$}> {} {:?} called at {}",
+                "",
+                structure.string(s.name),
+                s.origin,
+                place(structure, s.site),
+                indent = 2 + 2 * depth
+            );
+        }
+        let _ = writeln!(
+            out,
+            "{:indent$}{:#x}-{:#x} {} {}",
+            "",
+            span.start,
+            span.end,
+            place(structure, span.line),
+            span.tag.map_or("", |t| structure.string(t)),
+            indent = 2 + 2 * chain.len()
+        );
+        open = chain;
+    }
+}
