@@ -1,1 +1,26 @@
-//! (being written)
+//! The sampler that lives inside a profiled process. The folders follow a sample:
+//!
+//! [`sample`] (timers, the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
+//! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which
+//! is the profile file). Around them: [`threads`] (per-thread state), [`activity`] (who works,
+//! how many), [`session`] (start, end, fork, the process file), [`config`].
+//!
+//! # Contract of everything that the signal handler can reach
+//! No allocation, no lock, no lazy initialisation, no panic path that is taken, no libc call
+//! outside the async-signal-safe ones (`open`, `close`, `fallocate`, `mmap`, `process_vm_readv`,
+//! `clock_gettime`). Modules under this contract say so in their first lines.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+compile_error!(
+    "hpcrun-rs samples programs on x86-64 Linux with glibc; other targets have no unwinder yet"
+);
+
+pub mod activity;
+pub mod config;
+pub mod lcct;
+pub mod logical;
+pub mod memory;
+pub mod sample;
+pub mod session;
+pub mod threads;
+pub mod unwind;

@@ -1,0 +1,158 @@
+//! Who works: the node-wide counters n_working and n (paper, sections 2.1 and 5.1; MODEL terms).
+//!
+//! An ordinary thread works unless it is blocked in a wait. A worker of a cooperating runtime
+//! works between acquiring a task and returning to its scheduling loop; its runtime counts.
+//!
+//! Async-signal-safe.
+
+use hpcrun_abi::{ABI_VERSION, RuntimeTable};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// Most runtimes that may register in one process.
+pub const MAX_RUNTIMES: usize = 8;
+
+static ORDINARY_WORKING: AtomicI32 = AtomicI32::new(0);
+static CORES: AtomicU32 = AtomicU32::new(1);
+static PEAK_WORKERS: AtomicU32 = AtomicU32::new(0);
+static RUNTIMES: [AtomicPtr<RuntimeTable>; MAX_RUNTIMES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES];
+static RUNTIME_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets n; 0 = as many as workers.
+pub fn set_cores(n: u32) {
+    CORES.store(n, Ordering::Relaxed);
+}
+
+/// Registers a runtime's table; false when it cannot be served.
+pub fn register_runtime(table: &'static RuntimeTable) -> bool {
+    if table.version != ABI_VERSION || (table.size as usize) < size_of::<RuntimeTable>() {
+        return false;
+    }
+    let address = ptr::from_ref(table).cast_mut();
+    if runtimes().any(|(_, t)| ptr::eq(t, table)) {
+        return true;
+    }
+    for slot in &RUNTIMES {
+        let free = slot.compare_exchange(
+            ptr::null_mut(),
+            address,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if free.is_ok() {
+            RUNTIME_COUNT.fetch_add(1, Ordering::AcqRel);
+            return true;
+        }
+    }
+    false
+}
+
+/// The registered runtimes with their index.
+#[inline]
+pub fn runtimes() -> impl Iterator<Item = (usize, &'static RuntimeTable)> {
+    RUNTIMES.iter().enumerate().filter_map(|(i, slot)| {
+        // SAFETY: tables are valid for the life of the process (`RegisterRuntime`'s contract).
+        unsafe { slot.load(Ordering::Acquire).as_ref() }.map(|t| (i, t))
+    })
+}
+
+/// The runtime with this index.
+#[inline]
+pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
+    // SAFETY: as in `runtimes`.
+    unsafe { RUNTIMES.get(index)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// An ordinary thread starts to work: it was created, or its wait is over.
+#[inline]
+pub fn begin_work() {
+    ORDINARY_WORKING.fetch_add(1, Ordering::Relaxed);
+}
+
+/// An ordinary thread stops working: it waits, or ends.
+#[inline]
+pub fn end_work() {
+    ORDINARY_WORKING.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// In a forked child only the calling thread is left.
+pub fn reset_after_fork(working: bool) {
+    ORDINARY_WORKING.store(i32::from(working), Ordering::Relaxed);
+}
+
+/// How busy the cores are at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// n_idle / n_working: what one working thread is charged.
+    pub idle_per_working: f64,
+    /// Share of the working threads that has no core.
+    pub oversubscribed: f64,
+}
+
+/// Most workers that were alive at a sample.
+pub fn peak_workers() -> u32 {
+    PEAK_WORKERS.load(Ordering::Relaxed)
+}
+
+/// n as it is now.
+pub fn cores() -> u32 {
+    match CORES.load(Ordering::Relaxed) {
+        0 => peak_workers().max(1),
+        n => n,
+    }
+}
+
+/// The load, seen by a thread that works; `uncounted` = this thread is flagged as waiting, but
+/// was found running.
+#[inline]
+pub fn load(uncounted: bool) -> Load {
+    let mut working = i64::from(ORDINARY_WORKING.load(Ordering::Relaxed)) + i64::from(uncounted);
+    let mut workers = 0;
+    for (_, table) in runtimes().take(RUNTIME_COUNT.load(Ordering::Relaxed)) {
+        // SAFETY: the counters are statics of the runtime (`RegisterRuntime`'s contract).
+        let (n, all) = unsafe { (&*table.n_working, &*table.n_workers) };
+        working += i64::from(n.load(Ordering::Relaxed));
+        workers += all.load(Ordering::Relaxed);
+    }
+    if workers > PEAK_WORKERS.load(Ordering::Relaxed) {
+        PEAK_WORKERS.store(workers, Ordering::Relaxed);
+    }
+    ratio(working, cores())
+}
+
+/// n_idle / n_working with n_working capped to 1..=n (MODEL terms).
+fn ratio(working: i64, cores: u32) -> Load {
+    let n = i64::from(cores.max(1));
+    let capped = working.clamp(1, n);
+    let over = (working - n).max(0);
+    Load {
+        idle_per_working: (n - capped) as f64 / capped as f64,
+        oversubscribed: over as f64 / working.max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idleness_is_shared_by_those_who_work() {
+        assert_eq!(ratio(3, 4).idle_per_working, 1.0 / 3.0);
+        assert_eq!(ratio(1, 8).idle_per_working, 7.0);
+        assert_eq!(ratio(4, 4).idle_per_working, 0.0);
+    }
+
+    #[test]
+    fn more_threads_than_cores_is_oversubscription_not_idleness() {
+        let load = ratio(6, 4);
+        assert_eq!(load.idle_per_working, 0.0);
+        assert_eq!(load.oversubscribed, 2.0 / 6.0);
+    }
+
+    #[test]
+    fn a_worker_that_is_seen_before_it_is_counted_counts_as_one() {
+        assert_eq!(ratio(0, 2).idle_per_working, 1.0);
+        assert_eq!(ratio(-1, 2).idle_per_working, 1.0);
+    }
+}

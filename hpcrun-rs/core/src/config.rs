@@ -1,0 +1,145 @@
+//! Settings that the launcher passes to the preloaded library through the environment.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// Absolute path of the measurement directory; profiling is on when it is set.
+pub const ENV_OUTPUT: &str = "HPCRUN_RS_OUTPUT";
+/// `cpu-time` or `wall-time`.
+pub const ENV_EVENT: &str = "HPCRUN_RS_EVENT";
+/// Samples per second and thread.
+pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
+/// Cores n; 0 = as many as workers.
+pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
+/// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
+pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
+/// Set to 1: the handler returns at once (the floor that the machine sets; for benchmarks).
+pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
+/// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).
+pub const ENV_LATENCY: &str = "HPCRUN_LATENCY";
+
+/// What is sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// CPU time of each thread.
+    CpuTime,
+    /// Wall-clock time of each thread.
+    WallTime,
+}
+
+impl Event {
+    /// Name as the user gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::CpuTime => "cpu-time",
+            Event::WallTime => "wall-time",
+        }
+    }
+}
+
+/// What delivers the samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum SourceKind {
+    /// perf task clock with a synchronous SIGTRAP.
+    PerfSigtrap = 1,
+    /// perf task clock with a queued signal.
+    PerfSignal = 2,
+    /// POSIX per-thread timer, weighted by overruns.
+    PosixTimer = 3,
+}
+
+impl SourceKind {
+    /// Name in the process file.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::PerfSigtrap => "perf-sigtrap",
+            SourceKind::PerfSignal => "perf-signal",
+            SourceKind::PosixTimer => "posix-timer",
+        }
+    }
+}
+
+/// The settings of one run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Measurement directory.
+    pub output: OsString,
+    /// What is sampled.
+    pub event: Event,
+    /// Samples per second and thread.
+    pub rate: u32,
+    /// Cores n; 0 = as many as workers.
+    pub cores: u32,
+    /// Source asked for; `None` = the best that is allowed.
+    pub source: Option<SourceKind>,
+    /// Benchmark: do nothing in the handler.
+    pub empty_handler: bool,
+    /// Benchmark: keep handler latencies.
+    pub latency: bool,
+}
+
+/// Highest rate that is accepted, Hz.
+pub const MAX_RATE: u32 = 20_000;
+
+impl Config {
+    /// Reads the environment. `None`: this process is not to be profiled.
+    pub fn from_environment() -> Option<Result<Config, String>> {
+        let output = variable(ENV_OUTPUT)?;
+        Some(Self::parse(output))
+    }
+
+    fn parse(output: OsString) -> Result<Config, String> {
+        let text = |name| variable(name).map(|v| v.to_string_lossy().into_owned());
+        let event = match text(ENV_EVENT).as_deref() {
+            None | Some("cpu-time") => Event::CpuTime,
+            Some("wall-time") => Event::WallTime,
+            Some(other) => return Err(format!("{ENV_EVENT}={other} is not an event")),
+        };
+        let number = |name, default| match text(name) {
+            None => Ok(default),
+            Some(v) => v
+                .parse::<u32>()
+                .map_err(|_| format!("{name}={v} is not a number")),
+        };
+        let rate = number(ENV_RATE, 200)?;
+        if rate == 0 || rate > MAX_RATE {
+            return Err(format!("{ENV_RATE}={rate} is not in 1..={MAX_RATE}"));
+        }
+        let source = match text(ENV_SOURCE).as_deref() {
+            None | Some("auto") => None,
+            Some("perf-sigtrap") => Some(SourceKind::PerfSigtrap),
+            Some("perf-signal") => Some(SourceKind::PerfSignal),
+            Some("posix-timer") => Some(SourceKind::PosixTimer),
+            Some(other) => return Err(format!("{ENV_SOURCE}={other} is not a sample source")),
+        };
+        Ok(Config {
+            output,
+            event,
+            rate,
+            cores: number(ENV_CORES, 1)?,
+            source,
+            empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
+            latency: text(ENV_LATENCY).as_deref() == Some("1"),
+        })
+    }
+
+    /// Sampling period, nanoseconds.
+    pub fn period_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.rate)
+    }
+}
+
+/// `getenv` without std's environment lock, which another constructor may hold.
+fn variable(name: &str) -> Option<OsString> {
+    let mut buffer = [0u8; 64];
+    buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    let name = CStr::from_bytes_until_nul(&buffer).ok()?;
+    // SAFETY: `name` is NUL-terminated; the result is copied before anything can change it
+    // (the library's constructor runs before the program's threads).
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null())
+            .then(|| OsStr::from_bytes(CStr::from_ptr(value).to_bytes()).to_os_string())
+    }
+}

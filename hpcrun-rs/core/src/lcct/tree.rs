@@ -1,0 +1,398 @@
+//! Inserts logical call paths into a profile file.
+//!
+//! Invariants: record 0 is the synthetic root; a child's index is larger than its parent's; the
+//! header's record count is raised after the record is complete, so the file is consistent
+//! whenever the process dies. One thread writes: the owner, or its creator before it starts.
+//!
+//! Async-signal-safe.
+
+use super::key;
+use crate::logical::path::MAX_NOTES;
+use crate::logical::{Note, PathRoot};
+use crate::memory::{self, GrowingFile};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::{self, HEADER_SIZE, MAX_NOTE_ID, RECORD_SIZE, RecordKind, header, meta};
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Most records of a tree: handles have 32 bits, and the file stays within 2 GiB.
+const MAX_RECORDS: usize = 1 << 26;
+const FIRST_INDEX_SLOTS: usize = 1 << 12;
+const PATH_CAPACITY: usize = 4096 + 128;
+
+/// A note record as it lies in the file; `FORMATS.md` has the table.
+#[repr(C)]
+struct NodeRecord {
+    meta: u32,
+    parent: u32,
+    ip: u64,
+    lip: u64,
+    metric: u32,
+    reserved: u32,
+}
+
+/// A metric record as it lies in the file.
+#[repr(C)]
+struct MetricRecord {
+    meta: u32,
+    owner: u32,
+    samples: u64,
+    work: u64,
+    idleness: f64,
+}
+
+const _: () = assert!(size_of::<NodeRecord>() == RECORD_SIZE);
+const _: () = assert!(size_of::<MetricRecord>() == RECORD_SIZE);
+const _: () = assert!(cfg!(target_endian = "little"));
+
+/// What the header says of whose profile it is.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // fields are documented in `hpc_formats::profile::header`
+pub struct Identity {
+    pub pid: u32,
+    pub image: u64,
+    pub thread: u32,
+    pub tid: u32,
+    pub period_ns: u64,
+    pub creator_thread: u32,
+    pub creator_node: u32,
+}
+
+/// A tree under construction.
+#[derive(Debug)]
+pub struct Tree {
+    file: GrowingFile,
+    path: [u8; PATH_CAPACITY],
+    len: u32,
+    index: NonNull<u32>,
+    mask: usize,
+    /// Nodes of the last path, outermost first, for quick re-insertion of a common prefix.
+    last: NonNull<u32>,
+    last_len: usize,
+    last_root: u32,
+}
+
+impl Tree {
+    /// Creates the profile file and its synthetic root.
+    pub fn create(path: &CStr, identity: &Identity) -> Result<Tree, LossCause> {
+        let bytes = path.to_bytes_with_nul();
+        let mut path_bytes = [0; PATH_CAPACITY];
+        path_bytes
+            .get_mut(..bytes.len())
+            .ok_or(LossCause::DiskFull)?
+            .copy_from_slice(bytes);
+        let index = memory::map_anonymous(FIRST_INDEX_SLOTS * 4).ok_or(LossCause::TreeFull)?;
+        let last = memory::map_anonymous(MAX_NOTES * 4).ok_or(LossCause::TreeFull)?;
+        let file = match GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE) {
+            Ok(file) => file,
+            Err(cause) => {
+                // SAFETY: both mappings were made above and are not used.
+                unsafe {
+                    memory::unmap(index, FIRST_INDEX_SLOTS * 4);
+                    memory::unmap(last, MAX_NOTES * 4);
+                }
+                return Err(cause);
+            }
+        };
+        let mut tree = Tree {
+            file,
+            path: path_bytes,
+            len: 0,
+            index: index.cast(),
+            mask: FIRST_INDEX_SLOTS - 1,
+            last: last.cast(),
+            last_len: 0,
+            last_root: 0,
+        };
+        tree.write_header(identity);
+        tree.push(NodeRecord {
+            meta: meta(RecordKind::Root, 0, 0),
+            parent: 0,
+            ip: 0,
+            lip: 0,
+            metric: 0,
+            reserved: 0,
+        })?;
+        Ok(tree)
+    }
+
+    fn write_header(&mut self, id: &Identity) {
+        let version =
+            u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
+        self.set_u32(header::VERSION_MAJOR, version);
+        self.set_u32(header::HEADER_SIZE, HEADER_SIZE as u32);
+        self.set_u32(header::PID, id.pid);
+        self.set_u32(header::THREAD, id.thread);
+        self.set_u32(header::TID, id.tid);
+        self.set_u64(header::IMAGE, id.image);
+        self.set_u64(header::PERIOD_NS, id.period_ns);
+        self.set_u32(header::CREATOR_THREAD, id.creator_thread);
+        self.set_u32(header::CREATOR_NODE, id.creator_node);
+        compiler_fence(Ordering::Release);
+        self.set_u64(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
+    }
+
+    fn header_at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset + 8 <= HEADER_SIZE);
+        // SAFETY: the header page is mapped for the life of the file.
+        unsafe { self.file.base().add(offset) }
+    }
+
+    /// Sets a 32-bit header field.
+    #[inline]
+    pub fn set_u32(&mut self, offset: usize, value: u32) {
+        // SAFETY: within the header; unaligned-safe.
+        unsafe { self.header_at(offset).cast::<u32>().write_unaligned(value) };
+    }
+
+    /// Sets a 64-bit header field.
+    #[inline]
+    pub fn set_u64(&mut self, offset: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe { self.header_at(offset).cast::<u64>().write_unaligned(value) };
+    }
+
+    /// Adds to a 64-bit header field.
+    #[inline]
+    pub fn add_u64(&mut self, offset: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            let p = self.header_at(offset).cast::<u64>();
+            p.write_unaligned(p.read_unaligned().wrapping_add(value));
+        }
+    }
+
+    /// Adds to a floating-point header field.
+    #[inline]
+    pub fn add_f64(&mut self, offset: usize, value: f64) {
+        // SAFETY: as above.
+        unsafe {
+            let p = self.header_at(offset).cast::<f64>();
+            p.write_unaligned(p.read_unaligned() + value);
+        }
+    }
+
+    /// Sets the thread's name, at most 16 bytes.
+    pub fn set_name(&mut self, name: &[u8; 16]) {
+        // SAFETY: 16 bytes at NAME are in the header.
+        unsafe { self.header_at(header::NAME).cast::<[u8; 16]>().write_unaligned(*name) };
+    }
+
+    /// Counts a loss.
+    #[inline]
+    pub fn count_loss(&mut self, cause: LossCause, n: u64) {
+        self.add_u64(header::LOSSES + 8 * cause as usize, n);
+    }
+
+    fn file_path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
+    }
+
+    #[inline]
+    fn record(&self, index: u32) -> *mut NodeRecord {
+        debug_assert!(index < self.len);
+        // SAFETY: indices below `len` are mapped; the result is dereferenced by callers that
+        // have checked or made the index.
+        unsafe {
+            let first = self.file.base().add(HEADER_SIZE).cast::<NodeRecord>();
+            first.add(index as usize)
+        }
+    }
+
+    fn push(&mut self, record: NodeRecord) -> Result<u32, LossCause> {
+        let index = self.len;
+        let end = HEADER_SIZE + (index as usize + 1) * RECORD_SIZE;
+        if end > self.file.len() {
+            let Tree { file, path, .. } = self;
+            let path = CStr::from_bytes_until_nul(path).unwrap_or_default();
+            file.grow(path)?;
+        }
+        self.len = index + 1;
+        // SAFETY: the record's bytes are mapped (just checked).
+        unsafe { self.record(index).write(record) };
+        compiler_fence(Ordering::Release);
+        self.set_u64(header::RECORDS, u64::from(self.len));
+        Ok(index)
+    }
+
+    /// Inserts a path (innermost note first) and returns its innermost record.
+    pub fn insert(&mut self, root: PathRoot, notes: &[Note]) -> Result<u32, LossCause> {
+        let mut node = self.root_child(root)?;
+        let mut shared = node == self.last_root;
+        self.last_root = node;
+        let known = std::mem::take(&mut self.last_len);
+        let mut depth = 0;
+        for note in notes.iter().rev().take(MAX_NOTES) {
+            shared = shared && depth < known && self.matches_last(depth, note);
+            if !shared {
+                let next = self.child(node, note)?;
+                // SAFETY: `depth < MAX_NOTES`, the mapping's length.
+                unsafe { self.last.add(depth).write(next) };
+            }
+            // SAFETY: written just above, or by the path before.
+            node = unsafe { self.last.add(depth).read() };
+            depth += 1;
+            self.last_len = depth;
+        }
+        Ok(node)
+    }
+
+    #[inline]
+    fn matches_last(&self, depth: usize, note: &Note) -> bool {
+        // SAFETY: `depth` is below the last path's length; its entries are valid indices.
+        let r = unsafe { &*self.record(self.last.add(depth).read()) };
+        r.ip == note.ip.0 && r.lip == note.lip.0 && r.meta == note.meta
+    }
+
+    fn root_child(&mut self, root: PathRoot) -> Result<u32, LossCause> {
+        let (kind, ip, lip) = match root {
+            PathRoot::Entry => (RecordKind::Entry, 0, 0),
+            PathRoot::Context { thread, node } => {
+                (RecordKind::Anchor, u64::from(thread), u64::from(node))
+            }
+            PathRoot::Partial(cause) => (RecordKind::Partial, cause as u64, 0),
+        };
+        let note = Note {
+            ip: CodeAddress(ip),
+            lip: CodeAddress(lip),
+            meta: meta(kind, 0, 0),
+        };
+        self.child(0, &note)
+    }
+
+    fn child(&mut self, parent: u32, note: &Note) -> Result<u32, LossCause> {
+        debug_assert!(note.meta >> 8 <= MAX_NOTE_ID);
+        let mut slot = key::hash(parent, note) as usize & self.mask;
+        loop {
+            // SAFETY: `slot <= mask`, and the index table has `mask + 1` slots.
+            let index = unsafe { self.index.add(slot).read() };
+            if index == 0 {
+                break;
+            }
+            // SAFETY: the table holds valid record indices only.
+            let r = unsafe { &mut *self.record(index) };
+            if r.parent == parent && key::sharable(note, &as_note(r)) {
+                if key::is_base_case(note.meta >> 4 & 0xf) {
+                    r.meta = note.meta;
+                }
+                return Ok(index);
+            }
+            slot = (slot + 1) & self.mask;
+        }
+        let index = self.push(NodeRecord {
+            meta: note.meta,
+            parent,
+            ip: note.ip.0,
+            lip: note.lip.0,
+            metric: 0,
+            reserved: 0,
+        })?;
+        // SAFETY: as above.
+        unsafe { self.index.add(slot).write(index) };
+        if self.len as usize > self.mask / 2 {
+            self.grow_index();
+        }
+        Ok(index)
+    }
+
+    /// Doubles the index. When that fails the old one serves on until it is nearly full, which
+    /// the record limit of its size prevents from ever being complete.
+    #[cold]
+    fn grow_index(&mut self) {
+        let slots = (self.mask + 1) * 2;
+        let Some(table) = memory::map_anonymous(slots * 4) else {
+            return;
+        };
+        let table: NonNull<u32> = table.cast();
+        for i in 1..self.len {
+            // SAFETY: `i < len`.
+            let r = unsafe { &*self.record(i) };
+            if r.meta & 0xf == RecordKind::Metric as u32 {
+                continue;
+            }
+            let mut slot = key::hash(r.parent, &as_note(r)) as usize & (slots - 1);
+            // SAFETY: `slot < slots`; the new table is at most half full.
+            unsafe {
+                while table.add(slot).read() != 0 {
+                    slot = (slot + 1) & (slots - 1);
+                }
+                table.add(slot).write(i);
+            }
+        }
+        // SAFETY: the old table is replaced here and nothing else points to it.
+        unsafe { memory::unmap(self.index.cast(), (self.mask + 1) * 4) };
+        self.index = table;
+        self.mask = slots - 1;
+    }
+
+    /// Adds one sample's values to a node.
+    pub fn add(&mut self, node: u32, periods: u64, idleness: f64) -> Result<(), LossCause> {
+        // SAFETY: `node` came from `insert`.
+        let mut metric = unsafe { (*self.record(node)).metric };
+        if metric == 0 {
+            metric = self.push(NodeRecord {
+                meta: meta(RecordKind::Metric, 0, 0),
+                parent: node,
+                ip: 0,
+                lip: 0,
+                metric: 0,
+                reserved: 0,
+            })?;
+            // SAFETY: as above; the mapping does not move.
+            unsafe { (*self.record(node)).metric = metric };
+        }
+        // SAFETY: `metric` is the index of a metric record, which has the same size.
+        let m = unsafe { &mut *self.record(metric).cast::<MetricRecord>() };
+        m.samples += 1;
+        m.work += periods;
+        m.idleness += idleness;
+        self.add_u64(header::SAMPLES, 1);
+        self.add_u64(header::WEIGHT, periods);
+        Ok(())
+    }
+
+    /// The thread is over: marks the profile final and cuts the file to its length.
+    pub fn finish(mut self) {
+        self.set_u32(header::STATE, 1);
+        let used = HEADER_SIZE + self.len as usize * RECORD_SIZE;
+        self.unmap_tables();
+        let path = self.path;
+        self.file
+            .finish(CStr::from_bytes_until_nul(&path).unwrap_or_default(), used);
+    }
+
+    /// Lets go of the file without touching it (in a forked child: it is the parent's).
+    pub fn abandon(mut self) {
+        self.unmap_tables();
+        self.file.abandon();
+    }
+
+    fn unmap_tables(&mut self) {
+        // SAFETY: the tree is consumed by its callers; nothing else points to the tables.
+        unsafe {
+            memory::unmap(self.index.cast(), (self.mask + 1) * 4);
+            memory::unmap(self.last.cast(), MAX_NOTES * 4);
+        }
+    }
+
+    /// Number of records, for tests and benchmarks.
+    pub fn records(&self) -> u32 {
+        self.len
+    }
+
+    /// The file being written.
+    pub fn path(&self) -> &CStr {
+        self.file_path()
+    }
+}
+
+#[inline]
+fn as_note(r: &NodeRecord) -> Note {
+    Note {
+        ip: CodeAddress(r.ip),
+        lip: CodeAddress(r.lip),
+        meta: r.meta,
+    }
+}

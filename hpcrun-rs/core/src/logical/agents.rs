@@ -1,0 +1,128 @@
+//! The agents and which frames they own (paper, section 4.1: a frame's return address stands
+//! for at most one run-time system).
+//!
+//! * *native* (identity): 1 <-> 1; every frame that nobody else owns.
+//! * *profiler*: frames of the preloaded library itself; not part of the program, skipped.
+//! * *thread start*: the outermost frame of a thread whose creation was seen; the path goes on
+//!   in the creator's context (paper, section 4.2).
+//! * *work stealing*, one per registered runtime: its code is 1 <-> 0, its boundary (the frame
+//!   that enters a stolen task) is 1 <-> M.
+//!
+//! A further agent is a further [`Owner`] and an arm in each of the cursor's steps.
+//! Async-signal-safe.
+
+use crate::activity;
+use hpc_formats::address::ModuleId;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+/// Who owns a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// The identity agent.
+    Native,
+    /// The profiler.
+    Profiler,
+    /// The thread-start agent.
+    ThreadStart,
+    /// Runtime code of the runtime with this index.
+    Runtime(u8),
+    /// The boundary of the runtime with this index.
+    Boundary(u8),
+}
+
+impl Owner {
+    /// Packs into the byte that the unwinder caches.
+    fn number(self) -> u8 {
+        match self {
+            Owner::Native => 0,
+            Owner::Profiler => 1,
+            Owner::ThreadStart => 2,
+            Owner::Runtime(i) => 16 + 2 * i,
+            Owner::Boundary(i) => 17 + 2 * i,
+        }
+    }
+
+    /// Inverse of packing.
+    #[inline]
+    pub fn from_number(n: u8) -> Owner {
+        match n {
+            0 => Owner::Native,
+            1 => Owner::Profiler,
+            2 => Owner::ThreadStart,
+            n if n % 2 == 0 => Owner::Runtime((n - 16) / 2),
+            n => Owner::Boundary((n - 17) / 2),
+        }
+    }
+}
+
+static PROFILER_MODULE: AtomicU16 = AtomicU16::new(0);
+static THREAD_START_RETURN: AtomicU64 = AtomicU64::new(0);
+
+/// Declares the module whose frames are the profiler's.
+pub fn set_profiler_module(id: ModuleId) {
+    PROFILER_MODULE.store(id.0, Ordering::Release);
+}
+
+/// Declares the return address of the call that enters a thread's start routine.
+pub fn set_thread_start_return(address: u64) {
+    THREAD_START_RETURN.store(address, Ordering::Release);
+}
+
+/// What the frame that calls a thread's start routine keeps on the stack, at
+/// [`THREAD_START_SLOT`]: a pointer to this.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CreationContext {
+    /// Ordinal of the creating thread; 0 = unknown.
+    pub thread: u32,
+    /// Record index in its tree.
+    pub node: u32,
+}
+
+/// Offset from the stack pointer at the thread-start return address to the pointer.
+pub const THREAD_START_SLOT: u64 = 16;
+
+/// Finds a frame's owner, by look-up address and module. See [`crate::unwind::OwnerOf`].
+pub fn owner_of(lookup: u64, module: ModuleId) -> u8 {
+    find_owner(lookup, module).number()
+}
+
+fn find_owner(lookup: u64, module: ModuleId) -> Owner {
+    let after_call = lookup + 1;
+    if after_call == THREAD_START_RETURN.load(Ordering::Acquire) {
+        return Owner::ThreadStart;
+    }
+    if module.0 == PROFILER_MODULE.load(Ordering::Acquire) {
+        return Owner::Profiler;
+    }
+    for (i, table) in activity::runtimes() {
+        if after_call == table.boundary_return as u64 {
+            return Owner::Boundary(i as u8);
+        }
+        if lookup >= table.text_start as u64 && lookup < table.text_end as u64 {
+            return Owner::Runtime(i as u8);
+        }
+    }
+    Owner::Native
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_survive_packing() {
+        let all = [
+            Owner::Native,
+            Owner::Profiler,
+            Owner::ThreadStart,
+            Owner::Runtime(0),
+            Owner::Boundary(0),
+            Owner::Runtime(7),
+            Owner::Boundary(7),
+        ];
+        for owner in all {
+            assert_eq!(Owner::from_number(owner.number()), owner);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The logical cursor: one step at a time over bichords and their notes (paper, section 4.3).
+//!
+//! All state of every agent is in this one fixed-size structure; no step looks ahead.
+//! Async-signal-safe.
+
+use super::agents::{CreationContext, Owner, THREAD_START_SLOT};
+use super::path::PathRoot;
+use crate::activity;
+use crate::unwind::{Cursor, End, Registers, stack};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::Association;
+use hpcrun_abi::{RuntimeTable, SpawnSite, TaskHeader};
+
+/// What step-pnote has yet to yield.
+#[derive(Clone, Copy, Debug)]
+enum Physical {
+    /// The frame that the physical cursor points at.
+    Pending(Owner),
+    /// The chord's only p-note was yielded; the cursor still points at it.
+    Yielded(Owner),
+    /// The cursor points at the next bichord (or the walk ended).
+    Done,
+}
+
+/// What step-lnote has yet to yield.
+#[derive(Clone, Copy, Debug)]
+enum Logical {
+    /// Nothing.
+    Done,
+    /// The same frame as the p-note.
+    Same(CodeAddress),
+    /// The frames of the spawner's stack, at which the physical cursor now points.
+    Spawner {
+        /// The current frame was yielded, so move on first.
+        yielded: bool,
+    },
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct LogicalCursor<'a> {
+    physical: Cursor<'a>,
+    pnotes: Physical,
+    lnotes: Logical,
+    end: Option<PathRoot>,
+}
+
+impl<'a> LogicalCursor<'a> {
+    /// A logical unwind from where a physical cursor points, or from its failure to start.
+    pub fn new(physical: Cursor<'a>) -> LogicalCursor<'a> {
+        LogicalCursor {
+            physical,
+            pnotes: Physical::Done,
+            lnotes: Logical::Done,
+            end: None,
+        }
+    }
+
+    /// What the path hangs under; meaningful after step-bichord has returned `None`.
+    pub fn root(&self) -> PathRoot {
+        self.end
+            .unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
+    }
+
+    /// Finds the next bichord: `None` when the unwind is complete.
+    #[inline]
+    pub fn step_bichord(&mut self) -> Option<Association> {
+        while self.end.is_none() {
+            let frame = self.physical.frame();
+            let owner = Owner::from_number(frame.owner);
+            self.pnotes = Physical::Pending(owner);
+            match owner {
+                Owner::Native => {
+                    self.lnotes = Logical::Same(frame.code);
+                    return Some(Association::OneToOne);
+                }
+                Owner::Runtime(_) => {
+                    self.lnotes = Logical::Done;
+                    return Some(Association::OneToZero);
+                }
+                Owner::Boundary(_) => {
+                    self.lnotes = Logical::Spawner { yielded: false };
+                    return Some(Association::OneToMany);
+                }
+                Owner::Profiler => self.advance(),
+                Owner::ThreadStart => self.end = Some(self.creation_context()),
+            }
+        }
+        None
+    }
+
+    /// The next p-note of the bichord. The call that returns `None` has moved the physical
+    /// cursor to the start of the next p-chord (the paper's asymmetry of p- and l-chords).
+    #[inline]
+    pub fn step_pnote(&mut self) -> Option<CodeAddress> {
+        match self.pnotes {
+            Physical::Pending(owner) => {
+                self.pnotes = Physical::Yielded(owner);
+                return Some(self.physical.frame().code);
+            }
+            Physical::Yielded(Owner::Boundary(i)) => self.enter_spawner(i),
+            Physical::Yielded(_) => self.advance(),
+            Physical::Done => {}
+        }
+        self.pnotes = Physical::Done;
+        None
+    }
+
+    /// The next l-note of the bichord.
+    #[inline]
+    pub fn step_lnote(&mut self) -> Option<CodeAddress> {
+        match self.lnotes {
+            Logical::Done => None,
+            Logical::Same(code) => {
+                self.lnotes = Logical::Done;
+                Some(code)
+            }
+            Logical::Spawner { yielded } => self.step_spawner(yielded),
+        }
+    }
+
+    /// An l-note of a 1 <-> M chord: the next user-level frame of the spawner's stack, across
+    /// further boundaries, right up to the program's entry.
+    fn step_spawner(&mut self, yielded: bool) -> Option<CodeAddress> {
+        if yielded {
+            self.advance();
+        }
+        while self.end.is_none() {
+            let frame = self.physical.frame();
+            match Owner::from_number(frame.owner) {
+                Owner::Native => {
+                    self.lnotes = Logical::Spawner { yielded: true };
+                    return Some(frame.code);
+                }
+                Owner::Runtime(_) | Owner::Profiler => self.advance(),
+                Owner::Boundary(i) => self.enter_spawner(i),
+                Owner::ThreadStart => self.end = Some(self.creation_context()),
+            }
+        }
+        self.lnotes = Logical::Done;
+        None
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        if let Err(end) = self.physical.advance() {
+            self.finish(end);
+        }
+    }
+
+    #[cold]
+    fn finish(&mut self, end: End) {
+        self.end = Some(match end {
+            End::Root if stack::is_main_stack(self.physical.sp()) => PathRoot::Entry,
+            End::Root => PathRoot::Partial(LossCause::UnknownThreadRoot),
+            End::Broken(cause) => PathRoot::Partial(cause),
+        });
+    }
+
+    /// The context in which the thread whose outermost frame this is was created.
+    fn creation_context(&mut self) -> PathRoot {
+        let slot = self.physical.sp().wrapping_add(THREAD_START_SLOT);
+        let Some(pointer) = self.physical.read(slot) else {
+            return PathRoot::Partial(LossCause::UnreadableStack);
+        };
+        // SAFETY: the slot is in the frame of our own thread-start code, which keeps there a
+        // pointer to the context inside the thread's state for as long as the frame exists.
+        let context = unsafe { &*(pointer as *const CreationContext) };
+        if context.thread == 0 {
+            return PathRoot::Partial(LossCause::UnknownThreadRoot);
+        }
+        PathRoot::Context {
+            thread: context.thread,
+            node: context.node,
+        }
+    }
+
+    /// From a boundary's frame to the stack of the spawner of its task.
+    fn enter_spawner(&mut self, runtime: u8) {
+        let Some(table) = activity::runtime(usize::from(runtime)) else {
+            self.end = Some(PathRoot::Partial(LossCause::UnknownSpawner));
+            return;
+        };
+        match self.spawner(table) {
+            Ok(registers) => {
+                let bounds = stack::bounds_from(registers.sp());
+                if let Err(end) = self.physical.restart(registers, bounds) {
+                    self.finish(end);
+                }
+            }
+            Err(root) => self.end = Some(root),
+        }
+    }
+
+    fn spawner(&mut self, table: &RuntimeTable) -> Result<Registers, PathRoot> {
+        let unreadable = PathRoot::Partial(LossCause::UnreadableStack);
+        let slot = self.physical.sp().wrapping_add(table.task_slot as u64);
+        let task = self.physical.read(slot).ok_or(unreadable)?;
+        // SAFETY: the boundary's frame keeps its task's header there, and the task outlives the
+        // frame (the runtime's contract in hpcrun-abi); sites are statics.
+        let (header, site) = unsafe {
+            let header: &TaskHeader = &*(task as *const TaskHeader);
+            let site: &SpawnSite = &*header.site;
+            (header, site)
+        };
+        if site.ip != 0 {
+            let (ip, sp, fp) = (site.ip as u64, header.sp as u64, header.fp as u64);
+            return Ok(Registers::new(ip, sp, fp));
+        }
+        Err(match header.sp as u64 {
+            0 => PathRoot::Partial(LossCause::UnknownSpawner),
+            handle => PathRoot::Context {
+                thread: (handle >> 32) as u32,
+                node: handle as u32,
+            },
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Logical unwinding (paper, sections 3 and 4): from physical frames to a logical call path.
+//!
+//! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
+//! step-pnote and step-lnote; [`path`] holds the resulting notes; [`backtrace`] is the paper's
+//! Algorithm 1. Async-signal-safe.
+
+pub mod agents;
+pub mod cursor;
+pub mod path;
+
+pub use cursor::LogicalCursor;
+pub use path::{Note, PathBuffer, PathRoot};
+
+/// The paper's Algorithm 1: unwinds logically and leaves the path in `path`, innermost note
+/// first. The result says what the outermost note hangs under.
+pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathRoot {
+    path.clear();
+    while let Some(association) = cursor.step_bichord() {
+        path.open();
+        while let Some(ip) = cursor.step_pnote() {
+            path.push_pnote(ip);
+        }
+        while let Some(lip) = cursor.step_lnote() {
+            if !path.push_lnote(lip) {
+                break;
+            }
+        }
+        if !path.close(association) {
+            return PathRoot::Partial(hpc_formats::loss::LossCause::TooDeep);
+        }
+    }
+    cursor.root()
+}

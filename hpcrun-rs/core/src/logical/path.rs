@@ -1,0 +1,211 @@
+//! The notes of one logical call path, built innermost first in fixed memory.
+//!
+//! Async-signal-safe after [`PathBuffer::new`].
+
+use crate::memory;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::{Association, RecordKind, meta};
+
+/// Most notes of a path; a deeper one is partial (cause `too-deep`).
+pub const MAX_NOTES: usize = 1 << 16;
+
+/// The paper's X-structure: a p-note and an l-note at the same position of a bichord.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Note {
+    /// Physical address, or none beyond the p-chord.
+    pub ip: CodeAddress,
+    /// Logical address, or none beyond the l-chord.
+    pub lip: CodeAddress,
+    /// Kind, association and note-id, packed by [`meta`].
+    pub meta: u32,
+}
+
+/// What the outermost note of a path hangs under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathRoot {
+    /// The program's entry point.
+    Entry,
+    /// A context in another tree: thread creation, or a spawn whose context was kept.
+    Context {
+        /// Thread ordinal.
+        thread: u32,
+        /// Record index in its tree.
+        node: u32,
+    },
+    /// The outer part is missing.
+    Partial(LossCause),
+}
+
+/// A fixed array in a mapping of its own; pages appear when touched.
+struct FixedArray<T> {
+    base: std::ptr::NonNull<T>,
+    len: usize,
+}
+
+impl<T: Copy> FixedArray<T> {
+    fn new() -> Option<Self> {
+        let base = memory::map_anonymous(MAX_NOTES * size_of::<T>())?.cast();
+        Some(FixedArray { base, len: 0 })
+    }
+
+    #[inline]
+    fn push(&mut self, value: T) -> bool {
+        if self.len == MAX_NOTES {
+            return false;
+        }
+        // SAFETY: `len < MAX_NOTES`, the mapping holds MAX_NOTES values.
+        unsafe { self.base.add(self.len).write(value) };
+        self.len += 1;
+        true
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` values were written by `push`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+/// A path under construction.
+pub struct PathBuffer {
+    notes: FixedArray<Note>,
+    pnotes: FixedArray<CodeAddress>,
+    lnotes: FixedArray<CodeAddress>,
+}
+
+impl std::fmt::Debug for PathBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.notes()).finish()
+    }
+}
+
+impl PathBuffer {
+    /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
+    pub fn new() -> Option<PathBuffer> {
+        Some(PathBuffer {
+            notes: FixedArray::new()?,
+            pnotes: FixedArray::new()?,
+            lnotes: FixedArray::new()?,
+        })
+    }
+
+    /// The notes, innermost first.
+    #[inline]
+    pub fn notes(&self) -> &[Note] {
+        self.notes.as_slice()
+    }
+
+    /// Starts a path.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.notes.len = 0;
+    }
+
+    /// Starts a bichord.
+    #[inline]
+    pub(super) fn open(&mut self) {
+        self.pnotes.len = 0;
+        self.lnotes.len = 0;
+    }
+
+    #[inline]
+    pub(super) fn push_pnote(&mut self, ip: CodeAddress) -> bool {
+        self.pnotes.push(ip)
+    }
+
+    #[inline]
+    pub(super) fn push_lnote(&mut self, lip: CodeAddress) -> bool {
+        self.lnotes.push(lip)
+    }
+
+    /// Forms the bichord's notes; false when the path is full.
+    #[inline]
+    pub(super) fn close(&mut self, association: Association) -> bool {
+        let (p, l) = (self.pnotes.len, self.lnotes.len);
+        if p == 1 && l == 1 && association == Association::OneToOne {
+            let (ip, lip) = (self.pnotes.as_slice()[0], self.lnotes.as_slice()[0]);
+            let meta = meta(RecordKind::Note, association as u8, 1);
+            return self.notes.push(Note { ip, lip, meta });
+        }
+        self.close_long(association)
+    }
+
+    /// Note `j` (1 = outermost) of the bichord pairs the j-th p-note and the j-th l-note,
+    /// counted from the outermost; the chords are stored innermost first.
+    fn close_long(&mut self, association: Association) -> bool {
+        let (p, l) = (self.pnotes.len, self.lnotes.len);
+        let n = p.max(l);
+        for j in (1..=n).rev() {
+            let at = |chord: &FixedArray<CodeAddress>| {
+                chord
+                    .len
+                    .checked_sub(j)
+                    .and_then(|i| chord.as_slice().get(i).copied())
+                    .unwrap_or(CodeAddress::NONE)
+            };
+            let note = Note {
+                ip: at(&self.pnotes),
+                lip: at(&self.lnotes),
+                meta: meta(RecordKind::Note, association as u8, j as u32),
+            };
+            if !self.notes.push(note) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(n: u64) -> CodeAddress {
+        CodeAddress(n)
+    }
+
+    #[test]
+    fn one_to_many_puts_the_scheduler_frame_beside_the_outermost_user_frame() {
+        let mut path = PathBuffer::new().unwrap();
+        path.open();
+        path.push_pnote(address(9));
+        for l in [3, 2, 1] {
+            path.push_lnote(address(l)); // innermost first: 3 = spawner, 1 = entry
+        }
+        assert!(path.close(Association::OneToMany));
+        let x: Vec<_> = path
+            .notes()
+            .iter()
+            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
+            .collect();
+        assert_eq!(x, [(0, 3, 3), (0, 2, 2), (9, 1, 1)]);
+    }
+
+    #[test]
+    fn many_to_zero_has_no_logical_addresses() {
+        let mut path = PathBuffer::new().unwrap();
+        path.open();
+        path.push_pnote(address(5));
+        path.push_pnote(address(6));
+        assert!(path.close(Association::ManyToZero));
+        let x: Vec<_> = path.notes().iter().map(|n| (n.ip.0, n.lip.0, n.meta >> 8)).collect();
+        assert_eq!(x, [(5, 0, 2), (6, 0, 1)]);
+    }
+
+    #[test]
+    fn a_full_buffer_refuses() {
+        let mut path = PathBuffer::new().unwrap();
+        for i in 0..MAX_NOTES {
+            path.open();
+            path.push_pnote(address(i as u64 + 1));
+            path.push_lnote(address(i as u64 + 1));
+            assert!(path.close(Association::OneToOne));
+        }
+        path.open();
+        path.push_pnote(address(1));
+        path.push_lnote(address(1));
+        assert!(!path.close(Association::OneToOne));
+    }
+}

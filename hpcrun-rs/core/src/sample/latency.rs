@@ -1,0 +1,72 @@
+//! Optional record of how long the handler takes, for benchmarks.
+//!
+//! Async-signal-safe: [`keep`].
+
+use crate::memory;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+const CAPACITY: usize = 1 << 20;
+
+static CYCLES: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Switches the record on.
+pub fn enable() {
+    if let Some(base) = memory::map_anonymous(CAPACITY * size_of::<AtomicU32>()) {
+        CYCLES.store(base.as_ptr().cast(), Ordering::Release);
+    }
+}
+
+/// Whether the record is on.
+#[inline]
+pub fn enabled() -> bool {
+    !CYCLES.load(Ordering::Relaxed).is_null()
+}
+
+/// Processor cycles (time-stamp counter).
+#[inline]
+pub fn now() -> u64 {
+    // SAFETY: every x86-64 processor has the counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Keeps one latency; those beyond 2^20 are dropped.
+#[inline]
+pub fn keep(cycles: u64) {
+    let base = CYCLES.load(Ordering::Relaxed);
+    let i = COUNT.fetch_add(1, Ordering::Relaxed);
+    if !base.is_null() && i < CAPACITY {
+        // SAFETY: `i` is within the mapping, which is never unmapped.
+        unsafe { (*base.add(i)).store(cycles.min(u64::from(u32::MAX)) as u32, Ordering::Relaxed) };
+    }
+}
+
+/// A one-line summary: samples and latency quantiles, microseconds.
+pub fn summary() -> Option<String> {
+    let base = CYCLES.load(Ordering::Acquire);
+    let n = COUNT.load(Ordering::Relaxed).min(CAPACITY);
+    if base.is_null() || n == 0 {
+        return None;
+    }
+    let mut all: Vec<u32> = (0..n)
+        // SAFETY: `i < n <= CAPACITY`.
+        .map(|i| unsafe { (*base.add(i)).load(Ordering::Relaxed) })
+        .collect();
+    all.sort_unstable();
+    let per_us = cycles_per_microsecond();
+    let q = |p: f64| f64::from(all[((n - 1) as f64 * p) as usize]) / per_us;
+    Some(format!(
+        "handler latency over {n} samples, us: p10 {:.2} p50 {:.2} p90 {:.2} p99 {:.2} max {:.1}",
+        q(0.1),
+        q(0.5),
+        q(0.9),
+        q(0.99),
+        q(1.0)
+    ))
+}
+
+fn cycles_per_microsecond() -> f64 {
+    let (start, clock) = (now(), std::time::Instant::now());
+    while clock.elapsed().as_millis() < 20 {}
+    (now() - start) as f64 / clock.elapsed().as_secs_f64() / 1e6
+}

@@ -1,0 +1,176 @@
+//! The signal handler: the only one of the profiler.
+//!
+//! Invariants: it allocates nothing, takes no lock, does not panic (every arithmetic operation
+//! is wrapping or saturating, every index checked), keeps errno, and is not entered twice in a
+//! thread (all signals are blocked while it runs, and hooks mark the thread busy). A signal that
+//! is not a sample goes to the program's own handler. What it cannot do it counts.
+
+use super::latency;
+use crate::config::{Event, SourceKind};
+use crate::threads::{self, Busy, ThreadState};
+use crate::unwind::Registers;
+use crate::{activity, session};
+use hpc_formats::loss::LossCause;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The program's own action for the signal that we occupy.
+#[derive(Debug)]
+pub struct ProgramAction {
+    handler: AtomicUsize,
+    flags: AtomicU64,
+}
+
+/// See [`ProgramAction`].
+pub static PROGRAM_ACTION: ProgramAction = ProgramAction {
+    handler: AtomicUsize::new(libc::SIG_DFL),
+    flags: AtomicU64::new(0),
+};
+
+impl ProgramAction {
+    /// Remembers a new action and returns the one before: (handler, flags).
+    pub fn replace(&self, handler: usize, flags: i32) -> (usize, i32) {
+        let old = self.get();
+        self.handler.store(handler, Ordering::Release);
+        self.flags.store(flags as u64, Ordering::Release);
+        old
+    }
+
+    /// The action: (handler, flags).
+    pub fn get(&self) -> (usize, i32) {
+        let handler = self.handler.load(Ordering::Acquire);
+        (handler, self.flags.load(Ordering::Acquire) as i32)
+    }
+}
+
+/// Installs the handler for a kind of source.
+///
+/// # Safety
+/// `sigaction` must be libc's own, not an interposed one.
+pub unsafe fn install(
+    kind: SourceKind,
+    sigaction: unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32,
+) -> Result<(), i32> {
+    // SAFETY: `action` is fully initialised; `handle` keeps the handler's contract (above).
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        libc::sigfillset(&mut action.sa_mask);
+        let mut old: libc::sigaction = std::mem::zeroed();
+        if sigaction(super::source::signal_of(kind), &action, &mut old) != 0 {
+            return Err(*libc::__errno_location());
+        }
+        PROGRAM_ACTION.replace(old.sa_sigaction, old.sa_flags);
+    }
+    Ok(())
+}
+
+/// Keeps errno across the handler.
+struct Errno(i32);
+
+impl Errno {
+    #[inline]
+    fn keep() -> Errno {
+        // SAFETY: errno of this thread.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let _errno = Errno::keep();
+    // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO.
+    let (siginfo, ucontext) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
+    if session::has_empty_handler() {
+        return;
+    }
+    let start = if latency::enabled() { latency::now() } else { 0 };
+    let Some(thread) = threads::current() else {
+        threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
+        // SAFETY: same arguments that we got.
+        unsafe { forward(signal, info, context) };
+        return;
+    };
+    let Some(busy) = thread.enter() else {
+        thread.count_loss(LossCause::Reentered);
+        return;
+    };
+    if session::is_running() {
+        take(thread, &busy, ucontext, periods);
+    }
+    drop(busy);
+    if start != 0 {
+        latency::keep(latency::now().wrapping_sub(start));
+    }
+}
+
+/// What identifies a thread's own signals.
+pub fn cookie(thread: &ThreadState) -> u64 {
+    std::ptr::from_ref(thread) as u64
+}
+
+/// Takes one sample (paper, section 2.1): a working thread gets the sample as work and its share
+/// of the idle cores as idleness, in its logical calling context; an idle one gets nothing.
+#[inline]
+fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, periods: u64) {
+    let idle = match thread.worker_is_idle() {
+        Some(idle) => idle,
+        // An ordinary thread that is charged CPU time runs, whatever it is about to wait for;
+        // on the wall clock a waiting one is blocked.
+        None => thread.is_waiting() && session::event() == Event::WallTime,
+    };
+    if idle {
+        thread.count_idle(periods);
+        return;
+    }
+    let uncounted = thread.worker_is_idle().is_none() && thread.is_waiting();
+    let load = activity::load(uncounted);
+    let registers = Registers::from_context(context);
+    let recorded = thread
+        .insert_path(busy, registers)
+        .and_then(|(node, _)| thread.add_sample(busy, node, periods, load));
+    if let Err(cause) = recorded {
+        thread.count_loss(cause);
+    }
+}
+
+/// Hands a signal that is not ours to the program.
+///
+/// # Safety
+/// Must be called from a handler with its own arguments.
+#[cold]
+unsafe fn forward(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let (handler, flags) = PROGRAM_ACTION.get();
+    match handler {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL if signal == libc::SIGURG => {}
+        libc::SIG_DFL => {
+            // SAFETY: restores the default action and lets the signal do what it would have.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
+        // SAFETY: the program installed this function as its handler with these flags.
+        _ if flags & libc::SA_SIGINFO != 0 => unsafe {
+            let f: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                std::mem::transmute(handler);
+            f(signal, info, context);
+        },
+        // SAFETY: as above.
+        _ => unsafe {
+            let f: unsafe extern "C" fn(i32) = std::mem::transmute(handler);
+            f(signal);
+        },
+    }
+}

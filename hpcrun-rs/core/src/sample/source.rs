@@ -1,0 +1,314 @@
+//! Sample sources: per-thread timers that deliver a signal to their own thread.
+//!
+//! In the order of preference: the perf task clock with a synchronous SIGTRAP (exact rates, no
+//! EINTR in system calls); the perf task clock with a queued signal; a POSIX per-thread CPU timer,
+//! which needs no permission, has the kernel tick as its highest rate, and is weighted by its
+//! overrun count. Wall time is always a POSIX timer.
+//!
+//! Arming is not async-signal-safe; [`Source::claim`] is.
+
+use crate::config::{Config, Event, SourceKind};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+
+/// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
+/// that is still pending when a program is replaced by `exec` does no harm.
+pub const TIMER_SIGNAL: i32 = libc::SIGURG;
+
+/// `si_code` of a perf event's SIGTRAP.
+const TRAP_PERF: i32 = 6;
+const SI_TIMER: i32 = -2;
+const SI_POLL_IN: i32 = 1;
+
+/// The signal that a kind of source delivers.
+pub fn signal_of(kind: SourceKind) -> i32 {
+    match kind {
+        SourceKind::PerfSigtrap => libc::SIGTRAP,
+        SourceKind::PerfSignal | SourceKind::PosixTimer => TIMER_SIGNAL,
+    }
+}
+
+/// One thread's timer.
+#[derive(Debug)]
+pub struct Source {
+    /// `SourceKind`, or 0 while disarmed.
+    kind: AtomicU8,
+    /// File descriptor or timer id.
+    handle: AtomicI64,
+}
+
+/// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved2: u16,
+    aux_sample_size: u32,
+    reserved3: u32,
+    sig_data: u64,
+}
+
+const _: () = assert!(size_of::<PerfEventAttr>() == 128);
+
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
+const FLAG_DISABLED: u64 = 1;
+const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
+const FLAG_SIGTRAP: u64 = 1 << 37;
+const PERF_FLAG_FD_CLOEXEC: u64 = 8;
+const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+/// Descriptors of ours are moved out of the way of programs that expect small numbers.
+const LOWEST_DESCRIPTOR: i32 = 512;
+
+fn last_error() -> i32 {
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() }
+}
+
+fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
+    let sigtrap = kind == SourceKind::PerfSigtrap;
+    let attr = PerfEventAttr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<PerfEventAttr>() as u32,
+        config: PERF_COUNT_SW_TASK_CLOCK,
+        sample_period: period_ns,
+        wakeup_events: 1,
+        flags: FLAG_DISABLED
+            | if sigtrap {
+                FLAG_REMOVE_ON_EXEC | FLAG_SIGTRAP
+            } else {
+                0
+            },
+        sig_data: if sigtrap { data } else { 0 },
+        ..Default::default()
+    };
+    // SAFETY: `attr` is a valid attribute structure of the size it states; this thread, any CPU.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attr,
+            0,
+            -1,
+            -1,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    } as i32;
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: `fd` was just opened by us.
+    unsafe {
+        let high = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR);
+        if high < 0 {
+            return Ok(fd);
+        }
+        libc::close(fd);
+        Ok(high)
+    }
+}
+
+/// Finds the best source that is allowed, by trying on the calling thread.
+pub fn choose(config: &Config) -> Result<SourceKind, String> {
+    if config.event == Event::WallTime {
+        return match config.source {
+            None | Some(SourceKind::PosixTimer) => Ok(SourceKind::PosixTimer),
+            Some(other) => Err(format!("wall-time cannot be sampled by {}", other.name())),
+        };
+    }
+    let wanted = match config.source {
+        Some(kind) => vec![kind],
+        None => vec![SourceKind::PerfSigtrap, SourceKind::PerfSignal],
+    };
+    for kind in wanted {
+        if kind == SourceKind::PosixTimer {
+            return Ok(kind);
+        }
+        match open_perf(kind, config.period_ns(), 0) {
+            Ok(fd) => {
+                // SAFETY: opened just now.
+                unsafe { libc::close(fd) };
+                return Ok(kind);
+            }
+            Err(error) if config.source.is_some() => {
+                let text = std::io::Error::from_raw_os_error(error);
+                return Err(format!("{} is not available: {text}", kind.name()));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(SourceKind::PosixTimer)
+}
+
+/// Highest rate of distinct samples of a source, Hz; 0 = not limited by the kernel tick.
+pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
+    if kind != SourceKind::PosixTimer || event == Event::WallTime {
+        return 0;
+    }
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // The coarse clock advances once a tick.
+    // SAFETY: `t` is ours.
+    let ok = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
+    if ok && t.tv_nsec > 0 {
+        (1_000_000_000 / t.tv_nsec) as u32
+    } else {
+        0
+    }
+}
+
+impl Source {
+    /// A disarmed source.
+    pub const fn new() -> Source {
+        Source {
+            kind: AtomicU8::new(0),
+            handle: AtomicI64::new(-1),
+        }
+    }
+
+    /// Starts delivering samples to the calling thread, whose kernel id is `tid`; `cookie`
+    /// identifies the thread's signals. Falls back to a POSIX timer when perf refuses (too many
+    /// open files). Returns the operating system's error number.
+    pub fn arm(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) -> Result<(), i32> {
+        match kind {
+            SourceKind::PosixTimer => self.arm_timer(config, tid, cookie),
+            _ => self
+                .arm_perf(config, kind, tid, cookie)
+                .or_else(|_| self.arm_timer(config, tid, cookie)),
+        }
+    }
+
+    fn arm_perf(
+        &self,
+        config: &Config,
+        kind: SourceKind,
+        tid: u32,
+        cookie: u64,
+    ) -> Result<(), i32> {
+        let fd = open_perf(kind, config.period_ns(), cookie)?;
+        self.handle.store(i64::from(fd), Ordering::Relaxed);
+        self.kind.store(kind as u8, Ordering::Release);
+        // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
+        let ok = unsafe {
+            let owner = [0i32, tid as i32];
+            let signalled = kind != SourceKind::PerfSignal
+                || (libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) == 0
+                    && libc::fcntl(fd, F_SETSIG, TIMER_SIGNAL) == 0
+                    && libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()) == 0);
+            signalled && libc::ioctl(fd, PERF_EVENT_IOC_ENABLE as _, 0) == 0
+        };
+        if ok {
+            return Ok(());
+        }
+        let error = last_error();
+        self.disarm();
+        Err(error)
+    }
+
+    fn arm_timer(&self, config: &Config, tid: u32, cookie: u64) -> Result<(), i32> {
+        let clock = match config.event {
+            Event::CpuTime => libc::CLOCK_THREAD_CPUTIME_ID,
+            Event::WallTime => libc::CLOCK_MONOTONIC,
+        };
+        let period = libc::timespec {
+            tv_sec: (config.period_ns() / 1_000_000_000) as i64,
+            tv_nsec: (config.period_ns() % 1_000_000_000) as i64,
+        };
+        // SAFETY: structures are ours; the timer signals this thread only.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = TIMER_SIGNAL;
+            event.sigev_notify_thread_id = tid as i32;
+            event.sigev_value.sival_ptr = cookie as *mut libc::c_void;
+            let mut timer: libc::timer_t = std::ptr::null_mut();
+            if libc::timer_create(clock, &mut event, &mut timer) != 0 {
+                return Err(last_error());
+            }
+            self.handle.store(timer as i64, Ordering::Relaxed);
+            self.kind
+                .store(SourceKind::PosixTimer as u8, Ordering::Release);
+            let spec = libc::itimerspec {
+                it_interval: period,
+                it_value: period,
+            };
+            if libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()) != 0 {
+                let error = last_error();
+                self.disarm();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops delivery. May be called from another thread; twice is harmless.
+    pub fn disarm(&self) {
+        let kind = self.kind.swap(0, Ordering::AcqRel);
+        let handle = self.handle.swap(-1, Ordering::AcqRel);
+        if kind == SourceKind::PosixTimer as u8 {
+            // SAFETY: the swap makes us the only one to delete this timer.
+            unsafe { libc::timer_delete(handle as libc::timer_t) };
+        } else if kind != 0 {
+            // SAFETY: the swap makes us the only one to close this descriptor.
+            unsafe { libc::close(handle as i32) };
+        }
+    }
+
+    /// In a forked child: perf descriptors are copies of the parent's, timers do not exist.
+    pub fn close_inherited(&self) {
+        if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
+            self.kind.store(0, Ordering::Relaxed);
+        }
+        self.disarm();
+    }
+
+    /// Whether a signal is this source's, and if so for how many periods it stands.
+    /// Async-signal-safe.
+    #[inline]
+    pub fn claim(&self, info: &libc::siginfo_t, cookie: u64) -> Option<u64> {
+        let kind = self.kind.load(Ordering::Relaxed);
+        // SAFETY: `siginfo_t` is 128 bytes; the offsets are those of the kernel's x86-64 layout
+        // for the respective `si_code`.
+        let word = |offset: usize| unsafe {
+            ptr_at(info).add(offset).cast::<u64>().read_unaligned()
+        };
+        match info.si_code {
+            TRAP_PERF if word(24) == cookie => Some(1),
+            SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
+            SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {
+                let fd = word(24) as u32;
+                (i64::from(fd) == self.handle.load(Ordering::Relaxed)).then_some(1)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn ptr_at(info: &libc::siginfo_t) -> *const u8 {
+    std::ptr::from_ref(info).cast()
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::new()
+    }
+}

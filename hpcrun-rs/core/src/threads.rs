@@ -1,0 +1,563 @@
+//! Per-thread state: made when a thread starts, found by the handler through one thread-local
+//! word, retired when the thread ends, and then reused for a later thread.
+//!
+//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
+
+use crate::activity;
+use crate::lcct::{Identity, Tree};
+use crate::logical::agents::{self, CreationContext};
+use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot};
+use crate::memory::{self, PAGE};
+use crate::sample::source::Source;
+use crate::session;
+use crate::unwind::stack::StackSlot;
+use crate::unwind::{Cursor, End, Registers, Unwind, loadmap, stack};
+use hpc_formats::loss::{LOSS_SLOTS, LossCause};
+use hpc_formats::profile::header;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+// One word of initial-exec thread-local storage: no allocation and no call at first use, which
+// `thread_local!` in a preloaded library cannot promise.
+core::arch::global_asm!(
+    ".pushsection .tbss.hpcrun_thread,\"awT\",@nobits",
+    ".p2align 3",
+    ".globl hpcrun_thread_slot",
+    ".hidden hpcrun_thread_slot",
+    ".type hpcrun_thread_slot,@object",
+    ".size hpcrun_thread_slot, 8",
+    "hpcrun_thread_slot:",
+    ".zero 8",
+    ".popsection",
+);
+
+#[inline(always)]
+fn slot() -> *mut ThreadState {
+    let p: *mut ThreadState;
+    // SAFETY: reads this thread's word; the offset is resolved when the library is loaded.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) p,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    p
+}
+
+fn set_slot(p: *mut ThreadState) {
+    // SAFETY: writes this thread's word.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) p,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The calling thread's state. Async-signal-safe.
+#[inline]
+pub fn current() -> Option<&'static ThreadState> {
+    // SAFETY: states are never freed; the slot is null or points to this thread's.
+    unsafe { slot().as_ref() }
+}
+
+/// Size of the alternate signal stack that every thread gets: the handler's frames, with room
+/// for the program's own handlers, which may run there too.
+pub const SIGNAL_STACK: usize = 128 << 10;
+
+/// State of one thread. Only its own thread (and its handler) uses the cells; the atomics may be
+/// read by others.
+#[derive(Debug)]
+pub struct ThreadState {
+    next: AtomicPtr<ThreadState>,
+    in_use: AtomicBool,
+    /// The profiler is active in this thread.
+    busy: AtomicBool,
+    /// State byte of a cooperating runtime's worker, or null.
+    worker: AtomicPtr<AtomicU8>,
+    /// Nested waits that the thread is in.
+    waiting: Cell<u32>,
+    stack: StackSlot,
+    creation: Cell<CreationPair>,
+    /// What the thread-start frame points to.
+    creation_context: Cell<CreationContext>,
+    thread: AtomicU32,
+    tid: AtomicU32,
+    cpu_clock: AtomicU32,
+    /// The program's own alternate signal stack, when it is too small to run our handler on.
+    pub program_stack: Cell<Option<libc::stack_t>>,
+    signal_stack: Cell<usize>,
+    /// Timer or perf event.
+    pub source: Source,
+    inner: std::cell::UnsafeCell<Inner>,
+    idle_weight: AtomicU64,
+    losses: [AtomicU64; LOSS_SLOTS],
+}
+
+type CreationPair = (u32, u32);
+
+/// What only the owner touches, while it is marked busy.
+#[derive(Debug)]
+struct Inner {
+    tree: Option<Tree>,
+    unwind: Unwind,
+    path: PathBuffer,
+}
+
+static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(ptr::null_mut());
+static NEXT_ORDINAL: AtomicU32 = AtomicU32::new(1);
+
+/// Samples that arrived in a thread without state.
+pub static WITHOUT_STATE: AtomicU64 = AtomicU64::new(0);
+
+/// Every state, in use or not.
+pub fn all() -> impl Iterator<Item = &'static ThreadState> {
+    let mut next = ALL.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: states are never freed and never leave the list.
+        let state: &'static ThreadState = unsafe { next.as_ref() }?;
+        next = state.next.load(Ordering::Acquire);
+        Some(state)
+    })
+}
+
+/// Threads that were ever given a state.
+pub fn count() -> u32 {
+    NEXT_ORDINAL.load(Ordering::Relaxed) - 1
+}
+
+/// Whether no thread but the calling one is inside the profiler.
+pub fn quiescent() -> bool {
+    let me = slot();
+    all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
+}
+
+/// Gives the calling thread a state. `creation` is its creation context (thread, node), zeros
+/// when unknown. Not async-signal-safe. `None` when memory for it cannot be had.
+pub fn begin(creation: (u32, u32), stack: (u64, u64), is_main: bool) -> Option<&'static ThreadState> {
+    let state = match reuse() {
+        Some(state) => state,
+        None => allocate()?,
+    };
+    let ordinal = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: gettid has no arguments.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    state.thread.store(ordinal, Ordering::Relaxed);
+    state.tid.store(tid, Ordering::Relaxed);
+    state.read_cpu_clock();
+    state.creation.set(creation);
+    state.creation_context.set(CreationContext {
+        thread: creation.0,
+        node: creation.1,
+    });
+    state.waiting.set(0);
+    state.program_stack.set(None);
+    state.worker.store(ptr::null_mut(), Ordering::Relaxed);
+    state.idle_weight.store(0, Ordering::Relaxed);
+    for loss in &state.losses {
+        loss.store(0, Ordering::Relaxed);
+    }
+    state.stack.set(stack.0, stack.1, is_main);
+    state.install_signal_stack();
+    set_slot(ptr::from_ref(state).cast_mut());
+    activity::begin_work();
+    Some(state)
+}
+
+fn reuse() -> Option<&'static ThreadState> {
+    all().find(|t| {
+        t.in_use
+            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    })
+}
+
+fn allocate() -> Option<&'static ThreadState> {
+    let stack = memory::map_anonymous(SIGNAL_STACK + PAGE)?.as_ptr() as usize;
+    // SAFETY: the lowest page of our own fresh mapping becomes a guard.
+    unsafe { libc::mprotect(stack as *mut libc::c_void, PAGE, libc::PROT_NONE) };
+    let state: &'static ThreadState = Box::leak(Box::new(ThreadState {
+        next: AtomicPtr::new(ptr::null_mut()),
+        in_use: AtomicBool::new(true),
+        busy: AtomicBool::new(false),
+        worker: AtomicPtr::new(ptr::null_mut()),
+        waiting: Cell::new(0),
+        stack: StackSlot::new(),
+        creation: Cell::new((0, 0)),
+        creation_context: Cell::new(CreationContext { thread: 0, node: 0 }),
+        thread: AtomicU32::new(0),
+        tid: AtomicU32::new(0),
+        cpu_clock: AtomicU32::new(0),
+        program_stack: Cell::new(None),
+        signal_stack: Cell::new(stack + PAGE),
+        source: Source::new(),
+        inner: std::cell::UnsafeCell::new(Inner {
+            tree: None,
+            unwind: Unwind::new(agents::owner_of),
+            path: PathBuffer::new()?,
+        }),
+        idle_weight: AtomicU64::new(0),
+        losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],
+    }));
+    state.stack.publish();
+    let this = ptr::from_ref(state).cast_mut();
+    let mut head = ALL.load(Ordering::Acquire);
+    loop {
+        state.next.store(head, Ordering::Relaxed);
+        match ALL.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(state),
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Marks a thread as being inside the profiler, until dropped. While it exists the handler
+/// counts a sample as lost (cause `reentered`) instead of taking it.
+#[derive(Debug)]
+pub struct Busy<'a>(&'a ThreadState);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+impl ThreadState {
+    /// Enters the profiler; `None` when the thread is already inside. Async-signal-safe.
+    #[inline]
+    pub fn enter(&self) -> Option<Busy<'_>> {
+        if self.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        // Pairs with the fences in `session::stop` and `loadmap::refresh`: either they see us
+        // busy, or we see that sampling is over / the new snapshot.
+        fence(Ordering::SeqCst);
+        Some(Busy(self))
+    }
+
+    /// Whether the profiler is active in the thread.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    /// Whether a living thread has this state.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use.load(Ordering::Acquire)
+    }
+
+    /// Ordinal of the thread in its process, from 1.
+    pub fn ordinal(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Kernel thread id.
+    pub fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is the calling thread's state (and not shared memory after `vfork`).
+    pub fn is_own(&self) -> bool {
+        // SAFETY: gettid has no arguments.
+        self.tid() == unsafe { libc::syscall(libc::SYS_gettid) } as u32
+    }
+
+    /// Address that the thread-start frame keeps (see [`agents::CreationContext`]).
+    pub fn creation_context(&self) -> *const CreationContext {
+        self.creation_context.as_ptr()
+    }
+
+    fn install_signal_stack(&self) {
+        // SAFETY: the stack is this state's own mapping of SIGNAL_STACK bytes, never freed; a
+        // program that has installed one before keeps it if it is large enough.
+        unsafe {
+            let mut old: libc::stack_t = std::mem::zeroed();
+            libc::sigaltstack(ptr::null(), &mut old);
+            if old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= SIGNAL_STACK / 2 {
+                return;
+            }
+            let new = libc::stack_t {
+                ss_sp: self.signal_stack.get() as *mut libc::c_void,
+                ss_flags: 0,
+                ss_size: SIGNAL_STACK,
+            };
+            libc::sigaltstack(&new, ptr::null_mut());
+        }
+    }
+
+    fn remove_signal_stack(&self) {
+        // SAFETY: disables this thread's alternate stack if it is ours.
+        unsafe {
+            let mut old: libc::stack_t = std::mem::zeroed();
+            libc::sigaltstack(ptr::null(), &mut old);
+            if old.ss_sp as usize == self.signal_stack.get() {
+                old.ss_flags = libc::SS_DISABLE;
+                libc::sigaltstack(&old, ptr::null_mut());
+            }
+        }
+    }
+
+    /// The thread is a worker whose state is in `state`; null: it is an ordinary thread again.
+    pub fn set_worker(&self, state: *const AtomicU8) {
+        let was = self.worker.swap(state.cast_mut(), Ordering::AcqRel);
+        match (was.is_null(), state.is_null()) {
+            (true, false) => activity::end_work(),
+            (false, true) => activity::begin_work(),
+            _ => {}
+        }
+    }
+
+    /// An ordinary thread begins to wait.
+    #[inline]
+    pub fn begin_wait(&self) {
+        let depth = self.waiting.get();
+        self.waiting.set(depth + 1);
+        if depth == 0 && self.worker.load(Ordering::Relaxed).is_null() {
+            activity::end_work();
+        }
+    }
+
+    /// The wait is over.
+    #[inline]
+    pub fn end_wait(&self) {
+        let depth = self.waiting.get();
+        self.waiting.set(depth.saturating_sub(1));
+        if depth == 1 && self.worker.load(Ordering::Relaxed).is_null() {
+            activity::begin_work();
+        }
+    }
+
+    /// Whether the thread is a cooperating runtime's worker that is idle right now; for other
+    /// threads `None`.
+    #[inline]
+    pub fn worker_is_idle(&self) -> Option<bool> {
+        // SAFETY: the runtime's worker byte outlives its registration (hpcrun-abi).
+        let state = unsafe { self.worker.load(Ordering::Relaxed).as_ref() }?;
+        Some(state.load(Ordering::Relaxed) == hpcrun_abi::WORKER_IDLE)
+    }
+
+    /// Whether the thread is flagged as waiting.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
+    /// Counts a sample that is not in the tree, or is partial. Async-signal-safe.
+    pub fn count_loss(&self, cause: LossCause) {
+        self.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts periods that fell while the thread was idle. Async-signal-safe.
+    pub fn count_idle(&self, periods: u64) {
+        self.idle_weight.fetch_add(periods, Ordering::Relaxed);
+    }
+
+    /// Unwinds from `registers` and enters the path into the thread's tree.
+    /// Async-signal-safe; the caller holds [`Busy`].
+    pub fn insert_path(
+        &self,
+        _busy: &Busy<'_>,
+        registers: Registers,
+    ) -> Result<(u32, PathRoot), LossCause> {
+        // SAFETY: `Busy` is held: neither the handler nor a hook uses `inner` at the same time,
+        // and no other thread ever does while this one lives.
+        let inner = unsafe { &mut *self.inner.get() };
+        let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
+        let bounds = stack::bounds_from(registers.sp());
+        let root = match Cursor::new(&mut inner.unwind, snapshot, registers, bounds) {
+            Ok(physical) => {
+                let mut cursor = LogicalCursor::new(physical);
+                logical::backtrace(&mut cursor, &mut inner.path)
+            }
+            Err(End::Root) => PathRoot::Partial(LossCause::UnknownThreadRoot),
+            Err(End::Broken(cause)) => {
+                inner.path.clear();
+                PathRoot::Partial(cause)
+            }
+        };
+        let tree = self.tree(&mut inner.tree)?;
+        let node = tree.insert(root, inner.path.notes())?;
+        Ok((node, root))
+    }
+
+    /// Adds a sample's values. Async-signal-safe; the caller holds [`Busy`].
+    pub fn add_sample(
+        &self,
+        _busy: &Busy<'_>,
+        node: u32,
+        periods: u64,
+        load: activity::Load,
+    ) -> Result<(), LossCause> {
+        // SAFETY: as in `insert_path`.
+        let inner = unsafe { &mut *self.inner.get() };
+        let tree = inner.tree.as_mut().ok_or(LossCause::TreeFull)?;
+        tree.add(node, periods, periods as f64 * load.idle_per_working)?;
+        if load.oversubscribed > 0.0 {
+            tree.add_f64(header::OVERSUBSCRIBED, periods as f64 * load.oversubscribed);
+        }
+        tree.set_u64(header::LAST_NS, session::coarse_now());
+        Ok(())
+    }
+
+    fn tree<'t>(&self, tree: &'t mut Option<Tree>) -> Result<&'t mut Tree, LossCause> {
+        if tree.is_none() {
+            *tree = Some(self.create_tree()?);
+        }
+        tree.as_mut().ok_or(LossCause::TreeFull)
+    }
+
+    #[cold]
+    fn create_tree(&self) -> Result<Tree, LossCause> {
+        let (creator_thread, creator_node) = self.creation.get();
+        session::create_profile(&Identity {
+            pid: 0,
+            image: 0,
+            thread: self.ordinal(),
+            tid: self.tid(),
+            period_ns: 0,
+            creator_thread,
+            creator_node,
+        })
+    }
+
+    /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`].
+    pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
+        if !session::is_running() {
+            return None;
+        }
+        let busy = self.enter()?;
+        let (node, _) = self.insert_path(&busy, registers).ok()?;
+        Some((self.ordinal(), node))
+    }
+
+    fn read_cpu_clock(&self) {
+        let mut clock = 0;
+        // SAFETY: the calling thread's own handle; `clock` is ours.
+        if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } == 0 {
+            self.cpu_clock.store(clock as u32, Ordering::Relaxed);
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        let clock = self.cpu_clock.load(Ordering::Relaxed) as libc::clockid_t;
+        let mut t = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `t` is ours; an invalid clock id is an error, not a fault.
+        if clock == 0 || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
+            return 0;
+        }
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+
+    /// Completes the thread's profile: CPU time, name, counters, final length. Must not run
+    /// while the handler does.
+    fn complete(&self) {
+        // SAFETY: called by the owner under `Busy`, or by the stopping thread after sampling
+        // ended and this thread was seen not busy (`session::stop`).
+        let inner = unsafe { &mut *self.inner.get() };
+        let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
+        let idle = self.idle_weight.load(Ordering::Relaxed);
+        if inner.tree.is_none() && (idle > 0 || losses().any(|n| n > 0)) {
+            inner.tree = self.create_tree().ok();
+        }
+        let Some(mut tree) = inner.tree.take() else {
+            session::add_losses(losses());
+            return;
+        };
+        tree.set_u64(header::CPU_NS, self.cpu_ns());
+        tree.set_u64(header::IDLE_WEIGHT, idle);
+        for (i, n) in losses().enumerate() {
+            tree.set_u64(header::LOSSES + 8 * i, n);
+        }
+        if let Some(name) = self.name() {
+            tree.set_name(&name);
+        }
+        tree.finish();
+    }
+
+    fn name(&self) -> Option<[u8; 16]> {
+        let path = format!("/proc/self/task/{}/comm", self.tid());
+        let text = std::fs::read(path).ok()?;
+        let mut name = [0; 16];
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        let n = text.len().min(16);
+        name[..n].copy_from_slice(&text[..n]);
+        Some(name)
+    }
+
+    /// The thread ends: called by itself, last of all its destructors.
+    pub fn retire(&'static self) {
+        self.source.disarm();
+        if let Some(busy) = self.enter() {
+            self.complete();
+            drop(busy);
+        }
+        set_slot(ptr::null_mut());
+        if self.worker.load(Ordering::Relaxed).is_null() && !self.is_waiting() {
+            activity::end_work();
+        }
+        self.stack.clear();
+        self.remove_signal_stack();
+        self.in_use.store(false, Ordering::Release);
+    }
+
+    /// The process ends (or is replaced) while the thread still runs: completes its profile.
+    /// The caller has stopped sampling.
+    pub fn complete_from_outside(&self) {
+        for _ in 0..2000 {
+            if !self.is_busy() {
+                break;
+            }
+            // SAFETY: sleeps.
+            unsafe { libc::usleep(50) };
+        }
+        if !self.is_busy() {
+            self.complete();
+        }
+    }
+
+    /// In a forked child: this state belongs to a thread that exists only in the parent.
+    pub fn forget_after_fork(&'static self) {
+        self.source.close_inherited();
+        self.abandon_tree();
+        self.stack.clear();
+        self.busy.store(false, Ordering::Relaxed);
+        self.in_use.store(false, Ordering::Release);
+    }
+
+    /// In a forked child: the forking thread goes on under a new ordinal, with an empty tree.
+    pub fn renew_after_fork(&self) {
+        self.source.close_inherited();
+        self.abandon_tree();
+        NEXT_ORDINAL.store(2, Ordering::Relaxed);
+        self.thread.store(1, Ordering::Relaxed);
+        // SAFETY: gettid has no arguments.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        self.tid.store(tid, Ordering::Relaxed);
+        self.idle_weight.store(0, Ordering::Relaxed);
+        for loss in &self.losses {
+            loss.store(0, Ordering::Relaxed);
+        }
+        self.creation.set((0, 0));
+        self.creation_context.set(CreationContext { thread: 0, node: 0 });
+        self.read_cpu_clock();
+        self.busy.store(false, Ordering::Relaxed);
+        activity::reset_after_fork(self.worker.load(Ordering::Relaxed).is_null());
+    }
+
+    fn abandon_tree(&self) {
+        // SAFETY: the child has one thread, this one, and it is in the fork handler.
+        let inner = unsafe { &mut *self.inner.get() };
+        if let Some(tree) = inner.tree.take() {
+            tree.abandon();
+        }
+    }
+}

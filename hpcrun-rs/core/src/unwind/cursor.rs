@@ -1,0 +1,272 @@
+//! Walks one physical stack, frame by frame.
+//!
+//! Async-signal-safe. The return-address-minus-one of the whole project is in [`Cursor::place`].
+
+use super::cfi::{self, Method};
+use super::loadmap::{self, Located, Snapshot};
+use super::registers::{Registers, number};
+use super::rules::Rule;
+use super::stack::{StackBounds, StackReader};
+use super::{End, Unwind};
+use framehop::x86_64::UnwindRegsX86_64;
+use framehop::{FrameAddress, Unwinder};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+
+/// A frame of the physical stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The absolute look-up address: the interrupted instruction, or the last byte of the call.
+    pub lookup: u64,
+    /// The same, normalised.
+    pub code: CodeAddress,
+    /// Who owns the frame, by [`super::OwnerOf`].
+    pub owner: u8,
+    method: Method,
+}
+
+/// The walk: points at a frame, and can move to its caller.
+pub struct Cursor<'a> {
+    unwind: &'a mut Unwind,
+    snapshot: &'a Snapshot,
+    stack: StackReader,
+    registers: Registers,
+    frame: Frame,
+    /// Whether `registers.ip()` is an interrupted instruction rather than a return address.
+    exact: bool,
+    start: Registers,
+    steps: u32,
+}
+
+impl std::fmt::Debug for Cursor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor")
+            .field("frame", &self.frame)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the frame of an interrupted (or suspended) instruction.
+    pub fn new(
+        unwind: &'a mut Unwind,
+        snapshot: &'a Snapshot,
+        registers: Registers,
+        bounds: StackBounds,
+    ) -> Result<Cursor<'a>, End> {
+        let mut cursor = Cursor {
+            unwind,
+            snapshot,
+            stack: StackReader::new(bounds),
+            registers,
+            frame: Frame {
+                lookup: 0,
+                code: CodeAddress::NONE,
+                owner: 0,
+                method: Method::None,
+            },
+            exact: true,
+            start: registers,
+            steps: 0,
+        };
+        cursor.place()?;
+        Ok(cursor)
+    }
+
+    /// Goes over to another stack, at a suspended instruction there.
+    pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
+        self.stack.set_bounds(bounds);
+        self.registers = registers;
+        self.start = registers;
+        self.steps = 0;
+        self.exact = true;
+        self.place()
+    }
+
+    /// The frame that the cursor points at.
+    #[inline]
+    pub fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Stack pointer in that frame.
+    #[inline]
+    pub fn sp(&self) -> u64 {
+        self.registers.sp()
+    }
+
+    /// A word of the stack being walked.
+    #[inline]
+    pub fn read(&mut self, address: u64) -> Option<u64> {
+        self.stack.read(address)
+    }
+
+    /// Identifies the frame at the current registers.
+    #[inline]
+    fn place(&mut self) -> Result<(), End> {
+        let ip = self.registers.ip();
+        let lookup = if self.exact { ip } else { ip.wrapping_sub(1) };
+        if loadmap::is_stable() {
+            if let Some(rule) = self.unwind.rules.get(lookup, self.snapshot.generation()) {
+                self.frame = Frame {
+                    lookup,
+                    code: rule.code,
+                    owner: rule.owner,
+                    method: rule.method,
+                };
+                return Ok(());
+            }
+        }
+        self.classify(lookup)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn classify(&mut self, lookup: u64) -> Result<(), End> {
+        let located = loadmap::locate(self.snapshot, lookup)
+            .ok_or(End::Broken(LossCause::UnknownModule))?;
+        let address = lookup.wrapping_sub(located.bias);
+        let code = CodeAddress::new(located.id, address);
+        let mut method = match &located.sections {
+            Some(sections) => cfi::classify(sections, address, &mut self.unwind.cfi),
+            None => Method::None,
+        };
+        if method == Method::Framehop && !located.registered {
+            method = Method::Cfi;
+        }
+        if method == Method::None && loadmap::is_entry_code(lookup, &located) {
+            method = Method::Root;
+        }
+        let owner = (self.unwind.owner_of)(lookup, located.id);
+        if located.registered && loadmap::is_stable() {
+            self.unwind.rules.put(Rule {
+                lookup,
+                code,
+                generation: self.snapshot.generation(),
+                method,
+                owner,
+            });
+        }
+        self.frame = Frame {
+            lookup,
+            code,
+            owner,
+            method,
+        };
+        Ok(())
+    }
+
+    /// Moves to the caller.
+    pub fn advance(&mut self) -> Result<(), End> {
+        let sp = self.registers.sp();
+        let mut exact = false;
+        match self.frame.method {
+            Method::Framehop => self.step_framehop()?,
+            Method::Cfi => self.step_cfi()?,
+            Method::SignalFrame => {
+                self.step_cfi().map_err(|end| match end {
+                    End::Root => End::Root,
+                    End::Broken(_) => End::Broken(LossCause::BadSignalFrame),
+                })?;
+                exact = true;
+            }
+            Method::Root => return Err(End::Root),
+            Method::None => return Err(End::Broken(LossCause::NoUnwindInfo)),
+        }
+        // A signal handler may run on a stack of its own, anywhere in memory.
+        if self.registers.sp() <= sp && !exact {
+            return Err(End::Broken(LossCause::NoProgress));
+        }
+        if self.registers.ip() == 0 {
+            return Err(End::Root);
+        }
+        self.exact = exact;
+        self.steps += 1;
+        self.place()
+    }
+
+    #[inline]
+    fn step_framehop(&mut self) -> Result<(), End> {
+        let r = &mut self.registers;
+        let address = if self.exact {
+            FrameAddress::from_instruction_pointer(r.ip())
+        } else {
+            match FrameAddress::from_return_address(r.ip()) {
+                Some(a) => a,
+                None => return Err(End::Root),
+            }
+        };
+        let mut regs = UnwindRegsX86_64::new(r.ip(), r.sp(), r.fp());
+        let stack = &mut self.stack;
+        let mut read = |a: u64| stack.read(a).ok_or(());
+        let next = self.snapshot.unwinder().unwind_frame(
+            address,
+            &mut regs,
+            &mut self.unwind.framehop,
+            &mut read,
+        );
+        match next {
+            Ok(Some(ip)) => {
+                *r = Registers::new(ip, regs.sp(), regs.bp());
+                Ok(())
+            }
+            Ok(None) => Err(End::Root),
+            Err(framehop::Error::CouldNotReadStack(_)) => {
+                Err(End::Broken(LossCause::UnreadableStack))
+            }
+            Err(framehop::Error::ReturnAddressIsNull) => Err(End::Root),
+            Err(_) => Err(End::Broken(LossCause::NoProgress)),
+        }
+    }
+
+    /// Steps over the full register file. When a register is missing because framehop stepped
+    /// the frames below (it keeps three), those are stepped again here, from the start.
+    #[cold]
+    #[inline(never)]
+    fn step_cfi(&mut self) -> Result<(), End> {
+        let located = loadmap::locate(self.snapshot, self.frame.lookup)
+            .ok_or(End::Broken(LossCause::UnknownModule))?;
+        let first = self.step_located(&located, self.frame.lookup);
+        if first != Err(End::Broken(LossCause::BadUnwindInfo)) || self.steps == 0 {
+            return first;
+        }
+        self.replay()?;
+        self.step_located(&located, self.frame.lookup)
+    }
+
+    fn step_located(&mut self, located: &Located, lookup: u64) -> Result<(), End> {
+        let Some(sections) = &located.sections else {
+            return Err(End::Broken(LossCause::NoUnwindInfo));
+        };
+        cfi::step(
+            sections,
+            lookup.wrapping_sub(located.bias),
+            &mut self.unwind.cfi,
+            &mut self.registers,
+            &mut self.stack,
+        )
+    }
+
+    fn replay(&mut self) -> Result<(), End> {
+        let target = (self.registers.get(number::RSP), self.registers.ip());
+        self.registers = self.start;
+        let mut exact = true;
+        for _ in 0..self.steps {
+            let ip = self.registers.ip();
+            let lookup = if exact { ip } else { ip.wrapping_sub(1) };
+            let located = loadmap::locate(self.snapshot, lookup)
+                .ok_or(End::Broken(LossCause::UnknownModule))?;
+            let signal = located.sections.as_ref().is_some_and(|s| {
+                let address = lookup.wrapping_sub(located.bias);
+                cfi::classify(s, address, &mut self.unwind.cfi) == Method::SignalFrame
+            });
+            self.step_located(&located, lookup)?;
+            exact = signal;
+        }
+        if (self.registers.get(number::RSP), self.registers.ip()) == target {
+            Ok(())
+        } else {
+            Err(End::Broken(LossCause::BadUnwindInfo))
+        }
+    }
+}

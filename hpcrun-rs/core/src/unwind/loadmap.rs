@@ -1,0 +1,582 @@
+//! The load map: which module lies where, and where its unwind information is.
+//!
+//! A [`Snapshot`] is immutable and shared by all threads; [`refresh`] publishes a new one, outside
+//! the handler. The handler never waits for it: an address in no snapshot module is looked up
+//! with glibc's lock-free `_dl_find_object`, and while a `dlclose` is under way nothing cached is
+//! believed ([`is_stable`]).
+//!
+//! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`is_entry_code`]. Not: [`refresh`].
+
+use framehop::x86_64::UnwinderX86_64;
+use framehop::{ExplicitModuleSectionInfo, Module as FramehopModule, MustNotAllocateDuringUnwind, Unwinder};
+use hpc_formats::address::ModuleId;
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Unwind sections of a module, as mapped; addresses as the module states them.
+#[derive(Clone, Copy, Debug)]
+pub struct UnwindSections {
+    /// `.eh_frame_hdr`.
+    pub hdr: &'static [u8],
+    /// Its address.
+    pub hdr_address: u64,
+    /// `.eh_frame`, at least.
+    pub eh_frame: &'static [u8],
+    /// Its address.
+    pub eh_frame_address: u64,
+}
+
+/// A mapped module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its id.
+    pub id: ModuleId,
+    /// Lowest mapped address.
+    pub start: u64,
+    /// One past the highest.
+    pub end: u64,
+    /// Mapped address minus stated address.
+    pub bias: u64,
+    /// Path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id, or empty.
+    pub build_id: Vec<u8>,
+    /// Unwind information, if any.
+    pub sections: Option<UnwindSections>,
+}
+
+/// An immutable load map with framehop's index over it.
+pub struct Snapshot {
+    generation: u32,
+    /// glibc's counters of loads plus unloads when this was taken.
+    version: u64,
+    modules: Vec<Module>,
+    unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("generation", &self.generation)
+            .field("modules", &self.modules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// Counts snapshots; part of the key of every cache.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// framehop over the snapshot's modules.
+    #[inline]
+    pub fn unwinder(&self) -> &UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind> {
+        &self.unwinder
+    }
+
+    /// The modules, by address.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    fn find(&self, address: u64) -> Option<&Module> {
+        let after = self.modules.partition_point(|m| m.start <= address);
+        let module = self.modules.get(after.checked_sub(1)?)?;
+        (address < module.end).then_some(module)
+    }
+}
+
+static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(ptr::null_mut());
+static UNSTABLE: AtomicU32 = AtomicU32::new(0);
+static STALE: AtomicBool = AtomicBool::new(false);
+static NEXT_ID: AtomicU16 = AtomicU16::new(1);
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+static ENTRY: AtomicU64 = AtomicU64::new(0);
+static INTERPRETER: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The snapshot in force; `None` before the first [`refresh`].
+///
+/// The reference is good while the calling thread is marked busy (see `threads`): [`refresh`]
+/// frees a replaced snapshot only when no thread is.
+#[inline]
+pub fn current() -> Option<&'static Snapshot> {
+    // SAFETY: published with Release by `refresh`, freed only at quiescence (above).
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether cached knowledge about addresses may be used: no `dlclose` is under way.
+#[inline]
+pub fn is_stable() -> bool {
+    UNSTABLE.load(Ordering::Acquire) == 0
+}
+
+/// Whether the handler met a module that the snapshot lacks, so that a refresh would help.
+#[inline]
+pub fn is_stale() -> bool {
+    STALE.load(Ordering::Relaxed)
+}
+
+/// Marks the time in which modules may vanish; pair with [`end_unload`] after a refresh.
+pub fn begin_unload() {
+    UNSTABLE.fetch_add(1, Ordering::AcqRel);
+}
+
+/// See [`begin_unload`].
+pub fn end_unload() {
+    UNSTABLE.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// What is known of the module at an address.
+#[derive(Clone, Copy, Debug)]
+pub struct Located {
+    /// Module id.
+    pub id: ModuleId,
+    /// Mapped address minus stated address.
+    pub bias: u64,
+    /// Unwind information, if any.
+    pub sections: Option<UnwindSections>,
+    /// Whether the snapshot (and so framehop) has the module.
+    pub registered: bool,
+}
+
+/// Finds the module at an address.
+pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
+    if is_stable() {
+        if let Some(m) = snapshot.find(address) {
+            return Some(Located {
+                id: m.id,
+                bias: m.bias,
+                sections: m.sections,
+                registered: true,
+            });
+        }
+    }
+    let found = find_object(address)?;
+    let known = snapshot
+        .find(address)
+        .filter(|m| m.start == found.start && m.bias == found.bias);
+    let id = match known {
+        Some(m) => m.id,
+        None => late::id_for(snapshot.generation, found.start, found.bias)?,
+    };
+    STALE.store(true, Ordering::Relaxed);
+    Some(Located {
+        id,
+        bias: found.bias,
+        sections: found.sections,
+        registered: false,
+    })
+}
+
+/// Whether code without unwind information is where a process starts: the executable's entry
+/// point or the dynamic linker's start code.
+pub fn is_entry_code(lookup: u64, located: &Located) -> bool {
+    let entry = ENTRY.load(Ordering::Relaxed);
+    lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed)
+}
+
+struct FoundObject {
+    start: u64,
+    bias: u64,
+    sections: Option<UnwindSections>,
+}
+
+/// glibc's `struct dl_find_object` on x86-64.
+#[repr(C)]
+struct DlFindObject {
+    flags: u64,
+    map_start: *mut u8,
+    map_end: *mut u8,
+    link_map: *const LinkMap,
+    eh_frame: *const u8,
+    reserved: [u64; 7],
+}
+
+#[repr(C)]
+struct LinkMap {
+    bias: u64,
+}
+
+fn find_object(address: u64) -> Option<FoundObject> {
+    let function = FIND_OBJECT.load(Ordering::Relaxed);
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: glibc's `_dl_find_object` (2.35 and newer) is async-signal-safe and fills the
+    // structure, whose layout is part of its ABI; the link map is valid while the module is
+    // mapped, which it is as one of our frames executes in it.
+    unsafe {
+        type Function = unsafe extern "C" fn(*mut u8, *mut DlFindObject) -> i32;
+        let function: Function = std::mem::transmute(function);
+        let mut o: DlFindObject = std::mem::zeroed();
+        if function(address as *mut u8, &mut o) != 0 || o.link_map.is_null() {
+            return None;
+        }
+        let bias = (*o.link_map).bias;
+        let limit = o.map_end as u64;
+        Some(FoundObject {
+            start: o.map_start as u64,
+            bias,
+            sections: sections_at(o.eh_frame as u64, limit, bias),
+        })
+    }
+}
+
+/// Finds `.eh_frame` behind a mapped `.eh_frame_hdr` in the usual encoding (pcrel sdata4 pointer,
+/// udata4 count, datarel sdata4 table).
+///
+/// # Safety
+/// `hdr..limit` must be mapped and stay so while the module is loaded.
+unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<UnwindSections> {
+    if hdr == 0 || hdr.checked_add(12)? > limit {
+        return None;
+    }
+    // SAFETY: within the mapping (the caller's promise).
+    let head: [u8; 12] = unsafe { (hdr as *const [u8; 12]).read() };
+    if head[..4] != [1, 0x1b, 0x03, 0x3b] {
+        return None;
+    }
+    let word = |i: usize| i32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+    let eh_frame = (hdr + 4).wrapping_add_signed(i64::from(word(4)));
+    let entries = u64::from(word(8) as u32);
+    let hdr_len = entries.checked_mul(8)?.checked_add(12)?;
+    if hdr.checked_add(hdr_len)? > limit || eh_frame >= limit {
+        return None;
+    }
+    // SAFETY: as above; both ranges end at or before `limit`.
+    unsafe {
+        Some(UnwindSections {
+            hdr: std::slice::from_raw_parts(hdr as *const u8, hdr_len as usize),
+            hdr_address: hdr.wrapping_sub(bias),
+            eh_frame: std::slice::from_raw_parts(eh_frame as *const u8, (limit - eh_frame) as usize),
+            eh_frame_address: eh_frame.wrapping_sub(bias),
+        })
+    }
+}
+
+/// Ids for modules that the handler meets before a snapshot has them.
+mod late {
+    use super::{ModuleId, next_id};
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    const SLOTS: usize = 256;
+    struct Slot {
+        /// generation << 32 | id; written last.
+        key: AtomicU64,
+        start: AtomicU64,
+        bias: AtomicU64,
+    }
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    static TABLE: [Slot; SLOTS] = [const {
+        Slot {
+            key: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+            bias: AtomicU64::new(0),
+        }
+    }; SLOTS];
+
+    pub(super) fn find(generation: u32, start: u64, bias: u64) -> Option<ModuleId> {
+        let n = (COUNT.load(Ordering::Acquire) as usize).min(SLOTS);
+        TABLE[..n].iter().find_map(|slot| {
+            let key = slot.key.load(Ordering::Acquire);
+            let same = key >> 32 == u64::from(generation)
+                && slot.start.load(Ordering::Relaxed) == start
+                && slot.bias.load(Ordering::Relaxed) == bias;
+            same.then_some(ModuleId(key as u16))
+        })
+    }
+
+    /// Two threads may give one module two ids: harmless, both are written to the process file
+    /// under the same path by the next refresh or dropped with the module.
+    pub(super) fn id_for(generation: u32, start: u64, bias: u64) -> Option<ModuleId> {
+        if let Some(id) = find(generation, start, bias) {
+            return Some(id);
+        }
+        let index = COUNT.fetch_add(1, Ordering::AcqRel) as usize;
+        let slot = TABLE.get(index)?;
+        let id = next_id()?;
+        slot.start.store(start, Ordering::Relaxed);
+        slot.bias.store(bias, Ordering::Relaxed);
+        slot.key
+            .store(u64::from(generation) << 32 | u64::from(id.0), Ordering::Release);
+        Some(id)
+    }
+
+    /// All ids of one module.
+    pub(super) fn all(generation: u32, start: u64, bias: u64) -> Vec<ModuleId> {
+        let n = (COUNT.load(Ordering::Acquire) as usize).min(SLOTS);
+        let same = |slot: &&Slot| {
+            slot.key.load(Ordering::Acquire) >> 32 == u64::from(generation)
+                && slot.start.load(Ordering::Relaxed) == start
+                && slot.bias.load(Ordering::Relaxed) == bias
+        };
+        TABLE[..n]
+            .iter()
+            .filter(same)
+            .map(|slot| ModuleId(slot.key.load(Ordering::Relaxed) as u16))
+            .collect()
+    }
+
+    pub(super) fn clear() {
+        COUNT.store(0, Ordering::Release);
+    }
+}
+
+fn next_id() -> Option<ModuleId> {
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    if id == 0 || id > ModuleId::MAX - 512 {
+        NEXT_ID.store(ModuleId::MAX - 511, Ordering::Relaxed);
+        return None;
+    }
+    Some(ModuleId(id))
+}
+
+/// What a refresh changed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Modules that are new, or known under a further id.
+    pub added: Vec<Module>,
+    /// Modules that are gone.
+    pub removed: Vec<ModuleId>,
+}
+
+struct Writer {
+    // Boxed: CURRENT points at the snapshots, which must not move with the vector.
+    #[allow(clippy::vec_box)]
+    retired: Vec<Box<Snapshot>>,
+}
+
+static WRITER: Mutex<Writer> = Mutex::new(Writer {
+    retired: Vec::new(),
+});
+
+/// Takes a new snapshot if modules were loaded or unloaded since the last one.
+///
+/// `quiescent` says whether no thread is inside the profiler at this moment; replaced snapshots
+/// are freed then. Not async-signal-safe.
+pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
+    find_symbols();
+    STALE.store(false, Ordering::Relaxed);
+    let (version, mut modules) = scan();
+    // The scan holds glibc's loader lock, so it comes before ours: a program may call dlopen
+    // from its own dl_iterate_phdr callback.
+    // Not waiting for it: its holder does the same work, and in a child that was forked while
+    // another thread held it there is no holder any more.
+    let Ok(mut writer) = WRITER.try_lock() else {
+        STALE.store(true, Ordering::Relaxed);
+        return Changes::default();
+    };
+    let old = current();
+    if old.is_some_and(|s| s.version >= version) {
+        return Changes::default();
+    }
+    let changes = assign_ids(&mut modules, old);
+    let mut unwinder = UnwinderX86_64::new();
+    for m in &modules {
+        if let Some(s) = &m.sections {
+            unwinder.add_module(framehop_module(m, s));
+        }
+    }
+    let generation = old.map_or(1, |s| s.generation.wrapping_add(1).max(1));
+    let next = Box::into_raw(Box::new(Snapshot {
+        generation,
+        version,
+        modules,
+        unwinder,
+    }));
+    let previous = CURRENT.swap(next, Ordering::AcqRel);
+    late::clear();
+    if !previous.is_null() {
+        // SAFETY: came from Box::into_raw above and was just unpublished; freed only below.
+        writer.retired.push(unsafe { Box::from_raw(previous) });
+    }
+    std::sync::atomic::fence(Ordering::SeqCst);
+    if quiescent() {
+        writer.retired.clear();
+    }
+    changes
+}
+
+fn framehop_module(m: &Module, s: &UnwindSections) -> FramehopModule<&'static [u8]> {
+    let info = ExplicitModuleSectionInfo {
+        base_svma: 0,
+        eh_frame_svma: Some(s.eh_frame_address..s.eh_frame_address + s.eh_frame.len() as u64),
+        eh_frame: Some(s.eh_frame),
+        eh_frame_hdr_svma: Some(s.hdr_address..s.hdr_address + s.hdr.len() as u64),
+        eh_frame_hdr: Some(s.hdr),
+        ..Default::default()
+    };
+    FramehopModule::new(String::new(), m.start..m.end, m.bias, info)
+}
+
+fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {
+    let mut changes = Changes::default();
+    let generation = old.map_or(0, |s| s.generation);
+    for m in modules.iter_mut() {
+        let same = |o: &&Module| o.start == m.start && o.bias == m.bias && o.path == m.path;
+        if let Some(known) = old.and_then(|s| s.modules.iter().find(same)) {
+            m.id = known.id;
+            continue;
+        }
+        let ids = late::all(generation, m.start, m.bias);
+        let ids = if ids.is_empty() {
+            vec![next_id().unwrap_or(ModuleId::UNKNOWN)]
+        } else {
+            ids
+        };
+        m.id = ids[0];
+        for id in ids {
+            changes.added.push(Module { id, ..m.clone() });
+        }
+    }
+    for o in old.map_or(&[][..], |s| &s.modules) {
+        if !modules.iter().any(|m| m.id == o.id) {
+            changes.removed.push(o.id);
+        }
+    }
+    changes
+}
+
+fn find_symbols() {
+    if ENTRY.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // SAFETY: dlsym and getauxval with constant arguments; outside the handler.
+    unsafe {
+        let f = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr());
+        FIND_OBJECT.store(f as usize, Ordering::Relaxed);
+        let base = libc::getauxval(libc::AT_BASE);
+        if base != 0 {
+            INTERPRETER.store(base, Ordering::Relaxed);
+        }
+        ENTRY.store(libc::getauxval(libc::AT_ENTRY), Ordering::Relaxed);
+    }
+}
+
+struct Scan {
+    version: u64,
+    vdso: u64,
+    modules: Vec<Module>,
+}
+
+fn scan() -> (u64, Vec<Module>) {
+    let mut scan = Scan {
+        version: 0,
+        // SAFETY: reads the auxiliary vector.
+        vdso: unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) },
+        modules: Vec::new(),
+    };
+    // SAFETY: the callback gets our `scan` back and is called only before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
+    scan.modules.sort_by_key(|m| m.start);
+    (scan.version, scan.modules)
+}
+
+/// Called by `dl_iterate_phdr` for each module.
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: both pointers are valid for the call (dl_iterate_phdr's contract); `data` is the
+    // `Scan` that `scan` passed. A panic (allocation failure) aborts: the library is built so.
+    let (info, scan) = unsafe { (&*info, &mut *data.cast::<Scan>()) };
+    scan.version = info.dlpi_adds + info.dlpi_subs;
+    if let Some(module) = describe(info, scan.vdso) {
+        scan.modules.push(module);
+    }
+    0
+}
+
+fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
+    if info.dlpi_phdr.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's program headers, valid while the module is loaded.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let bias = info.dlpi_addr;
+    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let start = bias.wrapping_add(loads().map(|h| h.p_vaddr).min()?);
+    let end = bias.wrapping_add(loads().map(|h| h.p_vaddr + h.p_memsz).max()?);
+    let sections = headers
+        .iter()
+        .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)
+        .and_then(|h| {
+            let segment = loads().find(|l| {
+                h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz
+            })?;
+            let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
+            // SAFETY: the range lies in a mapped segment.
+            unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
+        });
+    let build_id = headers
+        .iter()
+        .filter(|h| h.p_type == libc::PT_NOTE)
+        .find_map(|h| {
+            // SAFETY: note segments are mapped with the module.
+            let bytes = unsafe {
+                let at = bias.wrapping_add(h.p_vaddr) as *const u8;
+                std::slice::from_raw_parts(at, h.p_memsz as usize)
+            };
+            build_id_in(bytes)
+        })
+        .unwrap_or_default();
+    Some(Module {
+        id: ModuleId(0),
+        start,
+        end,
+        bias,
+        path: module_path(info, vdso != 0 && (start..end).contains(&vdso)),
+        build_id,
+        sections,
+    })
+}
+
+fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
+    if is_vdso {
+        return "[vdso]".to_owned();
+    }
+    // SAFETY: a NUL-terminated string of the loader's, or null.
+    let name = unsafe {
+        if info.dlpi_name.is_null() {
+            &[][..]
+        } else {
+            CStr::from_ptr(info.dlpi_name).to_bytes()
+        }
+    };
+    if name.is_empty() {
+        return executable_path();
+    }
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The path of the running executable.
+pub fn executable_path() -> String {
+    std::fs::read_link("/proc/self/exe").map_or_else(
+        |_| "[executable]".to_owned(),
+        |p| String::from_utf8_lossy(p.as_os_str().as_bytes()).into_owned(),
+    )
+}
+
+/// Finds `NT_GNU_BUILD_ID` in a note segment.
+fn build_id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
+    loop {
+        let word = |i: usize| {
+            let b = notes.get(i..i + 4)?;
+            Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
+        };
+        let (name_len, len, kind) = (word(0)?, word(4)?, word(8)?);
+        let data_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
+        let data = notes.get(data_at..data_at.checked_add(len)?)?;
+        if kind == 3 && notes.get(12..16) == Some(&b"GNU\0"[..]) {
+            return Some(data.to_vec());
+        }
+        notes = notes.get(data_at.checked_add(len.checked_next_multiple_of(4)?)?..)?;
+    }
+}

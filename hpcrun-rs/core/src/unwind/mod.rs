@@ -1,0 +1,60 @@
+//! Physical unwinding: from a register state to the chain of frames, strictly by call frame
+//! information. framehop steps the frames whose rule it can represent exactly; [`cfi`] evaluates
+//! the rest (stack-realigned functions, signal frames, CFA on other registers) over the full
+//! register file. A frame without information ends the walk with a counted cause: the unwinder
+//! never guesses, so no sample gets a wrong parent.
+//!
+//! Async-signal-safe after [`Unwind::new`].
+
+mod cfi;
+pub mod cursor;
+pub mod loadmap;
+pub mod registers;
+mod rules;
+pub mod stack;
+
+pub use cursor::{Cursor, Frame};
+pub use registers::Registers;
+pub use stack::StackBounds;
+
+use hpc_formats::address::ModuleId;
+use hpc_formats::loss::LossCause;
+
+/// Where a walk ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The outermost frame of the stack: its return address is undefined.
+    Root,
+    /// The walk cannot go on.
+    Broken(LossCause),
+}
+
+/// Decides which agent owns a frame: `(look-up address, module) -> owner`. Pure; called once per
+/// address and [`loadmap`] generation, the result is cached.
+pub type OwnerOf = fn(u64, ModuleId) -> u8;
+
+/// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
+pub struct Unwind {
+    framehop: framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>,
+    cfi: Box<cfi::Context>,
+    rules: Box<rules::RuleTable>,
+    owner_of: OwnerOf,
+}
+
+impl std::fmt::Debug for Unwind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unwind").finish_non_exhaustive()
+    }
+}
+
+impl Unwind {
+    /// Allocates the caches. Not async-signal-safe.
+    pub fn new(owner_of: OwnerOf) -> Unwind {
+        Unwind {
+            framehop: framehop::x86_64::CacheX86_64::new_in(),
+            cfi: Box::new(cfi::Context::new_in()),
+            rules: rules::RuleTable::boxed(),
+            owner_of,
+        }
+    }
+}

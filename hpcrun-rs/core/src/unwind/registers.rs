@@ -1,0 +1,105 @@
+//! The register file of a frame, in DWARF numbering, with a mask of what is known.
+
+/// DWARF numbers of x86-64 registers that the unwinder names.
+pub mod number {
+    /// Frame pointer.
+    pub const RBP: u16 = 6;
+    /// Stack pointer.
+    pub const RSP: u16 = 7;
+    /// Return address column: the instruction pointer.
+    pub const RA: u16 = 16;
+}
+
+/// Register values of one frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    values: [u64; 17],
+    known: u32,
+}
+
+impl Registers {
+    /// Only the three registers that most frames need.
+    pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
+        let mut r = Registers {
+            values: [0; 17],
+            known: 0,
+        };
+        r.set(number::RA, ip);
+        r.set(number::RSP, sp);
+        r.set(number::RBP, fp);
+        r
+    }
+
+    /// All registers, as a signal handler gets them.
+    pub fn from_context(context: &libc::ucontext_t) -> Registers {
+        const ORDER: [i32; 17] = [
+            libc::REG_RAX,
+            libc::REG_RDX,
+            libc::REG_RCX,
+            libc::REG_RBX,
+            libc::REG_RSI,
+            libc::REG_RDI,
+            libc::REG_RBP,
+            libc::REG_RSP,
+            libc::REG_R8,
+            libc::REG_R9,
+            libc::REG_R10,
+            libc::REG_R11,
+            libc::REG_R12,
+            libc::REG_R13,
+            libc::REG_R14,
+            libc::REG_R15,
+            libc::REG_RIP,
+        ];
+        let mut values = [0; 17];
+        for (value, index) in values.iter_mut().zip(ORDER) {
+            *value = context.uc_mcontext.gregs[index as usize] as u64;
+        }
+        Registers {
+            values,
+            known: (1 << 17) - 1,
+        }
+    }
+
+    /// The value of a register, if known.
+    #[inline]
+    pub fn get(&self, register: u16) -> Option<u64> {
+        let value = *self.values.get(register as usize)?;
+        (self.known >> register & 1 == 1).then_some(value)
+    }
+
+    /// Sets a register; ignores numbers that this file does not hold.
+    #[inline]
+    pub fn set(&mut self, register: u16, value: u64) {
+        if let Some(slot) = self.values.get_mut(register as usize) {
+            *slot = value;
+            self.known |= 1 << register;
+        }
+    }
+
+    /// Marks a register as unknown.
+    #[inline]
+    pub fn forget(&mut self, register: u16) {
+        if (register as usize) < self.values.len() {
+            self.known &= !(1 << register);
+        }
+    }
+
+    /// Instruction pointer.
+    #[inline]
+    pub fn ip(&self) -> u64 {
+        self.values[number::RA as usize]
+    }
+
+    /// Stack pointer.
+    #[inline]
+    pub fn sp(&self) -> u64 {
+        self.values[number::RSP as usize]
+    }
+
+    /// Frame pointer register.
+    #[inline]
+    pub fn fp(&self) -> u64 {
+        self.values[number::RBP as usize]
+    }
+}

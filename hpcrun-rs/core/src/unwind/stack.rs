@@ -1,0 +1,179 @@
+//! Reading stack memory: directly within the bounds of a stack that is known, through the
+//! kernel (`process_vm_readv`, which fails instead of faulting) everywhere else.
+//!
+//! Async-signal-safe.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// The part of a stack that may be read directly: from the stack pointer up to its top.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackBounds {
+    /// Lowest readable address.
+    pub low: u64,
+    /// One past the highest readable address; `low >= high`: nothing is.
+    pub high: u64,
+}
+
+impl StackBounds {
+    /// No direct reads.
+    pub const NONE: StackBounds = StackBounds { low: 0, high: 0 };
+}
+
+const WINDOW_WORDS: usize = 32;
+
+/// Reads words of one stack.
+#[derive(Debug)]
+pub struct StackReader {
+    bounds: StackBounds,
+    window: [u64; WINDOW_WORDS],
+    window_start: u64,
+    window_words: usize,
+}
+
+impl StackReader {
+    /// A reader for a stack with these bounds.
+    pub fn new(bounds: StackBounds) -> StackReader {
+        StackReader {
+            bounds,
+            window: [0; WINDOW_WORDS],
+            window_start: 0,
+            window_words: 0,
+        }
+    }
+
+    /// Goes over to another stack.
+    pub fn set_bounds(&mut self, bounds: StackBounds) {
+        self.bounds = bounds;
+        self.window_words = 0;
+    }
+
+    /// The word at `address`, or nothing when it is not readable.
+    #[inline]
+    pub fn read(&mut self, address: u64) -> Option<u64> {
+        if address >= self.bounds.low && address.checked_add(8)? <= self.bounds.high {
+            // SAFETY: the bounds are those of a live stack, from the interrupted (or suspended)
+            // frame's stack pointer up: mapped and readable. The value may be anything. The
+            // owner of the stack is this thread or one suspended in a call that cannot return
+            // before our path is complete (the boundary's contract in hpcrun-abi).
+            return Some(unsafe { (address as *const u64).read_unaligned() });
+        }
+        self.read_checked(address)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_checked(&mut self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.window_start);
+        if offset % 8 == 0 && offset / 8 < self.window_words as u64 {
+            return Some(self.window[(offset / 8) as usize]);
+        }
+        // A window first; a single word where the window would cross into unmapped pages.
+        for words in [WINDOW_WORDS, 1] {
+            let len = words * 8;
+            let local = libc::iovec {
+                iov_base: self.window.as_mut_ptr().cast(),
+                iov_len: len,
+            };
+            let remote = libc::iovec {
+                iov_base: address as *mut libc::c_void,
+                iov_len: len,
+            };
+            // SAFETY: the kernel checks the remote range and writes at most `len` bytes into
+            // our window, which is that long.
+            let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+            if n >= 8 {
+                self.window_start = address;
+                self.window_words = n as usize / 8;
+                return Some(self.window[0]);
+            }
+        }
+        self.window_words = 0;
+        None
+    }
+}
+
+/// One stack in the directory of stacks: lives as long as the process, is reused for later
+/// threads, and is empty (`low == high`) while it has no thread.
+#[derive(Debug)]
+pub struct StackSlot {
+    low: AtomicU64,
+    high: AtomicU64,
+    next: AtomicPtr<StackSlot>,
+    is_main: AtomicBool,
+}
+
+static DIRECTORY: AtomicPtr<StackSlot> = AtomicPtr::new(ptr::null_mut());
+
+impl StackSlot {
+    /// An empty slot.
+    pub const fn new() -> StackSlot {
+        StackSlot {
+            low: AtomicU64::new(0),
+            high: AtomicU64::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+            is_main: AtomicBool::new(false),
+        }
+    }
+
+    /// Enters the slot into the directory, for good.
+    pub fn publish(&'static self) {
+        let this = ptr::from_ref(self).cast_mut();
+        let mut head = DIRECTORY.load(Ordering::Acquire);
+        loop {
+            self.next.store(head, Ordering::Relaxed);
+            match DIRECTORY.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The slot now stands for this stack.
+    pub fn set(&self, low: u64, high: u64, is_main: bool) {
+        self.is_main.store(is_main, Ordering::Relaxed);
+        self.low.store(low, Ordering::Relaxed);
+        self.high.store(high, Ordering::Release);
+    }
+
+    /// The slot's thread is gone.
+    pub fn clear(&self) {
+        self.high.store(0, Ordering::Release);
+        self.low.store(0, Ordering::Release);
+    }
+}
+
+impl Default for StackSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn slot_of(sp: u64) -> Option<&'static StackSlot> {
+    let mut next = DIRECTORY.load(Ordering::Acquire);
+    // SAFETY: slots are `'static` (see `publish`) and never leave the list.
+    while let Some(slot) = unsafe { next.as_ref() } {
+        if sp < slot.high.load(Ordering::Acquire) && sp >= slot.low.load(Ordering::Relaxed) {
+            return Some(slot);
+        }
+        next = slot.next.load(Ordering::Acquire);
+    }
+    None
+}
+
+/// What may be read directly of the stack that holds `sp`: from just below it (the red zone)
+/// up to its top; nothing for a stack that is not in the directory.
+pub fn bounds_from(sp: u64) -> StackBounds {
+    match slot_of(sp) {
+        Some(slot) => StackBounds {
+            low: sp.saturating_sub(128).max(slot.low.load(Ordering::Relaxed)),
+            high: slot.high.load(Ordering::Relaxed),
+        },
+        None => StackBounds::NONE,
+    }
+}
+
+/// Whether `sp` is on the stack on which the program's entry point runs.
+pub fn is_main_stack(sp: u64) -> bool {
+    slot_of(sp).is_some_and(|slot| slot.is_main.load(Ordering::Relaxed))
+}
