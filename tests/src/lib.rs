@@ -5,12 +5,14 @@
 //!   keeps two measuring tests from running at once.
 //! * [`run`]: one profiled run, its measurement directory and its database.
 //! * [`view`]: the JSON of a view as MODEL.md states it, and the checks that hold for every view.
+//! * [`parsers`]: what a parser must do with any bytes.
 //! * [`repository`]: the source tree as the repository's own checks read it.
 //!
 //! Helpers panic with a message that says what went wrong: they run inside tests only.
 
 #![forbid(unsafe_code)]
 
+pub mod parsers;
 pub mod repository;
 pub mod run;
 pub mod tools;

@@ -1,0 +1,77 @@
+//! What a parser must do with any bytes: return, and hand out only data that keeps its invariants.
+//!
+//! Input: bytes. Each function here is the body of a fuzz target (`fuzz/`) and of the bounded
+//! mutation runs (`tests/mutations.rs`). They panic when a parser breaks its contract.
+
+use hpc_formats::process::Process;
+use hpc_formats::profile::{Profile, Record};
+use hpc_formats::structure::Structure;
+use hpcstruct_rs::{Options, Rules, analyse_bytes};
+
+/// A thread's profile: every record that is handed out has its parent before it.
+pub fn profile(data: &[u8]) {
+    let Ok(profile) = Profile::parse(data) else {
+        return;
+    };
+    assert!(profile.header.period_ns > 0);
+    for index in 0..profile.len() {
+        match profile.record(index) {
+            Some(Record::Root) => assert_eq!(index, 0, "one root"),
+            Some(Record::Note { parent, .. }) => assert!((parent as usize) < index),
+            Some(Record::Metric {
+                owner, idleness, ..
+            }) => assert!((owner as usize) < index && idleness >= 0.0 && idleness.is_finite()),
+            Some(Record::Entry | Record::Anchor { .. } | Record::Partial(_)) => {
+                assert!(index > 0);
+            }
+            None => {}
+        }
+    }
+    assert_eq!(profile.record(profile.len()), None);
+}
+
+/// A process file.
+pub fn process(data: &[u8]) {
+    if let Ok(process) = Process::parse(data) {
+        assert!(process.modules.len() <= data.len());
+    }
+}
+
+/// A structure file.
+pub fn structure(data: &[u8]) {
+    if let Ok(structure) = Structure::decode(data) {
+        assert_structure(&structure);
+    }
+}
+
+/// A binary under analysis.
+pub fn analyse(data: &[u8]) {
+    let options = Options {
+        addresses: None,
+        rules: Rules::built_in(),
+        threads: 1,
+        debug_directories: Vec::new(),
+    };
+    if let Ok(structure) = analyse_bytes("fuzzed", data, &options) {
+        assert_structure(&structure);
+    }
+}
+
+/// The invariants that `Structure`'s documentation states.
+fn assert_structure(structure: &Structure) {
+    for (index, scope) in structure.scopes.iter().enumerate() {
+        assert!((scope.procedure.0 as usize) < structure.procedures.len());
+        assert!(
+            scope
+                .parent
+                .is_none_or(|parent| (parent.0 as usize) < index)
+        );
+    }
+    let mut end = 0;
+    for span in &structure.spans {
+        assert!(span.start >= end && span.end > span.start, "sorted spans");
+        assert!((span.procedure.0 as usize) < structure.procedures.len());
+        assert!(structure.scope_chain(span).len() <= structure.scopes.len());
+        end = span.end;
+    }
+}
