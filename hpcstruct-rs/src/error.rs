@@ -49,6 +49,8 @@ pub enum StructError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The file's build id is not the one that was measured.
+    Changed(PathBuf),
     /// A measurement directory without a readable process file.
     NoMeasurements(PathBuf),
 }
@@ -82,6 +84,11 @@ impl fmt::Display for StructError {
             StructError::Rules { path, line, what } => write!(
                 f,
                 "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",
+                path.display()
+            ),
+            StructError::Changed(path) => write!(
+                f,
+                "{} was rebuilt since the measurement: measure it again, or put the old file back",
                 path.display()
             ),
             StructError::NoMeasurements(path) => write!(

@@ -78,7 +78,8 @@ pub(crate) struct Frames<'a, 'd> {
     module: &'a ModuleFacts,
     /// Crate of the unit, when it is Rust's.
     unit_crate: Option<UnitCrate>,
-    is_rust: bool,
+    /// Whether the unit is Rust's.
+    pub(crate) is_rust: bool,
     /// Strings of the frames and paths.
     pub(crate) strings: Strings,
     /// Paths of source files.

@@ -6,6 +6,7 @@
 //! [`frames`] name and judge procedures by [`names`], [`owner`], [`tags`] and [`rules`];
 //! [`paint`] flattens scopes; [`verdict`] picks categories) → [`assemble`] (one structure).
 //!
+//! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
@@ -19,6 +20,7 @@ mod dwarf;
 mod error;
 mod frames;
 mod image;
+pub mod measurements;
 mod names;
 mod owner;
 mod paint;
@@ -30,6 +32,7 @@ mod strings;
 mod symbols;
 mod tags;
 pub mod text;
+mod vdso;
 mod verdict;
 mod wanted;
 
@@ -70,12 +73,19 @@ impl Default for Options {
     }
 }
 
-/// Analyses the load module at `path`.
+/// Analyses the load module at `path`; `[vdso]` is the vdso of the running kernel.
 ///
 /// # Errors
 /// The file cannot be read, is not ELF, is truncated or corrupt in its headers, or is no load
 /// module. Damage elsewhere is a note of the structure.
 pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError> {
+    if path.as_os_str() == vdso::NAME {
+        let bytes = vdso::read().map_err(|error| StructError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        return analyse_in(path, &bytes, options, false);
+    }
     let bytes = FileBytes::open(path)?;
     analyse_in(path, bytes.as_slice(), options, true)
 }

@@ -1,13 +1,232 @@
-//! temporary
-use std::path::Path;
-fn main() {
-    let path = std::env::args().nth(1).unwrap_or_default();
-    let t = std::time::Instant::now();
-    match hpcstruct_rs::analyse(Path::new(&path), &hpcstruct_rs::Options::default()) {
-        Ok(s) => {
-            eprintln!("{:?}", t.elapsed());
-            print!("{}", hpcstruct_rs::text::render(&s))
+//! The command: options in, structure files out.
+//!
+//! Input: a load module, or a measurement directory of hpcrun-rs. Exit status 0 when everything
+//! that was asked for was written, 1 otherwise; messages go to standard error.
+
+#![forbid(unsafe_code)]
+
+use clap::{Parser, ValueEnum};
+use hpcstruct_rs::measurements::{self, SampledModule};
+use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, text};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Recover procedures, inlined code, source lines and overhead tags of binaries.
+#[derive(Parser)]
+#[command(name = "hpcstruct-rs", version, about, long_about = LONG, after_long_help = EXAMPLES)]
+struct Arguments {
+    /// An executable or shared library, or a measurement directory written by hpcrun-rs.
+    #[arg(value_name = "BINARY|MEASUREMENTS")]
+    input: PathBuf,
+    /// Where to write: a file for a binary, a folder for measurements, `-` for standard output.
+    ///
+    /// Defaults: NAME.hpcstruct in the current folder; the folder `structure` of MEASUREMENTS,
+    /// where hpcprof-rs looks for it.
+    #[arg(short, long, value_name = "FILE|DIR")]
+    output: Option<PathBuf>,
+    /// Threads to use; default: one per core. The result does not depend on it.
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Of measurements, analyse all procedures of each module, not only the sampled ones.
+    #[arg(long)]
+    all: bool,
+    /// More rules for overhead tags, tried before the built-in ones.
+    ///
+    /// One rule a line: `procedure|module|file GLOB CATEGORY`. A GLOB has `*` and `?`; a
+    /// procedure is matched by its readable name, by the same without generic arguments, and by
+    /// its linkage name; a module by its path or file name. The CATEGORY `none` removes a tag.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// A folder with separate debug files, searched before /usr/lib/debug. May be repeated.
+    #[arg(long = "debug-dir", value_name = "DIR")]
+    debug_directories: Vec<PathBuf>,
+    /// Format: `binary` is what hpcprof-rs reads, `text` is for people. Default: text on
+    /// standard output, else binary.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+}
+
+const LONG: &str = "\
+Recover procedures, inlined code, source lines and overhead tags of binaries.
+
+Reads ELF executables and shared libraries with DWARF 3 to 5, also from separate debug files
+(by build id or .gnu_debuglink) and compressed sections; without debug information it falls back
+to symbols, and without symbols to the unwind table. hpcprof-rs does this by itself for what a
+run sampled; use this command to do it once on another machine, with rules of your own, or to
+look at a binary.";
+
+const EXAMPLES: &str = "\
+Examples:
+  hpcstruct-rs hpcrun-app-measurements
+      analyse what was sampled and store it with the measurements
+  hpcstruct-rs target/release/app -o - | less
+      show every procedure, its inlined calls, lines and tags
+  hpcstruct-rs --rules my.rules --all hpcrun-app-measurements
+      tag with own rules, for example the line `procedure my_lock::* sync`";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The format of hpcprof-rs.
+    Binary,
+    /// Readable.
+    Text,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("hpcstruct-rs: {error}");
+            ExitCode::FAILURE
         }
-        Err(e) => eprintln!("{e}"),
     }
+}
+
+/// Whether everything could be analysed.
+fn run(arguments: &Arguments) -> Result<bool, StructError> {
+    let mut options = Options::default();
+    if let Some(jobs) = arguments.jobs {
+        options.threads = usize::from(jobs);
+    }
+    if let Some(path) = &arguments.rules {
+        options.rules = Rules::with_file(path)?;
+    }
+    let extra = arguments.debug_directories.iter().cloned();
+    options.debug_directories.splice(0..0, extra);
+    if arguments.input.is_dir() {
+        of_measurements(arguments, &options)
+    } else {
+        of_binary(arguments, &options)?;
+        Ok(true)
+    }
+}
+
+fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
+    let started = Instant::now();
+    let structure = analyse(&arguments.input, options)?;
+    let output = arguments.output.clone().unwrap_or_else(|| {
+        let name = arguments.input.file_name().unwrap_or_default();
+        let mut name = name.to_os_string();
+        name.push(".hpcstruct");
+        PathBuf::from(name)
+    });
+    report_notes(&structure);
+    write(&output, &structure, arguments.format)?;
+    eprintln!(
+        "hpcstruct-rs: {} procedures, {} inlined scopes, {} spans in {:.2} s -> {}",
+        structure.procedures.len(),
+        structure.scopes.len(),
+        structure.spans.len(),
+        started.elapsed().as_secs_f64(),
+        output.display()
+    );
+    Ok(())
+}
+
+fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, StructError> {
+    let started = Instant::now();
+    let sampled = measurements::sampled(&arguments.input)?;
+    for warning in &sampled.warnings {
+        eprintln!("hpcstruct-rs: warning: {warning}");
+    }
+    let folder = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| arguments.input.join("structure"));
+    let to_stdout = folder.as_os_str() == "-";
+    if !to_stdout {
+        std::fs::create_dir_all(&folder).map_err(|error| StructError::Write {
+            path: folder.clone(),
+            error,
+        })?;
+    }
+    let (mut done, mut procedures) = (0, 0);
+    for module in &sampled.modules {
+        match of_module(arguments, options, module) {
+            Ok(structure) => {
+                let name = measurements::structure_file_name(&module.path, &module.build_id);
+                let path = if to_stdout {
+                    folder.clone()
+                } else {
+                    folder.join(name)
+                };
+                write(&path, &structure, arguments.format)?;
+                report_notes(&structure);
+                done += 1;
+                procedures += structure.procedures.len();
+            }
+            Err(error) => eprintln!("hpcstruct-rs: warning: {error}"),
+        }
+    }
+    eprintln!(
+        "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}; next: hpcprof-rs {}",
+        sampled.modules.len(),
+        started.elapsed().as_secs_f64(),
+        folder.display(),
+        arguments.input.display()
+    );
+    Ok(done == sampled.modules.len())
+}
+
+fn of_module(
+    arguments: &Arguments,
+    options: &Options,
+    module: &SampledModule,
+) -> Result<Structure, StructError> {
+    let mut options = options.clone();
+    if !arguments.all {
+        options.addresses = Some(module.addresses.clone());
+    }
+    let path = Path::new(&module.path);
+    let structure = analyse(path, &options)?;
+    if structure.build_id != module.build_id {
+        return Err(StructError::Changed(path.to_owned()));
+    }
+    Ok(structure)
+}
+
+fn report_notes(structure: &Structure) {
+    for note in &structure.notes {
+        eprintln!("hpcstruct-rs: {}: {note}", structure.module);
+    }
+}
+
+/// Writes to `path`, whole or not at all; `-` is standard output.
+fn write(path: &Path, structure: &Structure, format: Option<Format>) -> Result<(), StructError> {
+    let to_stdout = path.as_os_str() == "-";
+    let default = if to_stdout {
+        Format::Text
+    } else {
+        Format::Binary
+    };
+    let bytes = match format.unwrap_or(default) {
+        Format::Binary => structure.encode(),
+        Format::Text => text::render(structure).into_bytes(),
+    };
+    let failed = |error| StructError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    if to_stdout {
+        use std::io::Write as _;
+        let result = std::io::stdout().lock().write_all(&bytes);
+        return match result {
+            // A pager that was left is no failure.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(failed),
+        };
+    }
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written =
+        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    written.map_err(|error| {
+        // Best effort: the temporary file may not even exist.
+        let _ = std::fs::remove_file(&temporary);
+        failed(error)
+    })
 }

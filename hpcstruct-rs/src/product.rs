@@ -280,14 +280,12 @@ impl Builder<'_, '_> {
             };
             let scope = segment.scope.map(|s| s as u32);
             for (range, row) in split(self.rows, &segment.range) {
-                let line = row.and_then(|row| {
-                    let file = self.frames.file(self.unit, row.file)?;
-                    Some(SourceLine {
-                        file,
-                        line: row.line,
-                    })
-                });
-                let line_tag = line.and_then(|l| self.frames.file_tag(l.file));
+                let file = row.and_then(|row| self.frames.file(self.unit, row.file));
+                let line = source_line(file, row);
+                // Of line 0 the file is kept by clang for `#line` regions, and is a left-over
+                // of some inlined function in Rust.
+                let tagging = file.filter(|_| line.is_some() || !self.frames.is_rust);
+                let line_tag = tagging.and_then(|file| self.frames.file_tag(file));
                 let tag = line_tag.or(category).or(module_tag);
                 push(
                     &mut out,
@@ -307,25 +305,26 @@ impl Builder<'_, '_> {
     fn loose(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
         for row in self.rows {
-            let Some(file) = self.frames.file(self.unit, row.file) else {
-                continue;
-            };
+            let file = self.frames.file(self.unit, row.file);
             push(
                 &mut out,
                 Piece {
                     start: row.start,
                     end: row.end,
                     scope: None,
-                    line: Some(SourceLine {
-                        file,
-                        line: row.line,
-                    }),
-                    tag: self.frames.file_tag(file),
+                    line: source_line(file, Some(row)),
+                    tag: file.and_then(|file| self.frames.file_tag(file)),
                 },
             );
         }
         out
     }
+}
+
+/// The line of a row; line 0 is code that the compiler gives to no line.
+fn source_line(file: Option<StringId>, row: Option<&Row>) -> Option<SourceLine> {
+    let line = row?.line;
+    (line > 0).then_some(SourceLine { file: file?, line })
 }
 
 /// Walks from a scope outwards; the procedure is the last step.
