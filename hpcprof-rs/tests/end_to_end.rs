@@ -1,0 +1,340 @@
+//! From synthetic measurements to JSON views: what each kind of path must look like.
+
+mod support;
+
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::Association;
+use support::program::{self, *};
+use support::*;
+
+const MS: i64 = 1_000_000;
+const SAMPLE: i64 = 5 * MS;
+
+const TASK: [&str; 5] = [
+    "_start",
+    "app::main",
+    "app::caller",
+    "app::caller::{closure#0}",
+    "app::leaf",
+];
+
+#[test]
+fn a_task_has_one_path_whether_stolen_or_not() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let view = view(&database, "top-down", &[]);
+    let leaf = at_path(&view, &TASK);
+    // In place 60 and 40 (inlined iterator), stolen 80, stolen with an inlined closure 20.
+    assert_eq!(inclusive(leaf, "work"), 200 * SAMPLE);
+    assert_eq!(exclusive(leaf, "work"), 200 * SAMPLE);
+    assert_eq!(leaf["children"].as_array().map(Vec::len), Some(0));
+    let closure = at_path(&view, &TASK[..4]);
+    assert_eq!(closure["kind"], "procedure");
+    assert_eq!(
+        (closure["line"].as_i64(), &closure["file"]),
+        (Some(22), &APP_FILE.into())
+    );
+    // The runtime's overhead is the caller's own.
+    let caller = at_path(&view, &TASK[..3]);
+    assert_eq!(exclusive(caller, "work"), 3 * SAMPLE);
+    assert_eq!(exclusive(caller, "overhead"), (10 + 4) * SAMPLE);
+    assert_eq!(inclusive(caller, "overhead:sched"), (10 + 4 + 5) * SAMPLE);
+}
+
+#[test]
+fn runtime_frames_on_request() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let view = view(&database, "top-down", &["--runtime-frames"]);
+    let caller = at_path(&view, &TASK[..3]);
+    let join = named(&caller["children"], "work_stealing_rt::join");
+    assert_eq!(join["kind"], "inlined");
+    assert_eq!(join["call_line"], 22);
+    let shim = named(&join["children"], "work_stealing_rt::job::execute");
+    let glue = named(&shim["children"], "core::ops::function::FnOnce::call_once");
+    let closure = named(&glue["children"], "app::caller::{closure#0}");
+    assert_eq!(inclusive(closure, "work"), 80 * SAMPLE);
+}
+
+#[test]
+fn tagged_calls_cover_the_system_but_not_the_user() {
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    let push = thread.natives(entry, &[start(), main(), caller_push()]);
+    let in_libc = thread.natives(push, &[futex(), memcpy()]);
+    thread.sample(in_libc, 3, 0.0);
+    let user = thread.native(in_libc, leaf());
+    thread.sample(user, 5, 0.0);
+    let user_libc = thread.native(user, memcpy());
+    thread.sample(user_libc, 7, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let view = view(&database(&run, &temp), "top-down", &[]);
+    assert_eq!(nanoseconds(&view["totals"]["overhead"]), 3 * SAMPLE);
+    assert_eq!(nanoseconds(&view["totals"]["overhead:sched"]), 3 * SAMPLE);
+    assert_eq!(nanoseconds(&view["totals"]["work"]), 12 * SAMPLE);
+}
+
+#[test]
+fn anchors_continue_another_threads_context() {
+    let mut run = program::run();
+    let mut first = ThreadBuilder::new(1);
+    let entry = first.entry();
+    let creator = first.natives(entry, &[start(), main_serial(), serial()]);
+    first.sample(creator, 1, 0.0);
+    // An anchor of an anchor, against the order of the files.
+    let mut second = ThreadBuilder::new(2);
+    let anchor = second.anchor(3, 2);
+    let task = second.native(anchor, leaf());
+    second.sample(task, 10, 0.0);
+    let mut third = ThreadBuilder::new(3);
+    let anchor = third.anchor(1, creator);
+    assert_eq!(third.native(anchor, caller()), 2);
+    run.threads = vec![first, second, third];
+    let temp = TempDir::new();
+    let view = view(&database(&run, &temp), "top-down", &[]);
+    let path = [
+        "_start",
+        "app::main",
+        "app::serial",
+        "app::caller",
+        "app::leaf",
+    ];
+    assert_eq!(exclusive(at_path(&view, &path), "work"), 10 * SAMPLE);
+    assert_eq!(view["quality"]["rooted"], 11);
+}
+
+#[test]
+fn broken_anchors_become_partial_roots() {
+    let mut run = program::run();
+    let mut first = ThreadBuilder::new(1);
+    // A cycle: 1 continues 2, 2 continues 1.
+    let anchor = first.anchor(2, 2);
+    let a = first.native(anchor, leaf());
+    first.sample(a, 2, 0.0);
+    let mut second = ThreadBuilder::new(2);
+    let anchor = second.anchor(1, 2);
+    let b = second.native(anchor, caller());
+    second.sample(b, 3, 0.0);
+    // A thread and a record that are not there.
+    let gone = second.anchor(9, 4);
+    let c = second.native(gone, leaf());
+    second.sample(c, 5, 0.0);
+    let gone = second.anchor(1, 4000);
+    let d = second.native(gone, leaf());
+    second.sample(d, 7, 0.0);
+    run.threads = vec![first, second];
+    let temp = TempDir::new();
+    let view = view(&database(&run, &temp), "top-down", &[]);
+    let root = named(&view["roots"], "partial:missing-context");
+    assert_eq!(root["kind"], "partial");
+    assert_eq!(inclusive(root, "work"), 17 * SAMPLE);
+    assert_eq!(view["quality"]["lost"]["partial:missing-context"], 17);
+    assert_eq!(view["quality"]["rooted"], 0);
+}
+
+#[test]
+fn quality_counts_lost_and_partial_samples_once() {
+    let temp = TempDir::new();
+    let run = full_run();
+    let view = view(&database(&run, &temp), "top-down", &[]);
+    let quality = &view["quality"];
+    assert_eq!(quality["samples"], run.samples());
+    assert_eq!(quality["rooted"], run.samples() - 2);
+    assert_eq!(
+        quality["lost"],
+        serde_json::json!({"partial:no-unwind-info": 2, "tree-full": 2})
+    );
+    assert_eq!(view["schema"], "hpcprof-rs/view/1");
+    assert_eq!(view["unit"], "seconds");
+    assert_eq!(view["cores"], 2);
+    assert_eq!(
+        view["metrics"],
+        serde_json::json!(["work", "idleness", "overhead", "overhead:sched"])
+    );
+    assert_eq!(view["wall_seconds"].as_f64(), Some(2.5));
+}
+
+#[test]
+fn physical_paths_are_the_machines() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let view = view(&database, "top-down", &["--projection", "physical"]);
+    let path = [
+        "work_stealing_rt::worker::main_loop",
+        "work_stealing_rt::job::execute",
+        "core::ops::function::FnOnce::call_once",
+        "app::caller::{closure#0}",
+        "app::leaf",
+    ];
+    assert_eq!(exclusive(at_path(&view, &path), "work"), 80 * SAMPLE);
+}
+
+#[test]
+fn many_to_one_and_many_to_zero_chords() {
+    // An interpreter: two machine frames for one user-level frame, then support frames.
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    let below = thread.natives(entry, &[start(), main()]);
+    let many = Association::ManyToOne;
+    let a = thread.note(below, many, 1, execute(), caller());
+    let b = thread.note(a, many, 2, call_once(), CodeAddress::NONE);
+    thread.sample(b, 4, 0.0);
+    let zero = Association::ManyToZero;
+    let c = thread.note(b, zero, 1, execute(), CodeAddress::NONE);
+    let d = thread.note(c, zero, 2, call_once(), CodeAddress::NONE);
+    let leaf = thread.native(d, leaf());
+    thread.sample(leaf, 5, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let logical = view(&database, "top-down", &[]);
+    let caller = at_path(&logical, &["_start", "app::main", "app::caller"]);
+    assert_eq!(exclusive(caller, "work"), 4 * SAMPLE);
+    assert_eq!(
+        exclusive(named(&caller["children"], "app::leaf"), "work"),
+        5 * SAMPLE
+    );
+    let physical = view(&database, "top-down", &["--projection", "physical"]);
+    let path = [
+        "_start",
+        "app::main",
+        "work_stealing_rt::job::execute",
+        "core::ops::function::FnOnce::call_once",
+        "work_stealing_rt::job::execute",
+        "core::ops::function::FnOnce::call_once",
+        "app::leaf",
+    ];
+    assert_eq!(exclusive(at_path(&physical, &path), "work"), 5 * SAMPLE);
+}
+
+#[test]
+fn lines_and_inlined_system_code_on_request() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let lines = view(&database, "top-down", &["--lines", "--std-inlined"]);
+    let leaf = at_path(&lines, &TASK);
+    assert_eq!(exclusive(leaf, "work"), 0);
+    let line = named(&leaf["children"], "main.rs:41");
+    assert_eq!(
+        (line["kind"].as_str(), line["line"].as_i64()),
+        (Some("line"), Some(41))
+    );
+    assert_eq!(exclusive(line, "work"), 160 * SAMPLE);
+    let next = named(&leaf["children"], "core::iter::Range::next");
+    assert_eq!(inclusive(next, "work"), 40 * SAMPLE);
+    assert_eq!(next["call_line"], 42);
+}
+
+#[test]
+fn bottom_up_names_the_serial_helper_and_its_caller() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let view = view(&database, "bottom-up", &["--metric", "idleness"]);
+    let first = &view["roots"][0];
+    assert_eq!(first["name"], "app::serial");
+    assert_eq!(exclusive(first, "idleness"), 100 * SAMPLE);
+    assert_eq!(inclusive(first, "idleness"), 100 * SAMPLE);
+    let caller = &first["children"][0];
+    assert_eq!(caller["name"], "app::main");
+    assert_eq!(inclusive(caller, "idleness"), 100 * SAMPLE);
+    assert_eq!(exclusive(caller, "idleness"), 0);
+    let second = &view["roots"][1];
+    assert_eq!(second["name"], "memcpy");
+    assert_eq!(second["children"][0]["name"], "app::serial");
+}
+
+#[test]
+fn flat_sums_by_module_and_file() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let view = view(&database, "flat", &[]);
+    let libc = named(&view["roots"], "/lib/libc.so.6");
+    assert_eq!(libc["kind"], "module");
+    assert_eq!(inclusive(libc, "work"), 20 * SAMPLE);
+    assert_eq!(inclusive(libc, "overhead"), 5 * SAMPLE);
+    let app = named(&view["roots"], "/opt/app");
+    let file = named(&app["children"], APP_FILE);
+    let leaf = named(&file["children"], "app::leaf");
+    assert_eq!(inclusive(leaf, "work"), (200 + 7 + 2) * SAMPLE);
+}
+
+#[test]
+fn recursion_folds_in_text_and_never_in_json() {
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let mut at = thread.entry();
+    at = thread.natives(at, &[start(), main()]);
+    for _ in 0..500 {
+        at = thread.natives(at, &[caller(), closure()]);
+        thread.sample(at, 1, 0.0);
+    }
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let arguments = ["top-down", text(&database)];
+    let folded = tool(&arguments).expect("text");
+    assert!(
+        folded.contains("app::caller (recursion, 500 deep)"),
+        "{folded}"
+    );
+    assert!(folded.lines().count() < 8, "{folded}");
+    let unfolded = tool(&[
+        arguments[0],
+        arguments[1],
+        "--no-fold-recursion",
+        "--threshold",
+        "0",
+    ])
+    .expect("text");
+    assert!(unfolded.lines().count() > 1000);
+    let json = tool(&["top-down", text(&database), "--format", "json"]).expect("json");
+    assert_eq!(json.matches("\"name\":\"app::caller\"").count(), 500);
+}
+
+#[test]
+fn two_processes_share_their_code() {
+    let temp = TempDir::new();
+    let measurements = temp.join("m");
+    for (pid, image) in [(100, IMAGE), (200, IMAGE + 500_000_000)] {
+        let mut run = program::run();
+        run.start.pid = pid;
+        run.start.image = image;
+        let mut thread = ThreadBuilder::new(1);
+        (thread.pid, thread.image) = (pid, image);
+        let entry = thread.entry();
+        let leaf = thread.natives(entry, &[start(), main(), leaf()]);
+        thread.sample(leaf, u64::from(pid), 0.0);
+        run.threads = vec![thread];
+        run.write(&measurements);
+    }
+    let database = temp.join("db");
+    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
+    let view = view(&database, "top-down", &[]);
+    let leaf = at_path(&view, &["_start", "app::main", "app::leaf"]);
+    assert_eq!(exclusive(leaf, "work"), 300 * SAMPLE);
+    assert_eq!(view["roots"].as_array().map(Vec::len), Some(1));
+    // From the first start to the last end: the second began half a second later.
+    assert_eq!(view["wall_seconds"].as_f64(), Some(2.5));
+}
+
+#[test]
+fn an_empty_path_is_partial() {
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    thread.sample(entry, 3, 0.0);
+    let partial = thread.partial(LossCause::TooDeep);
+    thread.sample(partial, 4, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let view = view(&database(&run, &temp), "top-down", &[]);
+    assert_eq!(
+        view["quality"]["lost"],
+        serde_json::json!({"partial:empty-path": 3, "partial:too-deep": 4})
+    );
+    assert_eq!(nanoseconds(&view["totals"]["work"]), 7 * SAMPLE);
+}

@@ -1,0 +1,226 @@
+//! A small program with known structure: `main` calls `serial` and `caller`; `caller` joins a
+//! closure that calls `leaf`; the closure is run in place or stolen.
+
+use super::{Run, StructureBuilder, ThreadBuilder, at};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::structure::Origin::{Runtime, System, User};
+
+pub const APP: u16 = 1;
+pub const LIBC: u16 = 2;
+
+pub const APP_FILE: &str = "/src/app/src/main.rs";
+const JOIN_FILE: &str = "/src/work-stealing-rt/src/join.rs";
+const SCHED_FILE: &str = "/src/work-stealing-rt/src/parallel_overhead/sched.rs";
+
+pub fn start() -> CodeAddress {
+    at(APP, 0x1000)
+}
+pub fn main() -> CodeAddress {
+    at(APP, 0x1100)
+}
+/// `main` where it calls `serial`.
+pub fn main_serial() -> CodeAddress {
+    at(APP, 0x1110)
+}
+pub fn caller() -> CodeAddress {
+    at(APP, 0x1200)
+}
+/// In `caller`: the inlined join, at the spawn.
+pub fn caller_join() -> CodeAddress {
+    at(APP, 0x1210)
+}
+/// In `caller`: the closure, inlined through the inlined join.
+pub fn caller_join_closure() -> CodeAddress {
+    at(APP, 0x1220)
+}
+/// In `caller`: the runtime's inlined push, tagged `sched`.
+pub fn caller_push() -> CodeAddress {
+    at(APP, 0x1230)
+}
+pub fn leaf() -> CodeAddress {
+    at(APP, 0x1300)
+}
+/// In `leaf`: an inlined iterator step of the standard library.
+pub fn leaf_iterator() -> CodeAddress {
+    at(APP, 0x1310)
+}
+/// The runtime's entry of a stolen job.
+pub fn execute() -> CodeAddress {
+    at(APP, 0x1400)
+}
+/// The closure inlined into the runtime's entry of a stolen job.
+pub fn execute_closure() -> CodeAddress {
+    at(APP, 0x1410)
+}
+/// The closure with code of its own.
+pub fn closure() -> CodeAddress {
+    at(APP, 0x1500)
+}
+pub fn call_once() -> CodeAddress {
+    at(APP, 0x1600)
+}
+/// The scheduler, tagged `sched` as a whole.
+pub fn scheduler() -> CodeAddress {
+    at(APP, 0x1700)
+}
+pub fn serial() -> CodeAddress {
+    at(APP, 0x1800)
+}
+pub fn memcpy() -> CodeAddress {
+    at(LIBC, 0x500)
+}
+pub fn futex() -> CodeAddress {
+    at(LIBC, 0x600)
+}
+
+/// The structures of both modules.
+pub fn structures() -> Vec<hpc_formats::structure::Structure> {
+    let mut app = StructureBuilder::new("/opt/app", &[1, 2, 3]);
+    let p = app.procedure("_start", None, User);
+    app.span(0x1000, p, None, ("", 0), None);
+    let p = app.procedure("app::main", Some((APP_FILE, 10)), User);
+    app.span(0x1100, p, None, (APP_FILE, 12), None);
+    app.span(0x1110, p, None, (APP_FILE, 13), None);
+    let p = app.procedure("app::caller", Some((APP_FILE, 20)), User);
+    app.span(0x1200, p, None, (APP_FILE, 21), None);
+    let join = app.inlined(
+        p,
+        None,
+        "work_stealing_rt::join",
+        Some((JOIN_FILE, 5)),
+        (APP_FILE, 22),
+        Runtime,
+    );
+    app.span(0x1210, p, Some(join), (JOIN_FILE, 7), None);
+    // The declaration is on the out-of-line body only.
+    let inner = app.inlined(
+        p,
+        Some(join),
+        "app::caller::{closure#0}",
+        None,
+        (JOIN_FILE, 9),
+        User,
+    );
+    app.span(0x1220, p, Some(inner), (APP_FILE, 23), None);
+    let push = app.inlined(
+        p,
+        Some(join),
+        "work_stealing_rt::parallel_overhead::sched::push",
+        Some((SCHED_FILE, 3)),
+        (JOIN_FILE, 8),
+        Runtime,
+    );
+    app.span(0x1230, p, Some(push), (SCHED_FILE, 4), Some("sched"));
+    let p = app.procedure("app::leaf", Some((APP_FILE, 40)), User);
+    app.span(0x1300, p, None, (APP_FILE, 41), None);
+    let next = app.inlined(
+        p,
+        None,
+        "core::iter::Range::next",
+        Some(("/rustc/core/iter.rs", 800)),
+        (APP_FILE, 42),
+        System,
+    );
+    app.span(0x1310, p, Some(next), ("/rustc/core/iter.rs", 801), None);
+    let p = app.procedure(
+        "work_stealing_rt::job::execute",
+        Some((JOIN_FILE, 50)),
+        Runtime,
+    );
+    app.span(0x1400, p, None, (JOIN_FILE, 51), None);
+    let inner = app.inlined(
+        p,
+        None,
+        "app::caller::{closure#0}",
+        None,
+        (JOIN_FILE, 52),
+        User,
+    );
+    app.span(0x1410, p, Some(inner), (APP_FILE, 23), None);
+    let p = app.procedure("app::caller::{closure#0}", Some((APP_FILE, 22)), User);
+    app.span(0x1500, p, None, (APP_FILE, 23), None);
+    let p = app.procedure(
+        "core::ops::function::FnOnce::call_once",
+        Some(("/rustc/core/function.rs", 250)),
+        System,
+    );
+    app.span(0x1600, p, None, ("/rustc/core/function.rs", 250), None);
+    let p = app.procedure(
+        "work_stealing_rt::worker::main_loop",
+        Some((SCHED_FILE, 60)),
+        Runtime,
+    );
+    app.span(0x1700, p, None, (SCHED_FILE, 61), Some("sched"));
+    let p = app.procedure("app::serial", Some((APP_FILE, 60)), User);
+    app.span(0x1800, p, None, (APP_FILE, 61), None);
+
+    let mut libc = StructureBuilder::new("/lib/libc.so.6", &[9]);
+    let p = libc.procedure("memcpy", None, System);
+    libc.span(0x500, p, None, ("", 0), None);
+    let p = libc.procedure("syscall", None, System);
+    libc.span(0x600, p, None, ("", 0), None);
+    vec![app.structure, libc.structure]
+}
+
+/// A run without threads, with both modules.
+pub fn run() -> Run {
+    let mut run = Run::new();
+    run.module(APP, "/opt/app", &[1, 2, 3]);
+    run.module(LIBC, "/lib/libc.so.6", &[9]);
+    run.structures = structures();
+    run
+}
+
+/// A run with stolen tasks, support frames, anchors, partial paths, overhead and losses.
+pub fn full_run() -> Run {
+    let mut run = run();
+    let mut first = ThreadBuilder::new(1);
+    let entry = first.entry();
+    let in_main = first.natives(entry, &[start(), main()]);
+    // Serial work: the other core idles.
+    let in_serial = first.natives(entry, &[start(), main_serial(), serial()]);
+    first.sample(in_serial, 100, 1.0);
+    let copy = first.native(in_serial, memcpy());
+    first.sample(copy, 20, 1.0);
+    // The task run in place.
+    let in_caller = first.native(in_main, caller());
+    first.sample(in_caller, 3, 0.0);
+    let inline = first.natives(in_main, &[caller_join_closure(), leaf()]);
+    first.sample(inline, 60, 0.0);
+    let iterator = first.natives(in_main, &[caller_join_closure(), leaf_iterator()]);
+    first.sample(iterator, 40, 0.0);
+    // The runtime's own code, and what it calls in the system.
+    let push = first.native(in_main, caller_push());
+    first.sample(push, 10, 0.0);
+    let wait = first.native(push, futex());
+    first.sample(wait, 5, 0.5);
+    first.losses.push((LossCause::TreeFull, 2));
+
+    let mut second = ThreadBuilder::new(2);
+    let entry = second.entry();
+    let spawner = [start(), main(), caller_join()];
+    let stolen = second.spawner(entry, scheduler(), &spawner);
+    let shim = second.support(stolen, execute());
+    let once = second.native(shim, call_once());
+    let task = second.natives(once, &[closure(), leaf()]);
+    second.sample(task, 80, 0.0);
+    // The closure inlined into the runtime's entry.
+    let shim = second.support(stolen, execute_closure());
+    let task = second.native(shim, leaf());
+    second.sample(task, 20, 0.0);
+    // The runtime's code under the spawner's context.
+    let shim = second.support(stolen, scheduler());
+    second.sample(shim, 4, 0.0);
+    // A thread created by `serial`, and a path that could not be unwound.
+    let anchor = second.anchor(1, in_serial);
+    let task = second.native(anchor, leaf());
+    second.values(task, 6, 7, 0.25);
+    let partial = second.partial(LossCause::NoUnwindInfo);
+    let task = second.native(partial, leaf());
+    second.sample(task, 2, 0.0);
+    second.losses.push((LossCause::NoUnwindInfo, 2));
+    second.oversubscribed = 3.0;
+    run.threads = vec![first, second];
+    run
+}
