@@ -6,6 +6,7 @@
 //! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
 //! * [`address`]: the normalised code address that the first two share.
 //! * [`loss`]: the causes for which a sample is lost or partial.
+//! * [`environment`]: the settings that the launcher passes to the preloaded library.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
@@ -14,6 +15,7 @@
 
 pub mod address;
 pub mod bytes;
+pub mod environment;
 pub mod loss;
 pub mod process;
 pub mod profile;

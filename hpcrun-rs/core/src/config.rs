@@ -1,22 +1,10 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
+use hpc_formats::environment::{
+    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
+};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-
-/// Absolute path of the measurement directory; profiling is on when it is set.
-pub const ENV_OUTPUT: &str = "HPCRUN_RS_OUTPUT";
-/// `cpu-time` or `wall-time`.
-pub const ENV_EVENT: &str = "HPCRUN_RS_EVENT";
-/// Samples per second and thread.
-pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
-/// Cores n; 0 = as many as workers.
-pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
-/// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
-pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
-/// Set to 1: the handler returns at once (the floor that the machine sets; for benchmarks).
-pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
-/// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).
-pub const ENV_LATENCY: &str = "HPCRUN_LATENCY";
 
 /// What is sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,9 +66,6 @@ pub struct Config {
     /// Benchmark: keep handler latencies.
     pub latency: bool,
 }
-
-/// Highest rate that is accepted, Hz.
-pub const MAX_RATE: u32 = 20_000;
 
 impl Config {
     /// Reads the environment. `None`: this process is not to be profiled.

@@ -203,6 +203,12 @@ pub fn refresh_loadmap() {
     }
 }
 
+/// A runtime has registered: frames that were seen before may have another owner now.
+pub fn forget_owners() {
+    loadmap::invalidate();
+    refresh_loadmap();
+}
+
 /// As [`refresh_loadmap`], when the handler has asked for it.
 #[inline]
 pub fn refresh_if_stale() {

@@ -83,6 +83,8 @@ pub struct ThreadState {
     worker: AtomicPtr<AtomicU8>,
     /// Nested waits that the thread is in.
     waiting: Cell<u32>,
+    /// How often the thread's end was announced to us.
+    destructor_rounds: Cell<usize>,
     stack: StackSlot,
     creation: Cell<CreationPair>,
     /// What the thread-start frame points to.
@@ -157,6 +159,7 @@ pub fn begin(creation: (u32, u32), stack: (u64, u64), is_main: bool) -> Option<&
         node: creation.1,
     });
     state.waiting.set(0);
+    state.destructor_rounds.set(0);
     state.program_stack.set(None);
     state.worker.store(ptr::null_mut(), Ordering::Relaxed);
     state.idle_weight.store(0, Ordering::Relaxed);
@@ -188,6 +191,7 @@ fn allocate() -> Option<&'static ThreadState> {
         busy: AtomicBool::new(false),
         worker: AtomicPtr::new(ptr::null_mut()),
         waiting: Cell::new(0),
+        destructor_rounds: Cell::new(0),
         stack: StackSlot::new(),
         creation: Cell::new((0, 0)),
         creation_context: Cell::new(CreationContext { thread: 0, node: 0 }),
@@ -271,6 +275,12 @@ impl ThreadState {
     /// Address that the thread-start frame keeps (see [`agents::CreationContext`]).
     pub fn creation_context(&self) -> *const CreationContext {
         self.creation_context.as_ptr()
+    }
+
+    /// Counts the rounds of the thread's key destructors; returns the round's number.
+    pub fn count_destructor_round(&self) -> usize {
+        self.destructor_rounds.set(self.destructor_rounds.get() + 1);
+        self.destructor_rounds.get()
     }
 
     fn install_signal_stack(&self) {

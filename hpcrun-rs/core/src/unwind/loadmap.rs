@@ -94,6 +94,7 @@ impl Snapshot {
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(ptr::null_mut());
 static UNSTABLE: AtomicU32 = AtomicU32::new(0);
 static STALE: AtomicBool = AtomicBool::new(false);
+static INVALID: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
@@ -129,6 +130,11 @@ pub fn begin_unload() {
 /// See [`begin_unload`].
 pub fn end_unload() {
     UNSTABLE.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Makes the next [`refresh`] take a new snapshot, and with it a new generation, in any case.
+pub fn invalidate() {
+    INVALID.store(true, Ordering::Release);
 }
 
 /// What is known of the module at an address.
@@ -372,7 +378,8 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         return Changes::default();
     };
     let old = current();
-    if old.is_some_and(|s| s.version >= version) {
+    let invalid = INVALID.swap(false, Ordering::AcqRel);
+    if !invalid && old.is_some_and(|s| s.version >= version) {
         return Changes::default();
     }
     let changes = assign_ids(&mut modules, old);

@@ -1,0 +1,19 @@
+//! Environment variables through which the launcher configures the preloaded library.
+
+/// Absolute path of the measurement directory; profiling is on when it is set.
+pub const ENV_OUTPUT: &str = "HPCRUN_RS_OUTPUT";
+/// `cpu-time` or `wall-time`.
+pub const ENV_EVENT: &str = "HPCRUN_RS_EVENT";
+/// Samples per second and thread.
+pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
+/// Cores n; 0 = as many as workers.
+pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
+/// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
+pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
+/// Set to 1: the handler returns at once (the floor that the machine sets; for benchmarks).
+pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
+/// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).
+pub const ENV_LATENCY: &str = "HPCRUN_LATENCY";
+
+/// Highest rate that is accepted, Hz.
+pub const MAX_RATE: u32 = 20_000;

@@ -1,0 +1,133 @@
+//! The library's own heap: separate from the program's, whose allocator may be replaced, may be
+//! locked at a fork, and must not be disturbed.
+//!
+//! Power-of-two size classes from mapped chunks, with a free list for each. The lists are behind
+//! a lock that is only ever tried: when it is taken (another thread, or a fork in the middle),
+//! memory comes fresh from the chunk, and freed memory is left unused. The signal handler never
+//! comes here; [`ALLOCATIONS_WHILE_BUSY`] proves it in tests.
+
+use hpcrun_core::{memory, threads};
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+const CHUNK: usize = 1 << 20;
+const SMALLEST_BITS: u32 = 4;
+const CLASSES: usize = 13; // 16 bytes to 64 KiB
+
+/// Allocations made while the allocating thread was inside the handler or a capture. Exported
+/// so that a test can read it in a profiled program.
+#[unsafe(no_mangle)]
+pub static HPCRUN_ALLOCATIONS_WHILE_BUSY: AtomicU64 = AtomicU64::new(0);
+
+struct Heap {
+    locked: AtomicBool,
+    free: [AtomicUsize; CLASSES],
+    /// Address of the next fresh byte, and how many are left, in one chunk.
+    chunk: AtomicUsize,
+    left: AtomicUsize,
+}
+
+#[global_allocator]
+static HEAP: Heap = Heap {
+    locked: AtomicBool::new(false),
+    free: [const { AtomicUsize::new(0) }; CLASSES],
+    chunk: AtomicUsize::new(0),
+    left: AtomicUsize::new(0),
+};
+
+fn class_of(layout: &Layout) -> usize {
+    let size = layout.size().max(layout.align()).max(1 << SMALLEST_BITS);
+    (size.next_power_of_two().trailing_zeros() - SMALLEST_BITS) as usize
+}
+
+impl Heap {
+    fn try_lock(&self) -> bool {
+        for _ in 0..100 {
+            if !self.locked.swap(true, Ordering::Acquire) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    fn unlock(&self) {
+        self.locked.store(false, Ordering::Release);
+    }
+
+    fn map(size: usize) -> *mut u8 {
+        memory::map_anonymous(size).map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    fn take(&self, class: usize) -> *mut u8 {
+        let size = 1usize << (class as u32 + SMALLEST_BITS);
+        if !self.try_lock() {
+            return Self::map(size.max(memory::PAGE));
+        }
+        let head = self.free[class].load(Ordering::Relaxed);
+        let block = if head != 0 {
+            // SAFETY: a free block's first word links to the next; we hold the lock.
+            let next = unsafe { *(head as *const usize) };
+            self.free[class].store(next, Ordering::Relaxed);
+            head as *mut u8
+        } else {
+            self.carve(size)
+        };
+        self.unlock();
+        block
+    }
+
+    /// A fresh block from the chunk; the rest of a chunk that is too short is given up.
+    fn carve(&self, size: usize) -> *mut u8 {
+        let at = self.chunk.load(Ordering::Relaxed).next_multiple_of(size);
+        let end = self.left.load(Ordering::Relaxed);
+        if at != 0 && at + size <= end {
+            self.chunk.store(at + size, Ordering::Relaxed);
+            return at as *mut u8;
+        }
+        let base = Self::map(CHUNK);
+        if base.is_null() {
+            return base;
+        }
+        let at = (base as usize).next_multiple_of(size);
+        self.chunk.store(at + size, Ordering::Relaxed);
+        self.left.store(base as usize + CHUNK, Ordering::Relaxed);
+        at as *mut u8
+    }
+}
+
+// SAFETY: blocks are disjoint, aligned to their power-of-two size (at most 64 KiB, within a
+// chunk, or a mapping of whole pages), and valid until deallocated. Nothing here panics.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if threads::current().is_some_and(|t| t.is_busy()) {
+            HPCRUN_ALLOCATIONS_WHILE_BUSY.fetch_add(1, Ordering::Relaxed);
+        }
+        let class = class_of(&layout);
+        if class < CLASSES {
+            self.take(class)
+        } else if layout.align() <= memory::PAGE {
+            Self::map(layout.size())
+        } else {
+            ptr::null_mut()
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let class = class_of(&layout);
+        if class >= CLASSES {
+            if let Some(block) = NonNull::new(block) {
+                // SAFETY: a block of this size was mapped by `alloc` for itself alone.
+                unsafe { memory::unmap(block, layout.size()) };
+            }
+            return;
+        }
+        if self.try_lock() {
+            // SAFETY: the block is ours again and at least 16 bytes long.
+            unsafe { *block.cast::<usize>() = self.free[class].load(Ordering::Relaxed) };
+            self.free[class].store(block as usize, Ordering::Relaxed);
+            self.unlock();
+        }
+    }
+}

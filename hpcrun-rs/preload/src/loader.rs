@@ -1,0 +1,29 @@
+//! Unloading: while a module may vanish, cached knowledge about addresses is not used.
+//!
+//! `dlopen` is not interposed: it looks at its caller's address (RUNPATH, `$ORIGIN`), which an
+//! interposed function would change. The handler finds new modules itself.
+
+use crate::real::real;
+use hpcrun_core::session;
+use hpcrun_core::unwind::loadmap;
+use std::ffi::{c_int, c_void};
+
+/// Interposed.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: libc's signature.
+    let real = unsafe { real!(c"dlclose": fn(*mut c_void) -> c_int) };
+    if !session::is_running() {
+        // SAFETY: libc's own, same argument.
+        return unsafe { real(handle) };
+    }
+    loadmap::begin_unload();
+    // SAFETY: as above.
+    let result = unsafe { real(handle) };
+    session::refresh_loadmap();
+    loadmap::end_unload();
+    result
+}

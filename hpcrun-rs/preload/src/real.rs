@@ -1,0 +1,89 @@
+//! Libc's own functions behind the interposed ones, found by `dlsym(RTLD_NEXT)` at first use.
+//!
+//! A look-up is idempotent, so two threads that race for it store the same pointer.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A libc function, looked up once.
+#[derive(Debug)]
+pub(crate) struct Real {
+    address: AtomicUsize,
+    name: &'static CStr,
+    version: Option<&'static CStr>,
+}
+
+impl Real {
+    /// The default version of `name`.
+    pub(crate) const fn new(name: &'static CStr) -> Real {
+        Real {
+            address: AtomicUsize::new(0),
+            name,
+            version: None,
+        }
+    }
+
+    /// A certain version of `name`, where glibc has an older one that `dlsym` may prefer.
+    pub(crate) const fn versioned(name: &'static CStr, version: &'static CStr) -> Real {
+        Real {
+            address: AtomicUsize::new(0),
+            name,
+            version: Some(version),
+        }
+    }
+
+    /// The function's address. Aborts when libc lacks it: the program that called it could
+    /// not have been linked.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        match self.address.load(Ordering::Relaxed) {
+            0 => self.find(),
+            address => address,
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> usize {
+        // SAFETY: names are NUL-terminated statics.
+        let address = unsafe {
+            let versioned = self.version.map_or(std::ptr::null_mut(), |v| {
+                libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), v.as_ptr())
+            });
+            if versioned.is_null() {
+                libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr())
+            } else {
+                versioned
+            }
+        } as usize;
+        if address == 0 {
+            let text = b"hpcrun-rs: libc lacks a function that the program calls\n";
+            // SAFETY: writes a static text, then ends the process.
+            unsafe {
+                libc::write(2, text.as_ptr().cast(), text.len());
+                libc::abort();
+            }
+        }
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+/// The libc function as a callable of type `F`.
+///
+/// # Safety
+/// `F` must be a function pointer type with the function's signature.
+#[inline]
+pub(crate) unsafe fn function<F: Copy>(real: &Real) -> F {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    // SAFETY: a function's address, as the pointer type that the caller vouches for.
+    unsafe { std::mem::transmute_copy(&real.address()) }
+}
+
+/// A libc function: `real!(NAME: fn(types) -> type)`. Unsafe: the signature is trusted.
+macro_rules! real {
+    ($name:literal : fn($($type:ty),* $(,)?) $(-> $result:ty)?) => {{
+        static REAL: $crate::real::Real = $crate::real::Real::new($name);
+        $crate::real::function::<unsafe extern "C" fn($($type),*) $(-> $result)?>(&REAL)
+    }};
+}
+pub(crate) use real;

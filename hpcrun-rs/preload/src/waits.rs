@@ -1,0 +1,166 @@
+//! Waits of ordinary threads: from here on it is known who is blocked, so that n_working counts
+//! only threads that run (MODEL: "working"). Workers of cooperating runtimes count themselves.
+//!
+//! Locks are first tried, so that an uncontended one costs no more than a try.
+
+use crate::real::{Real, real};
+use hpcrun_core::{session, threads};
+use std::ffi::{c_int, c_long, c_uint, c_void};
+
+/// Runs `wait` with the calling thread counted as waiting.
+#[inline]
+pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let Some(state) = threads::current() else {
+        return wait();
+    };
+    session::refresh_if_stale();
+    state.begin_wait();
+    let result = wait();
+    state.end_wait();
+    result
+}
+
+macro_rules! interpose_wait {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;)*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            };
+            static REAL: Real = interpose_wait!(@real $($version)?);
+            // SAFETY: libc's function of this name and signature, same arguments.
+            waiting(|| unsafe {
+                crate::real::function::<unsafe extern "C" fn($($type),*) -> $result>(&REAL)(
+                    $($argument),*
+                )
+            })
+        }
+    )* };
+    (@real) => { Real::new(NAME) };
+    (@real $version:literal) => { Real::versioned(NAME, $version) };
+}
+
+type Mutex = *mut libc::pthread_mutex_t;
+type Condition = *mut libc::pthread_cond_t;
+type RwLock = *mut libc::pthread_rwlock_t;
+type Time = *const libc::timespec;
+type Buffer = *mut c_void;
+
+interpose_wait! {
+    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
+    pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, time: Time) -> c_int;
+    pthread_clockjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time) -> c_int;
+    pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int, c"GLIBC_2.3.2";
+    pthread_cond_timedwait(condition: Condition, mutex: Mutex, time: Time) -> c_int, c"GLIBC_2.3.2";
+    pthread_cond_clockwait(condition: Condition, mutex: Mutex, clock: c_int, time: Time) -> c_int;
+    pthread_mutex_timedlock(mutex: Mutex, time: Time) -> c_int;
+    pthread_mutex_clocklock(mutex: Mutex, clock: c_int, time: Time) -> c_int;
+    pthread_rwlock_timedrdlock(lock: RwLock, time: Time) -> c_int;
+    pthread_rwlock_timedwrlock(lock: RwLock, time: Time) -> c_int;
+    pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
+    sem_wait(semaphore: *mut libc::sem_t) -> c_int;
+    sem_timedwait(semaphore: *mut libc::sem_t, time: Time) -> c_int;
+    sem_clockwait(semaphore: *mut libc::sem_t, clock: c_int, time: Time) -> c_int;
+    nanosleep(time: Time, left: *mut libc::timespec) -> c_int;
+    clock_nanosleep(clock: c_int, flags: c_int, time: Time, left: *mut libc::timespec) -> c_int;
+    usleep(microseconds: c_uint) -> c_int;
+    sleep(seconds: c_uint) -> c_uint;
+    pause() -> c_int;
+    poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: c_int) -> c_int;
+    ppoll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: Time, mask: *const libc::sigset_t) -> c_int;
+    select(n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int;
+    pselect(n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: Time, mask: *const libc::sigset_t) -> c_int;
+    epoll_wait(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int) -> c_int;
+    epoll_pwait(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int, mask: *const libc::sigset_t) -> c_int;
+    epoll_pwait2(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: Time, mask: *const libc::sigset_t) -> c_int;
+    wait(status: *mut c_int) -> libc::pid_t;
+    waitpid(pid: libc::pid_t, status: *mut c_int, options: c_int) -> libc::pid_t;
+    wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
+    wait4(pid: libc::pid_t, status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
+    waitid(kind: c_uint, id: libc::id_t, info: *mut libc::siginfo_t, options: c_int) -> c_int;
+    read(fd: c_int, buffer: Buffer, n: usize) -> isize;
+    readv(fd: c_int, buffers: *const libc::iovec, n: c_int) -> isize;
+    recv(fd: c_int, buffer: Buffer, n: usize, flags: c_int) -> isize;
+    recvfrom(fd: c_int, buffer: Buffer, n: usize, flags: c_int, from: *mut libc::sockaddr, len: *mut libc::socklen_t) -> isize;
+    recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> isize;
+    write(fd: c_int, buffer: *const c_void, n: usize) -> isize;
+    writev(fd: c_int, buffers: *const libc::iovec, n: c_int) -> isize;
+    send(fd: c_int, buffer: *const c_void, n: usize, flags: c_int) -> isize;
+    sendto(fd: c_int, buffer: *const c_void, n: usize, flags: c_int, to: *const libc::sockaddr, len: libc::socklen_t) -> isize;
+    sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
+    accept(fd: c_int, address: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int;
+    accept4(fd: c_int, address: *mut libc::sockaddr, len: *mut libc::socklen_t, flags: c_int) -> c_int;
+    connect(fd: c_int, address: *const libc::sockaddr, len: libc::socklen_t) -> c_int;
+    flock(fd: c_int, operation: c_int) -> c_int;
+    fsync(fd: c_int) -> c_int;
+    fdatasync(fd: c_int) -> c_int;
+}
+
+macro_rules! interpose_lock {
+    ($($lock:ident, $literal:literal, $try_literal:literal, $type:ty;)*) => { $(
+        /// Interposed: waits only when the lock cannot be had at once.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
+            // SAFETY: libc's own functions on the caller's lock. Trying first has the same
+            // results as locking, but for EBUSY: then the lock is taken the usual way.
+            unsafe {
+                if threads::current().is_some() {
+                    match real!($try_literal: fn($type) -> c_int)(lock) {
+                        libc::EBUSY => {}
+                        result => return result,
+                    }
+                }
+                waiting(|| real!($literal: fn($type) -> c_int)(lock))
+            }
+        }
+    )* };
+}
+
+interpose_lock! {
+    pthread_mutex_lock, c"pthread_mutex_lock", c"pthread_mutex_trylock", Mutex;
+    pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", c"pthread_rwlock_tryrdlock", RwLock;
+    pthread_rwlock_wrlock, c"pthread_rwlock_wrlock", c"pthread_rwlock_trywrlock", RwLock;
+}
+
+const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
+
+/// Interposed: futex waits, which is how Rust's and others' own locks block.
+///
+/// The kernel takes at most six arguments, all of them words; fewer passed leaves the others
+/// unspecified, which system calls ignore.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    // SAFETY: libc's own, same arguments.
+    let call = || unsafe {
+        real!(c"syscall": fn(
+            c_long, c_long, c_long, c_long, c_long, c_long, c_long,
+        ) -> c_long)(number, a, b, c, d, e, f)
+    };
+    let waits = number == libc::SYS_futex
+        && matches!(
+            (b & FUTEX_COMMANDS) as c_int,
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
+        );
+    if waits { waiting(call) } else { call() }
+}
