@@ -156,7 +156,7 @@ fn code_ranges(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
     if ranges.is_empty() {
         ranges = executable_segments(file);
     }
-    ranges.sort_by(|a, b| (a.0.start, a.0.end).cmp(&(b.0.start, b.0.end)));
+    ranges.sort_by_key(|(r, _)| (r.start, r.end));
     ranges
 }
 

@@ -65,9 +65,9 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
 
 /// The scheme of a stem.
 pub(crate) fn scheme(stem: &str) -> Scheme {
-    if stem.starts_with("_R") && rustc_demangle::try_demangle(stem).is_ok() {
-        Scheme::Rust
-    } else if stem.starts_with("_ZN") && has_legacy_hash(stem) {
+    let v0 = || stem.starts_with("_R") && rustc_demangle::try_demangle(stem).is_ok();
+    let legacy = || stem.starts_with("_ZN") && has_legacy_hash(stem);
+    if v0() || legacy() {
         Scheme::Rust
     } else if stem.starts_with("_Z") {
         Scheme::Cpp
