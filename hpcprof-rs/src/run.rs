@@ -19,17 +19,18 @@ use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, tex
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Carries out a command line; output goes to `out`, warnings to standard error.
-pub fn run(cli: Cli, out: &mut impl Write) -> Result<()> {
+/// Carries out a command line; output goes to `out` in the given style, warnings to standard
+/// error.
+pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
     match cli.command {
-        None => build_and_show(&cli.build, out),
-        Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, out),
-        Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, out),
-        Some(Command::Flat(args)) => show(&args, ViewKind::Flat, out),
+        None => build_and_show(&cli.build, style, out),
+        Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, style, out),
+        Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
+        Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
     }
 }
 
-fn build_and_show(args: &BuildArgs, out: &mut impl Write) -> Result<()> {
+fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let thresholds = Thresholds {
         idleness: args.idleness_threshold,
         overhead: args.overhead_threshold,
@@ -50,7 +51,7 @@ fn build_and_show(args: &BuildArgs, out: &mut impl Write) -> Result<()> {
         }
     };
     let database = Database::open(&path)?;
-    first_screen::print(&database, thresholds, Style::for_stdout(), out)
+    first_screen::print(&database, thresholds, style, out)
 }
 
 /// Builds a database from measurement directories; returns its path.
@@ -112,7 +113,7 @@ pub enum ViewKind {
 /// Text shows contexts from this percentage on.
 const TEXT_THRESHOLD: f64 = 1.0;
 
-fn show(args: &ViewArgs, kind: ViewKind, out: &mut impl Write) -> Result<()> {
+fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> Result<()> {
     let path = match &args.database {
         Some(path) => path.clone(),
         None => newest::database_directory(Path::new("."))?,
@@ -150,7 +151,7 @@ fn show(args: &ViewArgs, kind: ViewKind, out: &mut impl Write) -> Result<()> {
     view.sort(|view, node| sort.of(view.inclusive_of(node)));
     let view = prune(&view, limits, sort);
     match args.format {
-        Format::Text => text::print(&view, &database, sort, Style::for_stdout(), out),
+        Format::Text => text::print(&view, &database, sort, style, out),
         Format::Json => json::print(&view, &database, args.projection, out),
         Format::Csv => csv::print(&view, &database, out),
         Format::Folded => folded::print(&view, &database, sort, out),

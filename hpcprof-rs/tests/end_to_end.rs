@@ -227,6 +227,18 @@ fn lines_and_inlined_system_code_on_request() {
     let next = named(&leaf["children"], "core::iter::Range::next");
     assert_eq!(inclusive(next, "work"), 40 * SAMPLE);
     assert_eq!(next["call_line"], 42);
+    // Folded, the iterator's step is the cost of the line that calls it.
+    let lines = view(&database, "top-down", &["--lines"]);
+    let leaf = at_path(&lines, &TASK);
+    assert_eq!(
+        exclusive(named(&leaf["children"], "main.rs:42"), "work"),
+        40 * SAMPLE
+    );
+    let caller = at_path(&lines, &TASK[..3]);
+    assert_eq!(
+        exclusive(named(&caller["children"], "main.rs:22"), "overhead"),
+        14 * SAMPLE
+    );
 }
 
 #[test]

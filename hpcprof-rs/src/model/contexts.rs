@@ -1,7 +1,7 @@
 //! The tree of calling contexts of one projection, with sparse metric values.
 //!
-//! Siblings are one when kind, procedure, line and role are equal, so the tree does not depend
-//! on the order in which paths are added. A parent always comes before its children.
+//! Siblings are one when kind, procedure, line, call site and role are equal, so the tree does
+//! not depend on the order in which paths are added. A parent always comes before its children.
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{Kind, Line, ProcedureIndex, Text};
@@ -10,38 +10,8 @@ use crate::model::symbols::{Kind, Line, ProcedureIndex, Text};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ContextIndex(pub u32);
 
-/// Where a context is called from, as far as it is the same in all paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallSite {
-    /// No path has said.
-    Unknown,
-    /// The same in all paths that know.
-    Unique(Line),
-    /// Several places.
-    Several,
-}
-
-impl CallSite {
-    /// Joins two observations; associative and commutative.
-    pub fn join(self, other: CallSite) -> CallSite {
-        match (self, other) {
-            (CallSite::Unknown, x) | (x, CallSite::Unknown) => x,
-            (CallSite::Unique(a), CallSite::Unique(b)) if a == b => self,
-            _ => CallSite::Several,
-        }
-    }
-
-    /// The place, where it is unique.
-    pub fn line(self) -> Option<Line> {
-        match self {
-            CallSite::Unique(line) => Some(line),
-            _ => None,
-        }
-    }
-}
-
 /// One calling context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Context {
     /// The calling or enclosing context; `None` for a root.
     pub parent: Option<ContextIndex>,
@@ -52,7 +22,7 @@ pub struct Context {
     /// The line of a [`Kind::Line`].
     pub line: Option<Line>,
     /// Where it is called.
-    pub call: CallSite,
+    pub call: Option<Line>,
     /// Whether the agent said that this frame has no user-level frame (1<->0, M<->0).
     pub support: bool,
 }
@@ -81,7 +51,7 @@ type Key = (
 pub struct ContextTree {
     /// Contexts; parents first.
     pub contexts: Vec<Context>,
-    index: FastMap<Key, ContextIndex>,
+    index: FastMap<Context, ContextIndex>,
     /// Exclusive values, nanoseconds.
     pub values: FastMap<(ContextIndex, Amount), i64>,
 }
@@ -94,20 +64,10 @@ impl ContextTree {
 
     /// The child of `context.parent` that equals `context`, made if absent.
     pub fn child(&mut self, context: Context) -> ContextIndex {
-        let key = (
-            context.parent,
-            context.kind,
-            context.procedure,
-            context.line,
-            context.support,
-        );
         let next = ContextIndex(self.contexts.len() as u32);
-        let id = *self.index.entry(key).or_insert(next);
+        let id = *self.index.entry(context).or_insert(next);
         if id == next {
             self.contexts.push(context);
-        } else {
-            let known = &mut self.contexts[id.0 as usize];
-            known.call = known.call.join(context.call);
         }
         id
     }

@@ -244,7 +244,7 @@ impl Symbols {
 
 /// Whether a module is one of the system's by its file name: used only where there is no
 /// structure that says so for each procedure.
-fn is_system_module(base: &str) -> bool {
+pub fn is_system_module(base: &str) -> bool {
     const STEMS: [&str; 10] = [
         "libc",
         "ld-linux",

@@ -5,7 +5,7 @@
 //! Input may be damaged: a cycle of anchors, a missing tree or record ends in a partial root,
 //! and no path is followed twice.
 
-use crate::model::contexts::{CallSite, Context, ContextIndex, ContextTree};
+use crate::model::contexts::{Context, ContextIndex, ContextTree};
 use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
 use crate::model::hash::FastMap;
 use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Symbols, Text};
@@ -249,7 +249,7 @@ fn push(
             kind: segment.kind,
             procedure: segment.procedure,
             line: None,
-            call: site.map_or(CallSite::Unknown, CallSite::Unique),
+            call: site,
             support,
         }));
     }
@@ -270,7 +270,7 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         kind: Kind::Partial,
         procedure,
         line: None,
-        call: CallSite::Unknown,
+        call: None,
         support: false,
     };
     PathState {

@@ -1,7 +1,7 @@
 //! Third pass, part two: adds every recorded value to its context in both projections, work
 //! split into useful work and overhead.
 
-use crate::model::contexts::{Amount, CallSite, Context, ContextTree};
+use crate::model::contexts::{Amount, Context, ContextTree};
 use crate::model::experiment::{DAMAGED_PROFILE, Experiment};
 use crate::model::symbols::{Kind, Line};
 use crate::model::warnings::Warnings;
@@ -205,7 +205,7 @@ fn line_context(
         kind: Kind::Line,
         procedure,
         line: Some(line),
-        call: CallSite::Unknown,
+        call: None,
         support: false,
     })
 }

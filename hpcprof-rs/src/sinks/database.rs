@@ -165,7 +165,7 @@ fn write_files(connection: &Connection, experiment: &Experiment) -> rusqlite::Re
     for tree in [&experiment.logical, &experiment.physical] {
         for context in &tree.contexts {
             mention(context.line);
-            mention(context.call.line());
+            mention(context.call);
         }
     }
     let mut ids = FileIds::new();
@@ -246,7 +246,7 @@ impl ContextWriter<'_> {
         for (position, place) in (first..).zip(&placed) {
             let context = &tree.contexts[place.context.0 as usize];
             let (file, line) = place_columns(context.line, self.files);
-            let (call_file, call_line) = place_columns(context.call.line(), self.files);
+            let (call_file, call_line) = place_columns(context.call, self.files);
             insert.execute(params![
                 position,
                 first + i64::from(place.last),

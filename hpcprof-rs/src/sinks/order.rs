@@ -60,7 +60,7 @@ pub struct Placed {
     pub last: u32,
 }
 
-/// All contexts in preorder, siblings by kind, procedure and line.
+/// All contexts in preorder, siblings by kind, procedure, line and call site.
 pub fn preorder(tree: &ContextTree, symbols: &Symbols, order: &ProcedureOrder) -> Vec<Placed> {
     let mut all: Vec<u32> = (0..tree.contexts.len() as u32).collect();
     let compare = |a: &u32, b: &u32| {
@@ -72,6 +72,7 @@ pub fn preorder(tree: &ContextTree, symbols: &Symbols, order: &ProcedureOrder) -
                 order.rank[a.procedure.0 as usize].cmp(&order.rank[b.procedure.0 as usize])
             })
             .then_with(|| lines(symbols, a.line, b.line))
+            .then_with(|| lines(symbols, a.call, b.call))
             .then_with(|| a.support.cmp(&b.support))
     };
     all.sort_by(compare);

@@ -1,38 +1,79 @@
 //! Analyses a module's file when no structure file covers it: the one place that knows
 //! hpcstruct-rs's library.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::symbols::Module;
 use crate::model::warnings::Warnings;
 use hpc_formats::structure::Structure;
+use hpcstruct_rs::{Options, Rules, StructError, analyse};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// How to analyse modules.
-#[derive(Debug, Default)]
-pub struct Analyser {}
+#[derive(Debug)]
+pub struct Analyser {
+    options: Options,
+}
 
 impl Analyser {
-    /// With the built-in rules and those of a file, and so many threads.
-    pub fn new(_rules: Option<&Path>, _threads: Option<usize>) -> Result<Analyser> {
-        Ok(Analyser {})
+    /// With the built-in rules and those of a file, and so many threads (`None`: one a core).
+    pub fn new(rules: Option<&Path>, threads: Option<usize>) -> Result<Analyser> {
+        let rules = match rules {
+            Some(path) => Rules::with_file(path).map_err(|e| Error::Usage(e.to_string()))?,
+            None => Rules::built_in(),
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Analyser {
+            options: Options {
+                rules,
+                threads: threads.unwrap_or_else(cores).max(1),
+                ..Options::default()
+            },
+        })
     }
 
     /// The structure of the procedures that hold `addresses`; `None`, with a warning, when the
     /// file is gone, was changed since, or cannot be read.
     pub fn analyse(
-        &self,
+        &mut self,
         module: &Module,
-        _addresses: &BTreeSet<u64>,
+        addresses: &BTreeSet<u64>,
         warnings: &mut Warnings,
     ) -> Option<Structure> {
-        if module.path.starts_with('[') {
+        let is_vdso = module.path == "[vdso]";
+        if module.path.starts_with('[') && !is_vdso {
             return None;
         }
-        warnings.add(format!(
-            "{}: no structure file; its samples stay under the module's name: run `hpcstruct-rs` on the measurements first",
-            module.path
-        ));
+        self.options.addresses = Some(addresses.iter().copied().collect());
+        let analysed = analyse(Path::new(&module.path), &self.options);
+        let problem = match analysed {
+            Ok(structure) if !same_build(module, &structure) => {
+                "was built again since the measurement: measure again".to_owned()
+            }
+            Ok(structure) => return Some(structure),
+            Err(StructError::Read { error, .. }) => {
+                format!("{error}: put the file back, or measure again where it is")
+            }
+            Err(error) => one_problem(&error.to_string(), &module.path),
+        };
+        // The vdso belongs to the running kernel; its name says enough.
+        if !is_vdso {
+            warnings.add(format!(
+                "{}: {problem}; its samples stay under the module's name",
+                module.path
+            ));
+        }
         None
     }
+}
+
+fn same_build(module: &Module, structure: &Structure) -> bool {
+    module.build_id.is_empty() || module.build_id == structure.build_id
+}
+
+/// The error's text without the path, which the warning already begins with.
+fn one_problem(text: &str, path: &str) -> String {
+    text.strip_prefix(path)
+        .map_or(text, |rest| rest.trim_start_matches([':', ' ']))
+        .to_owned()
 }

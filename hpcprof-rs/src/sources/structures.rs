@@ -1,7 +1,7 @@
 //! Finds the program structure of a module: a structure file in the measurement directories
 //! that covers the sampled addresses, else a fresh analysis of the module itself.
 
-use crate::model::symbols::Module;
+use crate::model::symbols::{Module, is_system_module};
 use crate::model::warnings::Warnings;
 use crate::sources::analyser::Analyser;
 use hpc_formats::structure::Structure;
@@ -71,8 +71,11 @@ impl StructureLibrary {
             Some(index) => self.structures.swap_remove(index),
             None => self.analyser.analyse(module, addresses, warnings)?,
         };
-        for note in &structure.notes {
-            warnings.add(format!("{}: {note}", module.path));
+        // Nobody rebuilds the system's libraries for a profile: their notes are no use.
+        if !is_system_module(module.base_name()) {
+            for note in &structure.notes {
+                warnings.add(format!("{}: {note}", module.path));
+            }
         }
         Some(structure)
     }

@@ -8,7 +8,7 @@ use crate::model::hash::FastMap;
 use crate::model::symbols::Kind;
 use crate::views::load::{Database, Projection};
 use crate::views::names::{is_glue, is_start_up};
-use crate::views::tree::{Tree, TreeNode};
+use crate::views::tree::{Call, Tree, TreeNode};
 use hpc_formats::structure::Origin;
 
 /// What to fold.
@@ -40,6 +40,34 @@ struct Target {
     parent: Option<u32>,
     /// Whether the frames just above are the runtime's or glue after it.
     after_runtime: bool,
+    /// Set below folded frames: where the frame that took their cost calls them.
+    site: Site,
+}
+
+/// The line that stands for folded code in the frame that took its cost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Site {
+    /// Nothing is folded here.
+    Own,
+    /// The line of the outermost folded call, where it is known.
+    Of(Option<(u32, u32)>),
+}
+
+impl Target {
+    /// The target of what lies in a frame that is folded into this one.
+    fn folding(self, node: &TreeNode) -> Target {
+        let call = match node.call {
+            Call::Unique(place) => Some(place),
+            _ => None,
+        };
+        Target {
+            site: match self.site {
+                Site::Own => Site::Of(call),
+                known => known,
+            },
+            ..self
+        }
+    }
 }
 
 /// Folds `tree`; the sum of every metric stays.
@@ -92,31 +120,50 @@ impl Folder<'_> {
                 cost: None,
                 parent: None,
                 after_runtime: false,
+                site: Site::Own,
             },
         };
         self.levels.push(1);
         let keep_as_root = above.parent.is_none();
         let origin = self.database.procedures[node.procedure as usize].origin;
         if node.kind == Kind::Line {
-            if self.options.lines && above.cost.is_some() {
-                return self.keep(above, node);
-            }
-            return above;
+            return self.place_line(above, node);
         }
         if !keep_as_root && self.is_runtime(node, origin, above.after_runtime) {
             return Target {
                 after_runtime: true,
-                ..above
+                ..above.folding(node)
             };
         }
         let inlined_system = origin == Origin::System && node.kind != Kind::Procedure;
         if !keep_as_root && inlined_system && !self.options.std_inlined {
-            return above;
+            return above.folding(node);
         }
         if self.options.start_up && node.kind == Kind::Procedure && self.is_start_up(node) {
-            return above;
+            return above.folding(node);
         }
         self.keep(above, node)
+    }
+
+    /// A line is a line of the frame that takes its cost: below folded frames it is the line
+    /// that calls them.
+    fn place_line(&mut self, above: Target, node: &TreeNode) -> Target {
+        let (Some(cost), true) = (above.cost, self.options.lines) else {
+            return above;
+        };
+        let place = match above.site {
+            Site::Own => node.place,
+            Site::Of(place) => place,
+        };
+        if place.is_none() {
+            return above;
+        }
+        let line = TreeNode {
+            place,
+            procedure: self.out.nodes[cost as usize].procedure,
+            ..*node
+        };
+        self.keep(above, &line)
     }
 
     fn is_runtime(&mut self, node: &TreeNode, origin: Origin, after_runtime: bool) -> bool {
@@ -160,6 +207,7 @@ impl Folder<'_> {
                     cost: Some(first),
                     parent: Some(first),
                     after_runtime: false,
+                    site: Site::Own,
                 };
             }
         }
@@ -168,6 +216,7 @@ impl Folder<'_> {
             cost: Some(id),
             parent: Some(id),
             after_runtime: false,
+            site: Site::Own,
         }
     }
 

@@ -116,6 +116,10 @@ pub fn print(
     }
     while let Some((id, last, guides)) = stack.pop() {
         let node = &view.nodes[id as usize];
+        let small = 100 * effort(view.inclusive_of(id)) < effort(&view.totals);
+        if node.kind == "pruned" && small {
+            continue;
+        }
         let is_root = node.parent.is_none();
         let branch = match (is_root, last) {
             (true, _) => "",
@@ -289,7 +293,7 @@ impl Printer<'_> {
         while let Some(id) = next {
             path.push(id);
             next = largest(&self.view.nodes[id as usize].children)
-                .filter(|child| amount(*child) > 0 && 2 * (amount(*child) / 2) >= amount(id) / 2);
+                .filter(|child| amount(*child) > 0 && amount(*child) >= amount(id) / 2);
         }
         path
     }

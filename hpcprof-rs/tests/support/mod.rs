@@ -411,7 +411,11 @@ pub fn tool(arguments: &[&str]) -> Result<String, String> {
     let all = std::iter::once("hpcprof-rs").chain(arguments.iter().copied());
     let cli = hpcprof_rs::cli::Cli::try_parse_from(all).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
-    hpcprof_rs::run::run(cli, &mut out).map_err(|e| e.to_string())?;
+    let style = hpcprof_rs::views::text::Style {
+        width: 140,
+        colour: false,
+    };
+    hpcprof_rs::run::run(cli, style, &mut out).map_err(|e| e.to_string())?;
     Ok(String::from_utf8(out).expect("output is UTF-8"))
 }
 
