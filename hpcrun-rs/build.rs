@@ -1,0 +1,44 @@
+//! Builds the preloaded library, which the launcher carries inside itself, so that an installed
+//! `hpcrun-rs` is complete. A second cargo builds it, with a profile and a target folder of its
+//! own, from the same workspace and lock file.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let target = out.join("preload");
+    for source in [
+        "preload",
+        "core",
+        "../hpcprof-rs/formats",
+        "../work-stealing-rt/abi",
+        "../Cargo.lock",
+        "build.rs",
+    ] {
+        println!("cargo::rerun-if-changed={}", here.join(source).display());
+    }
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .args(["build", "--profile", "preload", "--lib", "--manifest-path"])
+        .arg(here.join("preload/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        // What the outer cargo sets for this package must not leak into the inner one's.
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET");
+    match cargo.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("building the preloaded library failed: {status}"),
+        Err(error) => panic!("cannot run cargo for the preloaded library: {error}"),
+    }
+    let library = target.join("preload/libhpcrun_preload.so");
+    println!("cargo::rustc-env=HPCRUN_PRELOAD={}", library.display());
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo did not set {name}"))
+}

@@ -1,0 +1,175 @@
+//! The command line.
+
+use crate::failure::Failure;
+use clap::Parser;
+use hpc_formats::environment::MAX_RATE;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Samples a program and keeps, for every logical calling context, its work and the idleness
+/// that it caused on other cores.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hpcrun-rs",
+    version,
+    after_help = "The result is a measurement directory; `hpcprof-rs DIR` turns it into a database and views.",
+    after_long_help = "Examples:\n  \
+        hpcrun-rs ./target/release/solver input.dat\n  \
+        hpcrun-rs -e cpu-time@1000 -o run1 ./solver        1000 samples per CPU second and thread\n  \
+        hpcrun-rs --report ./solver                        run, then print the report\n\n\
+        Exit status: the program's own; 125 when hpcrun-rs itself fails, 126 when the program cannot\n\
+        be executed, 127 when it is not found."
+)]
+pub(crate) struct Options {
+    /// What is sampled: `cpu-time` or `wall-time`, with `@RATE` in samples per second and thread
+    /// (default 200, at most 20000).
+    #[arg(short, long, value_name = "NAME[@RATE]", default_value = "cpu-time")]
+    pub(crate) event: String,
+
+    /// Measurement directory; must not exist or be empty
+    /// (default: hpcrun-PROGRAM-measurements, then -2, -3 …).
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Cores n that idleness counts: a number, `all` that the process may use (affinity and
+    /// cgroup quota), or `workers` of the task runtime.
+    #[arg(long, value_name = "N|all|workers", default_value = "all")]
+    pub(crate) cores: CoresOption,
+
+    /// What delivers the samples; `auto` takes the first of the others that is allowed.
+    #[arg(long, value_name = "SOURCE", default_value = "auto",
+          value_parser = ["auto", "perf-sigtrap", "perf-signal", "posix-timer"])]
+    pub(crate) source: String,
+
+    /// Wait for the program, then build the database and print the report to stdout.
+    #[arg(long)]
+    pub(crate) report: bool,
+
+    /// Keep a trace of the samples over time (not available yet).
+    #[arg(long)]
+    pub(crate) trace: bool,
+
+    /// Say nothing unless something is wrong.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// The program and its arguments.
+    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true,
+          allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// `--cores`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CoresOption {
+    /// As many as the process may use.
+    All,
+    /// As many as workers.
+    Workers,
+    /// This many.
+    Number(u32),
+}
+
+impl std::str::FromStr for CoresOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(CoresOption::All),
+            "workers" => Ok(CoresOption::Workers),
+            _ => match text.parse() {
+                Ok(n) if n > 0 => Ok(CoresOption::Number(n)),
+                _ => Err("expected a number of at least 1, `all` or `workers`".to_owned()),
+            },
+        }
+    }
+}
+
+/// An event and its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    pub(crate) rate: u32,
+}
+
+impl Options {
+    /// The event, checked.
+    pub(crate) fn event(&self) -> Result<Event, Failure> {
+        if self.trace {
+            return Err(Failure::own(
+                "--trace is not available yet; leave it out for a profile",
+            ));
+        }
+        parse_event(&self.event).map_err(Failure::Own)
+    }
+}
+
+fn parse_event(text: &str) -> Result<Event, String> {
+    let (name, rate) = match text.split_once('@') {
+        None => (text, 200),
+        Some((name, rate)) => {
+            let rate = rate
+                .parse::<u32>()
+                .ok()
+                .filter(|r| (1..=MAX_RATE).contains(r));
+            let rate = rate.ok_or_else(|| {
+                format!("-e {text}: the rate after @ must be 1 to {MAX_RATE} samples per second")
+            })?;
+            (name, rate)
+        }
+    };
+    let name = match name {
+        "cpu-time" => "cpu-time",
+        "wall-time" => "wall-time",
+        _ => {
+            return Err(format!(
+                "-e {name}: unknown event; this version samples cpu-time and wall-time"
+            ));
+        }
+    };
+    Ok(Event { name, rate })
+}
+
+/// Prints clap's message: help and version are no failure, everything else is ours (125).
+pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+    // Nothing sensible is left to do when the terminal is gone.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::from(125)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events() {
+        let event = |name, rate| Event { name, rate };
+        assert_eq!(parse_event("cpu-time"), Ok(event("cpu-time", 200)));
+        assert_eq!(parse_event("wall-time@1000"), Ok(event("wall-time", 1000)));
+        for bad in ["cpu-time@", "cpu-time@0", "cpu-time@x", "cycles", "", "cpu-time@99999999"] {
+            assert!(parse_event(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_programs_own_options_are_its_own() {
+        let o = Options::parse_from(["hpcrun-rs", "-e", "cpu-time@9", "prog", "-e", "--report"]);
+        assert_eq!(o.program, ["prog", "-e", "--report"]);
+        assert!(!o.report);
+        let o = Options::parse_from(["hpcrun-rs", "--", "prog", "--", "x"]);
+        assert_eq!(o.program, ["prog", "--", "x"]);
+    }
+
+    #[test]
+    fn cores() {
+        assert_eq!("all".parse(), Ok(CoresOption::All));
+        assert_eq!("workers".parse(), Ok(CoresOption::Workers));
+        assert_eq!("3".parse(), Ok(CoresOption::Number(3)));
+        assert!("0".parse::<CoresOption>().is_err());
+    }
+}

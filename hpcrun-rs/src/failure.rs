@@ -1,0 +1,46 @@
+//! Failures of the launcher: one line each, with the remedy, and the exit status.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Why the program was not run.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Our own: status 125.
+    Own(String),
+    /// The program exists but cannot be executed: status 126.
+    NotExecutable(String),
+    /// There is no such program: status 127.
+    NotFound(String),
+}
+
+impl Failure {
+    pub(crate) fn own(text: impl Into<String>) -> Failure {
+        Failure::Own(text.into())
+    }
+
+    /// From the operating system's refusal to execute.
+    pub(crate) fn exec(program: &Path, error: &io::Error) -> Failure {
+        let text = format!("cannot run {}: {error}", program.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => Failure::NotFound(text),
+            _ => Failure::NotExecutable(text),
+        }
+    }
+
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Failure::Own(_) => 125,
+            Failure::NotExecutable(_) => 126,
+            Failure::NotFound(_) => 127,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Own(text) | Failure::NotExecutable(text) | Failure::NotFound(text)) = self;
+        f.write_str(text)
+    }
+}

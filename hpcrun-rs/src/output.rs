@@ -1,0 +1,94 @@
+//! The measurement directory: made before the run, never overwritten.
+
+use crate::failure::Failure;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Makes the directory and checks that it can be written.
+pub(crate) fn create(asked: Option<&Path>, program: &Path) -> Result<PathBuf, Failure> {
+    let directory = match asked {
+        Some(directory) => {
+            make_or_reuse_empty(directory)?;
+            directory.to_owned()
+        }
+        None => make_numbered(program)?,
+    };
+    let cannot = |e: io::Error| {
+        Failure::own(format!(
+            "cannot write in {}: {e}; choose another directory with -o",
+            directory.display()
+        ))
+    };
+    let probe = directory.join(".probe");
+    fs::write(&probe, b"x").map_err(cannot)?;
+    fs::remove_file(&probe).map_err(cannot)?;
+    fs::canonicalize(&directory).map_err(cannot)
+}
+
+fn cannot_create(directory: &Path, error: &io::Error) -> Failure {
+    Failure::own(format!(
+        "cannot create {}: {error}; choose another directory with -o",
+        directory.display()
+    ))
+}
+
+fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
+    let error = match fs::create_dir(directory) {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    if error.kind() == io::ErrorKind::NotFound {
+        return fs::create_dir_all(directory).map_err(|e| cannot_create(directory, &e));
+    }
+    if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() {
+        let is_empty = fs::read_dir(directory)
+            .map_err(|e| cannot_create(directory, &e))?
+            .next()
+            .is_none();
+        if is_empty {
+            return Ok(());
+        }
+        return Err(Failure::own(format!(
+            "{} is not empty; measurements are never overwritten: remove it or choose another directory with -o",
+            directory.display()
+        )));
+    }
+    Err(cannot_create(directory, &error))
+}
+
+fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let base = format!("hpcrun-{}-measurements", name.to_string_lossy());
+    for n in 1..10_000 {
+        let directory = PathBuf::from(if n == 1 {
+            base.clone()
+        } else {
+            format!("{base}-{n}")
+        });
+        match fs::create_dir(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(cannot_create(&directory, &e)),
+        }
+    }
+    Err(Failure::own(format!(
+        "{base} to {base}-9999 exist; remove some or use -o"
+    )))
+}
+
+/// Takes back a directory that nothing was measured into.
+pub(crate) fn remove_if_empty(directory: &Path) {
+    // Fails, rightly, when it is not empty.
+    let _ = fs::remove_dir(directory);
+}
+
+/// The directory as the user would type it: relative when it is below the current one.
+pub(crate) fn display(directory: &Path) -> String {
+    let here = std::env::current_dir().and_then(fs::canonicalize).ok();
+    here.and_then(|h| directory.strip_prefix(h).ok().map(Path::to_owned))
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or_else(|| directory.to_owned())
+        .display()
+        .to_string()
+}
