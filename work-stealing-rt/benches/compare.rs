@@ -1,1 +1,371 @@
-fn main() {}
+//! This runtime beside rayon and chili, on the same kernels.
+//!
+//! One duty: print a table of medians, taken in rounds that interleave all candidates, so that
+//! a change of the machine's speed hits all alike. Arguments: `--rounds N` (default 15),
+//! `--fib N` (default 36), `--only KERNEL`. A column's spread is half the distance of its
+//! quartiles, in % of the median.
+
+use std::hint::black_box;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// `join` without parallelism: the sequential baseline.
+fn serial_join<RA, RB>(a: impl FnOnce() -> RA, b: impl FnOnce() -> RB) -> (RA, RB) {
+    (a(), b())
+}
+
+/// chili passes its scope through every call.
+#[inline(always)]
+fn chili_join<A, B, RA, RB>(scope: &mut chili::Scope<'_>, a: A, b: B) -> (RA, RB)
+where
+    A: FnOnce(&mut chili::Scope<'_>) -> RA + Send,
+    B: FnOnce(&mut chili::Scope<'_>) -> RB + Send,
+    RA: Send,
+    RB: Send,
+{
+    scope.join(a, b)
+}
+
+/// The kernels over a given `join`, which may need a context.
+macro_rules! kernels {
+    ($name:ident, $join:path $(, $ctx:ident : $ty:ty)?) => {
+        mod $name {
+            use super::*;
+
+            pub(super) fn fib($($ctx: $ty,)? n: u64) -> u64 {
+                if n < 2 {
+                    return n;
+                }
+                let (a, b) = $join(
+                    $($ctx,)?
+                    |$($ctx)?| fib($($ctx,)? n - 1),
+                    |$($ctx)?| fib($($ctx,)? n - 2),
+                );
+                a + b
+            }
+
+            /// Solutions of the queens problem with the given columns and diagonals taken.
+            pub(super) fn queens($($ctx: $ty,)? full: u32, cols: u32, left: u32, right: u32) -> u64 {
+                if cols == full {
+                    return 1;
+                }
+                let free = full & !(cols | left | right);
+                places($($ctx,)? full, cols, left, right, free)
+            }
+
+            fn places(
+                $($ctx: $ty,)? full: u32, cols: u32, left: u32, right: u32, free: u32,
+            ) -> u64 {
+                if free == 0 {
+                    return 0;
+                }
+                let place = free & free.wrapping_neg();
+                let rest = free ^ place;
+                let (cols2, left2, right2) = (cols | place, (left | place) << 1, (right | place) >> 1);
+                if rest == 0 {
+                    return queens($($ctx,)? full, cols2, left2, right2);
+                }
+                let (a, b) = $join(
+                    $($ctx,)?
+                    |$($ctx)?| queens($($ctx,)? full, cols2, left2, right2),
+                    |$($ctx)?| places($($ctx,)? full, cols, left, right, rest),
+                );
+                a + b
+            }
+
+            pub(super) fn quicksort($($ctx: $ty,)? data: &mut [u32]) {
+                if data.len() <= 64 {
+                    data.sort_unstable();
+                    return;
+                }
+                let middle = partition(data);
+                let (low, high) = data.split_at_mut(middle);
+                $join(
+                    $($ctx,)?
+                    |$($ctx)?| quicksort($($ctx,)? low),
+                    |$($ctx)?| quicksort($($ctx,)? &mut high[1..]),
+                );
+            }
+
+            /// `c += a * b` on the rows of `c`, split down to blocks of 16 rows.
+            pub(super) fn matmul($($ctx: $ty,)? n: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
+                let rows = c.len() / n;
+                if rows <= 16 {
+                    multiply_rows(n, a, b, c);
+                    return;
+                }
+                let half = rows / 2 * n;
+                let ((a1, a2), (c1, c2)) = (a.split_at(half), c.split_at_mut(half));
+                $join(
+                    $($ctx,)?
+                    |$($ctx)?| matmul($($ctx,)? n, a1, b, c1),
+                    |$($ctx)?| matmul($($ctx,)? n, a2, b, c2),
+                );
+            }
+        }
+    };
+}
+
+kernels!(serial, serial_join);
+kernels!(ours, work_stealing_rt::join);
+kernels!(with_rayon, rayon::join);
+kernels!(with_chili, chili_join, scope: &mut chili::Scope<'_>);
+
+/// Lomuto's partition around the median of three; the pivot's final place.
+fn partition(data: &mut [u32]) -> usize {
+    let last = data.len() - 1;
+    let middle = last / 2;
+    if (data[middle] < data[0]) != (data[middle] < data[last]) {
+        data.swap(middle, last);
+    } else if (data[0] < data[middle]) != (data[0] < data[last]) {
+        data.swap(0, last);
+    }
+    let pivot = data[last];
+    let mut place = 0;
+    for i in 0..last {
+        let smaller = data[i] < pivot;
+        data.swap(i, place);
+        place += usize::from(smaller);
+    }
+    data.swap(place, last);
+    place
+}
+
+fn multiply_rows(n: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
+    for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
+        for (&a, b) in a.iter().zip(b.chunks_exact(n)) {
+            for (c, &b) in c.iter_mut().zip(b) {
+                *c += a * b;
+            }
+        }
+    }
+}
+
+/// One measured cell: a candidate with a number of workers.
+struct Candidate {
+    name: &'static str,
+    workers: usize,
+    run: Box<dyn Fn(&Input) -> f64>,
+}
+
+/// The sizes of the problems.
+struct Input {
+    fib: u64,
+    queens: u32,
+    sort: Vec<u32>,
+    n: usize,
+    matrix: Vec<f32>,
+    steals: u32,
+}
+
+impl Input {
+    fn new(fib: u64) -> Self {
+        let mut x = 1_u32;
+        let sort = std::iter::repeat_with(|| {
+            x ^= x << 13;
+            x ^= x >> 17;
+            x ^= x << 5;
+            x
+        });
+        let n = 512;
+        Input {
+            fib,
+            queens: 12,
+            sort: sort.take(1_000_000).collect(),
+            n,
+            matrix: (0..n * n).map(|i| (i % 7) as f32).collect(),
+            steals: 20_000,
+        }
+    }
+}
+
+fn seconds(run: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_secs_f64()
+}
+
+/// Seconds of one kernel, by its name, with the given module and context.
+macro_rules! run_kernel {
+    ($kernel:expr, $input:expr, $module:ident, $join:path $(, $ctx:expr)?) => {{
+        let input: &Input = $input;
+        match $kernel {
+            "fib" => seconds(|| {
+                black_box($module::fib($($ctx,)? black_box(input.fib)));
+            }),
+            "nqueens" => seconds(|| {
+                let full = (1 << input.queens) - 1;
+                black_box($module::queens($($ctx,)? black_box(full), 0, 0, 0));
+            }),
+            "quicksort" => {
+                let mut data = input.sort.clone();
+                let time = seconds(|| $module::quicksort($($ctx,)? &mut data));
+                assert!(data.is_sorted());
+                time
+            }
+            "matmul" => {
+                let mut c = vec![0.0; input.n * input.n];
+                let time = seconds(|| {
+                    $module::matmul($($ctx,)? input.n, &input.matrix, &input.matrix, &mut c);
+                });
+                black_box(c);
+                time
+            }
+            other => unreachable!("no kernel is called {other}"),
+        }
+    }};
+}
+
+/// Mean seconds of a join whose second half must be stolen.
+macro_rules! steal_round_trip {
+    ($rounds:expr, $join:path) => {{
+        let rounds: u32 = $rounds;
+        let time = seconds(|| {
+            for _ in 0..rounds {
+                let stolen = AtomicBool::new(false);
+                $join(
+                    || {
+                        while !stolen.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                    },
+                    || stolen.store(true, Ordering::Release),
+                );
+            }
+        });
+        time / f64::from(rounds)
+    }};
+}
+
+const KERNELS: [&str; 5] = ["fib", "nqueens", "quicksort", "matmul", "steal"];
+
+fn candidates(kernel: &'static str) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    let steal = kernel == "steal";
+    let mut add = |name, workers, run: Box<dyn Fn(&Input) -> f64>| {
+        candidates.push(Candidate { name, workers, run });
+    };
+    if !steal {
+        add(
+            "sequential",
+            1,
+            Box::new(move |input| run_kernel!(kernel, input, serial, serial_join)),
+        );
+    }
+    for workers in if steal { vec![2] } else { vec![1, 2] } {
+        let pool = work_stealing_rt::ThreadPoolBuilder::new()
+            .num_threads(workers)
+            .build();
+        let pool = pool.expect("threads for a pool");
+        add(
+            "work-stealing-rt",
+            workers,
+            Box::new(move |input| {
+                pool.install(|| match kernel {
+                    "steal" => steal_round_trip!(input.steals, work_stealing_rt::join),
+                    _ => run_kernel!(kernel, input, ours, work_stealing_rt::join),
+                })
+            }),
+        );
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build();
+        let pool = pool.expect("threads for a pool");
+        add(
+            "rayon",
+            workers,
+            Box::new(move |input| {
+                pool.install(|| match kernel {
+                    "steal" => steal_round_trip!(input.steals, rayon::join),
+                    _ => run_kernel!(kernel, input, with_rayon, rayon::join),
+                })
+            }),
+        );
+        if steal {
+            // chili shares at heartbeats of 0.1 ms: a join is not a steal there.
+            continue;
+        }
+        let pool = chili::ThreadPool::with_config(chili::Config {
+            thread_count: NonZero::new(workers),
+            ..chili::Config::default()
+        });
+        add(
+            "chili",
+            workers,
+            Box::new(move |input| {
+                let mut scope = pool.scope();
+                run_kernel!(kernel, input, with_chili, chili_join, &mut scope)
+            }),
+        );
+    }
+    candidates
+}
+
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+}
+
+fn compare(kernel: &'static str, input: &Input, rounds: usize) {
+    let candidates = candidates(kernel);
+    let mut times = vec![Vec::with_capacity(rounds); candidates.len()];
+    for round in 0..=rounds {
+        for (candidate, times) in candidates.iter().zip(&mut times) {
+            let time = (candidate.run)(input);
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    for times in &mut times {
+        times.sort_by(f64::total_cmp);
+    }
+    let sequential = quantile(&times[0], 0.5);
+    for (candidate, times) in candidates.iter().zip(&times) {
+        let median = quantile(times, 0.5);
+        let spread = (quantile(times, 0.75) - quantile(times, 0.25)) / 2.0 / median * 100.0;
+        let head = format!(
+            "{kernel:<10} {:<17} {:>7}",
+            candidate.name, candidate.workers
+        );
+        if kernel == "steal" {
+            println!("{head} {:>9.0} ns {spread:>6.1} %", median * 1e9);
+            continue;
+        }
+        let ratio = median / sequential;
+        print!(
+            "{head} {:>9.3} ms {spread:>6.1} % {:>8.2} x",
+            median * 1e3,
+            1.0 / ratio
+        );
+        if kernel == "fib" && candidate.workers == 1 {
+            let per_join = (median - sequential) / joins(input.fib) * 1e9;
+            print!("   {per_join:.2} ns/join, T1/Tseq {ratio:.2}");
+        }
+        println!();
+    }
+}
+
+/// Joins of `fib(n)`: one for each call that is not a leaf.
+fn joins(n: u64) -> f64 {
+    serial::fib(n + 1) as f64 - 1.0
+}
+
+fn main() {
+    let (mut rounds, mut fib, mut only) = (15, 36, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().unwrap_or_default();
+        match arg.as_str() {
+            "--rounds" => rounds = value().parse().expect("--rounds needs a number"),
+            "--fib" => fib = value().parse().expect("--fib needs a number"),
+            "--only" => only = Some(value()),
+            _ => {}
+        }
+    }
+    let input = Input::new(fib);
+    println!("kernel     runtime           workers       median  spread  speed-up");
+    for kernel in KERNELS {
+        if only.as_ref().is_none_or(|only| only == kernel) {
+            compare(kernel, &input, rounds);
+        }
+    }
+}

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! * Slots below `tail` are taken by thieves; `tail..split` may be taken; `split..head` is the
-//!   owner's alone. `tail` and `split` are packed into one word ([`SplitDeque::ends`]), so a
+//!   owner's alone. `tail` and `split` are packed into one word ([`Shared::ends`]), so a
 //!   thief's claim and the owner's retreat are decided by one compare-and-exchange.
 //! * A slot is a [`Latch`] that carries the task's address: the thief sets it when the task is
 //!   over. The slot stays the thief's until then, since the owner pops in LIFO order and waits.
@@ -48,8 +48,15 @@ pub(crate) struct SplitDeque {
     base: SlotPtr,
     /// There are no thieves: never ask for attention.
     solo: bool,
-    limit: CachePadded<AtomicUsize>,
-    ends: CachePadded<AtomicU64>,
+    shared: CachePadded<Shared>,
+}
+
+/// What thieves write. On one cache line: a thief that has claimed a task can ask for attention
+/// at no further cost, and the owner, who reads `limit` at each push, has the line at hand.
+struct Shared {
+    limit: AtomicUsize,
+    /// `tail` in the low half, `split` in the high half.
+    ends: AtomicU64,
 }
 
 // SAFETY: the cells are touched by owner methods only, which the callers (the worker that owns
@@ -86,8 +93,10 @@ impl SplitDeque {
             split: Cell::new(base),
             base,
             solo,
-            limit: CachePadded::new(AtomicUsize::new(ATTENTION)),
-            ends: CachePadded::new(AtomicU64::new(0)),
+            shared: CachePadded::new(Shared {
+                limit: AtomicUsize::new(ATTENTION),
+                ends: AtomicU64::new(0),
+            }),
         }
     }
 
@@ -114,7 +123,7 @@ impl SplitDeque {
             slot.add(1)
         };
         self.head.set(next);
-        if next as usize > self.limit.load(Ordering::Relaxed) {
+        if next as usize > self.shared.limit.load(Ordering::Relaxed) {
             Err(slot)
         } else {
             Ok(slot)
@@ -125,7 +134,9 @@ impl SplitDeque {
     /// the task out again (returning [`NONE`]) when the deque is full.
     #[inline(always)]
     pub(crate) fn attend(&self, slot: SlotPtr) -> SlotPtr {
-        self.limit.store(self.last() as usize, Ordering::Relaxed);
+        self.shared
+            .limit
+            .store(self.last() as usize, Ordering::Relaxed);
         let mut slot = slot;
         if slot == self.last() {
             self.head.set(slot);
@@ -150,8 +161,9 @@ impl SplitDeque {
     fn publish(&self, count: u64) {
         if count != 0 {
             // SAFETY: `split + count <= head`, within the allocation.
-            self.split.set(unsafe { self.split.get().add(count as usize) });
-            self.ends.fetch_add(count << 32, Ordering::Release);
+            self.split
+                .set(unsafe { self.split.get().add(count as usize) });
+            self.shared.ends.fetch_add(count << 32, Ordering::Release);
         }
     }
 
@@ -173,7 +185,7 @@ impl SplitDeque {
         if slot == NONE {
             return true;
         }
-        let mut ends = self.ends.load(Ordering::Relaxed);
+        let mut ends = self.shared.ends.load(Ordering::Relaxed);
         loop {
             let (tail, split) = unpack(ends);
             debug_assert_eq!(split, self.index(slot) + 1);
@@ -181,7 +193,7 @@ impl SplitDeque {
                 return false;
             }
             let retreat = pack(tail, split - 1);
-            match self.ends.compare_exchange_weak(
+            match self.shared.ends.compare_exchange_weak(
                 ends,
                 retreat,
                 Ordering::AcqRel,
@@ -204,37 +216,42 @@ impl SplitDeque {
     #[inline(always)]
     pub(crate) fn forget_stolen(&self, slot: SlotPtr) {
         let index = self.index(slot);
-        debug_assert_eq!(unpack(self.ends.load(Ordering::Relaxed)), (index + 1, index + 1));
+        debug_assert_eq!(
+            unpack(self.shared.ends.load(Ordering::Relaxed)),
+            (index + 1, index + 1)
+        );
         self.head.set(slot);
         self.split.set(slot);
-        self.ends.store(pack(index, index), Ordering::Release);
+        self.shared
+            .ends
+            .store(pack(index, index), Ordering::Release);
     }
 
     /// Owner: would a task pushed now be published at once?
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        !self.solo && self.limit.load(Ordering::Relaxed) == ATTENTION
+        !self.solo && self.shared.limit.load(Ordering::Relaxed) == ATTENTION
     }
 
     /// Asks the owner to publish at its next push.
     #[inline(always)]
     pub(crate) fn raise_attention(&self) {
-        if self.limit.load(Ordering::Relaxed) != ATTENTION {
-            self.limit.store(ATTENTION, Ordering::Relaxed);
+        if self.shared.limit.load(Ordering::Relaxed) != ATTENTION {
+            self.shared.limit.store(ATTENTION, Ordering::Relaxed);
         }
     }
 
     /// Anyone: takes the oldest shared task.
     #[inline(always)]
     pub(crate) fn steal(&self) -> Steal {
-        let mut ends = self.ends.load(Ordering::Acquire);
+        let mut ends = self.shared.ends.load(Ordering::Acquire);
         loop {
             let (tail, split) = unpack(ends);
             if tail >= split {
                 return Steal::Empty;
             }
             let claim = pack(tail + 1, split);
-            match self.ends.compare_exchange_weak(
+            match self.shared.ends.compare_exchange_weak(
                 ends,
                 claim,
                 Ordering::AcqRel,

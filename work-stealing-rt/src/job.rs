@@ -55,7 +55,11 @@ pub(crate) trait Task {
     unsafe extern "C" fn finish(header: *const TaskHeader);
 
     /// The site of tasks without a stack context.
-    const SITE: &'static Site = &Site { ip: 0, entry: Self::entry, finish: Self::finish };
+    const SITE: &'static Site = &Site {
+        ip: 0,
+        entry: Self::entry,
+        finish: Self::finish,
+    };
 }
 
 /// A task that some worker must run once.
@@ -166,7 +170,10 @@ where
     E: Event,
 {
     #[inline(never)]
-    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    #[cfg_attr(
+        all(target_os = "linux", not(miri)),
+        unsafe(link_section = "wsrt_text")
+    )]
     unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
         // SAFETY: the header is the first field of a live `Self` in the spawner's frame, which
         // stays until the event; `worker` is the calling thread's. A panic of the closure is
@@ -182,7 +189,10 @@ where
     }
 
     #[inline(never)]
-    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    #[cfg_attr(
+        all(target_os = "linux", not(miri)),
+        unsafe(link_section = "wsrt_text")
+    )]
     unsafe extern "C" fn finish(header: *const TaskHeader) {
         // SAFETY: the task is live until its event happens; only raw pointers are passed on.
         unsafe { E::happen(&raw const (*header.cast::<Self>()).event) }
@@ -210,7 +220,11 @@ impl<F: FnOnce() + Send, K: Keeper + Send> HeapTask<F, K> {
     #[inline(always)]
     pub(crate) fn boxed(closure: F, keeper: K, context: usize) -> TaskRef {
         let task = Box::new(HeapTask {
-            header: TaskHeader { site: ptr::from_ref(Self::SITE).cast(), sp: context, fp: 0 },
+            header: TaskHeader {
+                site: ptr::from_ref(Self::SITE).cast(),
+                sp: context,
+                fp: 0,
+            },
             closure: UnsafeCell::new(ManuallyDrop::new(closure)),
             keeper,
         });
@@ -220,7 +234,10 @@ impl<F: FnOnce() + Send, K: Keeper + Send> HeapTask<F, K> {
 
 impl<F: FnOnce() + Send, K: Keeper + Send> Task for HeapTask<F, K> {
     #[inline(never)]
-    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    #[cfg_attr(
+        all(target_os = "linux", not(miri)),
+        unsafe(link_section = "wsrt_text")
+    )]
     unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
         // SAFETY: the header is the first field of a live boxed `Self` that runs once, and is
         // freed by `finish` only. A panic of the closure goes to the keeper.
@@ -236,7 +253,10 @@ impl<F: FnOnce() + Send, K: Keeper + Send> Task for HeapTask<F, K> {
     }
 
     #[inline(never)]
-    #[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+    #[cfg_attr(
+        all(target_os = "linux", not(miri)),
+        unsafe(link_section = "wsrt_text")
+    )]
     unsafe extern "C" fn finish(header: *const TaskHeader) {
         // SAFETY: made by `boxed`, and nobody refers to it any more. The closure has been taken,
         // and `ManuallyDrop` keeps the box from dropping it again.

@@ -72,7 +72,11 @@ where
 {
     let task = StackTask::new(oper_b, InSlot);
     let slot = sched::fork(worker, &task);
-    let forked = Forked { worker, task: &task, slot };
+    let forked = Forked {
+        worker,
+        task: &task,
+        slot,
+    };
     let result_a = oper_a();
     mem::forget(forked);
     if sched::take_back(worker, slot) {
@@ -104,15 +108,27 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    #[cold]
+    // Inlined, so that the guard itself need not exist in memory.
+    #[inline(always)]
     fn drop(&mut self) {
-        if sched::take_back(self.worker, self.slot) {
-            // SAFETY: taken back; the closure is dropped without having run.
-            drop(unsafe { self.task.take_closure() });
-        } else {
-            sched::wait_for_stolen(self.worker, self.slot);
-            // SAFETY: the thief has announced the end. The first closure's panic wins.
-            drop(unsafe { self.task.take_outcome() });
-        }
+        abandon(self.worker, self.task, self.slot);
+    }
+}
+
+/// The first closure unwinds: nobody will want the second one's result.
+#[cold]
+#[inline(never)]
+fn abandon<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>, slot: SlotPtr)
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    if sched::take_back(worker, slot) {
+        // SAFETY: taken back; the closure is dropped without having run.
+        drop(unsafe { task.take_closure() });
+    } else {
+        sched::wait_for_stolen(worker, slot);
+        // SAFETY: the thief has announced the end. The first closure's panic wins.
+        drop(unsafe { task.take_outcome() });
     }
 }

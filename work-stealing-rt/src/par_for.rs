@@ -6,9 +6,9 @@
 
 use core::ops::Range;
 
+use crate::join;
 use crate::pool;
 use crate::worker::Worker;
-use crate::join;
 
 /// Blocks per worker in which [`par_for`] goes through its range, at least.
 const BLOCKS_PER_WORKER: usize = 64;

@@ -43,10 +43,14 @@ impl Pool {
             pending: AtomicUsize::new(1),
         });
         let address = Arc::as_ptr(&pool);
-        let workers: Box<[Worker]> =
-            (0..count).map(|index| Worker::new(index, count == 1, address)).collect();
+        let workers: Box<[Worker]> = (0..count)
+            .map(|index| Worker::new(index, count == 1, address))
+            .collect();
         if let Some(pool) = Arc::get_mut(&mut pool) {
-            pool.stealers = workers.iter().map(|worker| worker.spawns.stealer()).collect();
+            pool.stealers = workers
+                .iter()
+                .map(|worker| worker.spawns.stealer())
+                .collect();
             // Empty until here, so it cannot fail.
             let _ = pool.workers.set(workers);
         }
@@ -345,7 +349,9 @@ impl ThreadPoolBuilder {
             given => given,
         };
         // On an early return the handle's drop ends the threads that were started.
-        let handle = ThreadPool { pool: Pool::new(count) };
+        let handle = ThreadPool {
+            pool: Pool::new(count),
+        };
         for index in 0..count {
             let name = match &mut self.thread_name {
                 Some(name) => name(index),

@@ -89,8 +89,7 @@ mod registry {
             let table = unsafe { register(Box::leak(Box::new(describe()))) };
             // SAFETY: null or a table at least as long as its own `size` says.
             if let Some(table) = unsafe { table.as_ref() } {
-                if table.version == ABI_VERSION
-                    && table.size as usize >= size_of::<ProfilerTable>()
+                if table.version == ABI_VERSION && table.size as usize >= size_of::<ProfilerTable>()
                 {
                     PROFILER.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
                 }

@@ -29,12 +29,11 @@ pub struct Scope<'scope> {
     over: Latch,
     /// The first panic; null while there is none.
     panic: AtomicPtr<Payload>,
-    /// Tasks may borrow for `'scope`, and get the scope itself; invariant in `'scope`.
-    marker: PhantomData<Box<dyn FnOnce(&Scope<'scope>) + Send + 'scope>>,
+    /// Tasks may borrow for exactly `'scope`: invariant.
+    marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
-// SAFETY: all fields that change are atomics; `owner` leads to a `Sync` worker. The marker only
-// stands for the tasks, which are `Send`.
+// SAFETY: all fields that change are atomics; `owner` leads to a `Sync` worker.
 unsafe impl Sync for Scope<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Scope<'_> {}

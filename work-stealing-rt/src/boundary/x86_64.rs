@@ -74,7 +74,10 @@ pub(crate) fn return_address() -> usize {
 
 /// The range of the runtime's own out-of-line code.
 pub(crate) fn text_range() -> (usize, usize) {
-    ((&raw const TEXT_START).addr(), (&raw const TEXT_STOP).addr())
+    (
+        (&raw const TEXT_START).addr(),
+        (&raw const TEXT_STOP).addr(),
+    )
 }
 
 /// Fills `header` with this very place as the spawner's context, and the task's entry points.

@@ -30,7 +30,11 @@ pub(crate) struct Found {
 
 impl Found {
     fn on_its_own(task: TaskRef) -> Self {
-        Found { task, slot: NONE, victim: 0 }
+        Found {
+            task,
+            slot: NONE,
+            victim: 0,
+        }
     }
 }
 
@@ -58,10 +62,13 @@ where
 /// The slow half of [`fork`]: thieves are hungry, or the deque is full.
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 fn attend(worker: &Worker, slot: SlotPtr) -> SlotPtr {
     let slot = worker.joins.attend(slot);
-    worker.pool().sleep.notify();
+    worker.pool().sleep.notify_after_rmw();
     slot
 }
 
@@ -73,7 +80,10 @@ pub(crate) fn take_back(worker: &Worker, slot: SlotPtr) -> bool {
 
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
     worker.joins.pop_shared(slot)
 }
@@ -103,29 +113,57 @@ pub(crate) fn end_work(worker: &Worker) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Looks once everywhere for a task: own spawned tasks, the others' joins, the others' spawned
-/// tasks, the common queue, and at last its own shared joins (which a worker that waits in the
-/// middle of a scope may have).
+/// Looks once for a task: own spawned tasks, then the others' joins. If `everywhere`, also the
+/// others' spawned tasks, the common queue, and at last its own shared joins (which a worker
+/// that waits in the middle of a scope may have); these cost more to look at.
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
-pub(crate) fn find(worker: &Worker) -> Option<Found> {
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
     if let Some(task) = worker.spawns.pop() {
         return Some(Found::on_its_own(task));
     }
+    let workers = worker.pool().workers();
+    let start = next_random(worker, workers.len());
+    let mut victim = start;
+    loop {
+        if victim != worker.index {
+            let found = steal_join(&workers[victim], true);
+            if found.is_some() {
+                return found;
+            }
+        }
+        victim = if victim + 1 == workers.len() {
+            0
+        } else {
+            victim + 1
+        };
+        if victim == start {
+            break;
+        }
+    }
+    if everywhere {
+        find_elsewhere(worker, start)
+    } else {
+        None
+    }
+}
+
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
     let pool = worker.pool();
-    let workers = pool.workers();
-    let start = next_random(worker) as usize % workers.len();
-    let others = || {
-        (start..workers.len()).chain(0..start).filter(|&index| index != worker.index)
-    };
-    others()
-        .find_map(|victim| steal_join(&workers[victim], true))
-        .or_else(|| {
-            others()
-                .find_map(|victim| steal_retrying(|| pool.stealers[victim].steal()))
-                .or_else(|| steal_retrying(|| pool.injector.steal()))
-                .map(Found::on_its_own)
-        })
+    (start..pool.stealers.len())
+        .chain(0..start)
+        .filter(|&victim| victim != worker.index)
+        .find_map(|victim| steal_retrying(|| pool.stealers[victim].steal()))
+        .or_else(|| steal_retrying(|| pool.injector.steal()))
+        .map(Found::on_its_own)
         .or_else(|| steal_join(worker, false))
 }
 
@@ -136,7 +174,11 @@ fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
             // SAFETY: slots live as long as the pool.
             let address = unsafe { (*slot).payload() };
             let task = TaskRef(ptr::with_exposed_provenance(address));
-            Some(Found { task, slot, victim: victim.index })
+            Some(Found {
+                task,
+                slot,
+                victim: victim.index,
+            })
         }
         Steal::Empty => {
             if ask {
@@ -158,19 +200,23 @@ fn steal_retrying(mut steal: impl FnMut() -> chase_lev::Steal<TaskRef>) -> Optio
     }
 }
 
+/// A number below `bound`, which is less than 2^32.
 #[inline(always)]
-fn next_random(worker: &Worker) -> u64 {
+fn next_random(worker: &Worker, bound: usize) -> usize {
     let mut x = worker.random.get();
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
     worker.random.set(x);
-    x
+    (((x >> 32) * bound as u64) >> 32) as usize
 }
 
 /// Runs a found task to its end. The worker is idle before and after.
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 pub(crate) fn run(worker: &Worker, found: Found) {
     // SAFETY: whoever found the task has it alone. It is live until its end is announced below:
     // a stack task's spawner waits for that, a heap task frees itself in `finish`. Entries
@@ -190,7 +236,10 @@ pub(crate) fn run(worker: &Worker, found: Found) {
 /// forks become public, as it will not push for a while.
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 pub(crate) fn share_all(worker: &Worker) {
     if worker.joins.publish_all() {
         worker.pool().sleep.notify();
@@ -200,7 +249,10 @@ pub(crate) fn share_all(worker: &Worker) {
 /// Waits, as an idle worker, in the middle of a task.
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 pub(crate) fn wait_in_task(worker: &Worker, latch: &Latch) {
     if latch.probe() {
         return;
@@ -214,11 +266,17 @@ pub(crate) fn wait_in_task(worker: &Worker, latch: &Latch) {
 /// Waits for the stolen task of the given slot, and frees the slot.
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 pub(crate) fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
-    end_work(worker);
     // SAFETY: slots live as long as the pool.
-    sync::wait(worker, unsafe { &*slot });
-    begin_work(worker);
+    let latch = unsafe { &*slot };
+    if !sync::comes_soon(latch) {
+        end_work(worker);
+        sync::wait(worker, latch);
+        begin_work(worker);
+    }
     worker.joins.forget_stolen(slot);
 }

@@ -8,25 +8,42 @@ use crate::parallel_overhead::sched;
 use crate::pool::Pool;
 use crate::worker::Worker;
 
-/// Fruitless rounds of searching before a worker sleeps: some ten microseconds, about what it
-/// costs to sleep and to be woken.
-const PATIENCE: u32 = 300;
-/// Pauses between two rounds.
-const PAUSES: u32 = 4;
+/// Fruitless rounds of searching before a worker sleeps: a few tens of microseconds, about what
+/// it costs to sleep and to be woken.
+const PATIENCE: u32 = 500;
+/// One round in so many looks everywhere.
+const FULL_ROUND: u32 = 8;
+/// Pauses for which a worker waits for a thief without turning idle: about what it costs to
+/// turn idle and back.
+const GRACE: u32 = 8;
+
+/// Is the latch set within a very short time? The worker still counts as working meanwhile, and
+/// the time as overhead.
+#[inline(always)]
+pub(crate) fn comes_soon(latch: &Latch) -> bool {
+    for _ in 0..GRACE {
+        if latch.probe() {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    latch.probe()
+}
 
 /// Runs other tasks until the latch is set.
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 pub(crate) fn wait(worker: &Worker, latch: &Latch) {
     let mut fruitless = 0;
     while !latch.probe() {
-        let mut found = sched::find(worker);
+        let mut found = sched::find(worker, fruitless % FULL_ROUND == 1);
         if found.is_none() {
             fruitless += 1;
             if fruitless < PATIENCE {
-                for _ in 0..PAUSES {
-                    core::hint::spin_loop();
-                }
+                core::hint::spin_loop();
             } else {
                 found = sleep(worker, latch);
                 fruitless = 0;
@@ -43,11 +60,16 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
 
 #[cold]
 #[inline(never)]
-#[cfg_attr(all(target_os = "linux", not(miri)), unsafe(link_section = "wsrt_text"))]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
 fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
     let sleep = &worker.pool().sleep;
     let was_searching = worker.searching.replace(true);
-    sleep.park(worker.index, was_searching, latch, || sched::find(worker))
+    sleep.park(worker.index, was_searching, latch, || {
+        sched::find(worker, true)
+    })
 }
 
 #[inline(always)]

@@ -45,7 +45,9 @@ impl Sleep {
     pub(crate) fn new(workers: usize) -> Self {
         Sleep {
             counts: CachePadded::new(AtomicU64::new(0)),
-            parkers: (0..workers).map(|_| CachePadded::new(Futex::new(AWAKE))).collect(),
+            parkers: (0..workers)
+                .map(|_| CachePadded::new(Futex::new(AWAKE)))
+                .collect(),
         }
     }
 
@@ -53,6 +55,23 @@ impl Sleep {
     #[inline(always)]
     pub(crate) fn notify(&self) {
         fence(Ordering::SeqCst);
+        self.wake_if_unattended();
+    }
+
+    /// As [`Sleep::notify`], for work that was made available by an atomic read-modify-write:
+    /// on x86-64 that is a full fence already.
+    #[inline(always)]
+    pub(crate) fn notify_after_rmw(&self) {
+        if cfg!(all(target_arch = "x86_64", not(miri), not(loom))) {
+            core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        self.wake_if_unattended();
+    }
+
+    #[inline(always)]
+    fn wake_if_unattended(&self) {
         let counts = self.counts.load(Ordering::Relaxed);
         if sleepers(counts) != 0 && searchers(counts) == 0 {
             self.wake_any();
@@ -73,12 +92,10 @@ impl Sleep {
     #[inline(always)]
     pub(crate) fn wake(&self, index: usize) -> bool {
         let parker = &self.parkers[index];
-        let claim = parker.word().compare_exchange(
-            PARKED,
-            CLAIMED,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let claim =
+            parker
+                .word()
+                .compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
         if claim.is_ok() {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
             parker.word().store(AWAKE, Ordering::Release);
@@ -110,7 +127,8 @@ impl Sleep {
         let parker = &self.parkers[index];
         let word = parker.word();
         let leaving = if searching { SEARCHER } else { 0 };
-        self.counts.fetch_add(SLEEPER.wrapping_sub(leaving), Ordering::SeqCst);
+        self.counts
+            .fetch_add(SLEEPER.wrapping_sub(leaving), Ordering::SeqCst);
         word.store(PARKED, Ordering::Release);
         fence(Ordering::SeqCst);
         let asleep = latch.announce_sleep();
