@@ -38,14 +38,6 @@ pub enum Amount {
     Overhead(Text),
 }
 
-type Key = (
-    Option<ContextIndex>,
-    Kind,
-    ProcedureIndex,
-    Option<Line>,
-    bool,
-);
-
 /// A tree of contexts.
 #[derive(Debug, Default)]
 pub struct ContextTree {

@@ -5,6 +5,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod program;
+pub mod random;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
@@ -70,7 +71,8 @@ pub struct ThreadBuilder {
     records: Vec<[u8; 32]>,
     pub samples: u64,
     pub weight: u64,
-    pub idleness: f64,
+    /// Idleness of all records, each rounded to whole nanoseconds.
+    pub idleness_ns: i64,
     pub losses: Vec<(LossCause, u64)>,
     pub oversubscribed: f64,
 }
@@ -86,7 +88,7 @@ impl ThreadBuilder {
             records: Vec::new(),
             samples: 0,
             weight: 0,
-            idleness: 0.0,
+            idleness_ns: 0,
             losses: Vec::new(),
             oversubscribed: 0.0,
         };
@@ -168,7 +170,7 @@ impl ThreadBuilder {
     pub fn values(&mut self, owner: u32, samples: u64, work: u64, idleness: f64) {
         self.samples += samples;
         self.weight += work;
-        self.idleness += idleness;
+        self.idleness_ns += (idleness * self.period_ns as f64).round() as i64;
         let meta = meta(RecordKind::Metric, 0, 0);
         self.record(meta, owner, samples, work, idleness.to_bits());
     }
@@ -398,6 +400,11 @@ impl Run {
     pub fn recorded_work(&self) -> i64 {
         let sum = self.threads.iter().map(|t| t.weight * t.period_ns);
         sum.sum::<u64>() as i64
+    }
+
+    /// Idleness that the threads recorded, nanoseconds.
+    pub fn recorded_idleness(&self) -> i64 {
+        self.threads.iter().map(|t| t.idleness_ns).sum()
     }
 
     pub fn samples(&self) -> u64 {

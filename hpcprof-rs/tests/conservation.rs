@@ -1,0 +1,238 @@
+//! For random measurements, every view with every flag keeps every metric: totals, sums of
+//! exclusives, sums over roots and what was recorded are equal to the nanosecond.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use support::random::{self, Random};
+use support::*;
+
+type Sums = BTreeMap<String, i64>;
+
+fn sums(values: &Value) -> Sums {
+    let values = values.as_object().expect("metrics");
+    values
+        .iter()
+        .map(|(name, value)| (name.clone(), nanoseconds(value)))
+        .collect()
+}
+
+fn add(to: &mut Sums, values: &Sums) {
+    for (name, value) in values {
+        *to.entry(name.clone()).or_insert(0) += value;
+    }
+}
+
+/// Adds all exclusives to `exclusives`; checks each node against its children.
+fn check_node(node: &Value, view: &str, exclusives: &mut Sums) -> Sums {
+    let (inclusive, exclusive) = (sums(&node["inclusive"]), sums(&node["exclusive"]));
+    add(exclusives, &exclusive);
+    let mut below = Sums::new();
+    for child in node["children"].as_array().expect("children") {
+        add(&mut below, &check_node(child, view, exclusives));
+    }
+    for (name, value) in &inclusive {
+        let below = below.get(name).copied().unwrap_or(0);
+        let name_of_node = &node["name"];
+        if view == "bottom-up" {
+            assert!(below <= *value, "{name} of {name_of_node}");
+        } else {
+            assert_eq!(below + exclusive[name], *value, "{name} of {name_of_node}");
+        }
+    }
+    inclusive
+}
+
+fn check_view(json: &Value, run: &Run, what: &str) {
+    let totals = sums(&json["totals"]);
+    assert_eq!(
+        totals["work"] + totals["overhead"],
+        run.recorded_work(),
+        "{what}: work and overhead are the samples"
+    );
+    assert_eq!(totals["idleness"], run.recorded_idleness(), "{what}");
+    let categories: i64 = totals
+        .iter()
+        .filter(|(name, _)| name.starts_with("overhead:"))
+        .map(|(_, value)| value)
+        .sum();
+    assert_eq!(categories, totals["overhead"], "{what}: categories");
+    let (mut roots, mut exclusives) = (Sums::new(), Sums::new());
+    let view = json["view"].as_str().expect("view");
+    for root in json["roots"].as_array().expect("roots") {
+        add(&mut roots, &check_node(root, view, &mut exclusives));
+    }
+    assert_eq!(roots, totals, "{what}: roots");
+    assert_eq!(exclusives, totals, "{what}: exclusives");
+    let lost: i64 = json["quality"]["lost"]
+        .as_object()
+        .expect("lost")
+        .iter()
+        .filter(|(cause, _)| cause.starts_with("partial:"))
+        .map(|(_, n)| n.as_i64().expect("count"))
+        .sum();
+    let rooted = json["quality"]["rooted"].as_i64().expect("rooted");
+    assert_eq!(rooted + lost, run.samples() as i64, "{what}: rooted");
+}
+
+#[test]
+fn every_view_and_flag_keeps_every_metric() {
+    let flags: [&[&str]; 9] = [
+        &[],
+        &["--lines"],
+        &["--std-inlined"],
+        &["--runtime-frames"],
+        &["--no-fold-recursion"],
+        &["--depth", "3"],
+        &["--threshold", "5", "--metric", "idleness"],
+        &["--lines", "--std-inlined", "--runtime-frames"],
+        &["--depth", "2", "--threshold", "10", "--lines"],
+    ];
+    for seed in 1..=6 {
+        let run = random::run(seed, 4, 120);
+        let temp = TempDir::new();
+        let database = database(&run, &temp);
+        for name in ["top-down", "bottom-up", "flat"] {
+            for projection in ["logical", "physical"] {
+                for flags in flags {
+                    let mut options = vec!["--projection", projection];
+                    options.extend(flags);
+                    let json = view(&database, name, &options);
+                    let what = format!("seed {seed}, {name} {options:?}");
+                    check_view(&json, &run, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn csv_and_folded_agree_with_json() {
+    for seed in 11..=14 {
+        let run = random::run(seed, 3, 150);
+        let temp = TempDir::new();
+        let database = database(&run, &temp);
+        for name in ["top-down", "bottom-up", "flat"] {
+            let totals = sums(&view(&database, name, &[])["totals"]);
+            let csv = tool(&[name, text(&database), "--format", "csv"]).expect("csv");
+            let mut lines = csv.lines();
+            let header: Vec<&str> = lines.next().expect("header").split(',').collect();
+            let metrics = (header.len() - 10) / 2;
+            let mut exclusive = vec![0_i64; metrics];
+            for line in lines {
+                // Names may hold commas within quotes; amounts are the last fields.
+                let fields: Vec<&str> = line.rsplit(',').take(metrics).collect();
+                for (slot, field) in exclusive.iter_mut().rev().zip(fields) {
+                    let seconds: f64 = field.parse().expect("a number");
+                    *slot += (seconds * 1e9).round() as i64;
+                }
+            }
+            for (index, value) in exclusive.iter().enumerate() {
+                let metric = header[10 + metrics + index].trim_end_matches(" (exclusive)");
+                assert_eq!(*value, totals[metric], "{name} {metric}");
+            }
+            for metric in ["work", "idleness"] {
+                let options = [
+                    name,
+                    text(&database),
+                    "--format",
+                    "folded",
+                    "--metric",
+                    metric,
+                ];
+                let folded = tool(&options).expect("folded");
+                let sum: i64 = folded
+                    .lines()
+                    .map(|l| {
+                        l.rsplit(' ')
+                            .next()
+                            .expect("value")
+                            .parse::<i64>()
+                            .expect("number")
+                    })
+                    .sum();
+                let error = (sum * 1000 - totals[metric]).abs();
+                assert!(error <= 1000, "{name} {metric}: off by {error} ns");
+            }
+        }
+    }
+}
+
+#[test]
+fn text_keeps_totals_whatever_it_folds() {
+    let run = random::run(21, 4, 200);
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    // With nothing cut off, the (self) column of work adds up, to rounding of three decimals.
+    for flags in [&[][..], &["--no-fold-recursion"]] {
+        let mut arguments = vec!["top-down", text(&database), "--threshold", "0"];
+        arguments.extend(flags);
+        let output = tool(&arguments).expect("text");
+        let mut sum = 0.0;
+        let mut rows = 0;
+        for line in output.lines().skip(2) {
+            let cell: String = line.chars().skip(18).take(9).collect();
+            sum += cell.trim().parse::<f64>().unwrap_or(0.0);
+            rows += 1;
+        }
+        let totals = sums(&view(&database, "top-down", &[])["totals"]);
+        let total = totals["work"] as f64 / 1e9;
+        assert!(rows > 3);
+        assert!(
+            (sum - total).abs() < 0.0006 * f64::from(rows),
+            "{sum} against {total}"
+        );
+    }
+}
+
+#[test]
+fn the_order_of_threads_and_files_does_not_matter() {
+    for seed in 31..=34 {
+        // Without anchors, thread ordinals are names only.
+        let mut run = random::run(seed, 5, 80);
+        for thread in &mut run.threads {
+            *thread = without_anchors(thread, seed);
+        }
+        let mut shuffled = run.clone();
+        let mut random = Random::new(seed);
+        for i in (1..shuffled.threads.len()).rev() {
+            let j = random.below(i as u64 + 1) as usize;
+            shuffled.threads.swap(i, j);
+        }
+        for (index, thread) in shuffled.threads.iter_mut().enumerate() {
+            thread.ordinal = index as u32 + 1;
+        }
+        shuffled.structures.reverse();
+        let (a, b) = (TempDir::new(), TempDir::new());
+        let (a, b) = ((database(&run, &a), a), (database(&shuffled, &b), b));
+        for name in ["top-down", "bottom-up", "flat"] {
+            for format in ["json", "csv", "folded", "text"] {
+                let output = |path: &std::path::Path| {
+                    tool(&[name, text(path), "--format", format]).expect("view")
+                };
+                assert_eq!(output(&a.0), output(&b.0), "{name} {format}");
+            }
+        }
+    }
+}
+
+fn without_anchors(thread: &ThreadBuilder, seed: u64) -> ThreadBuilder {
+    let mut random = Random::new(seed + u64::from(thread.ordinal));
+    let mut out = ThreadBuilder::new(thread.ordinal);
+    let mut nodes = vec![out.entry()];
+    for _ in 0..60 {
+        let parent = random.of(&nodes);
+        let address = random.of(&[
+            support::program::main(),
+            support::program::caller_join_closure(),
+            support::program::leaf(),
+            support::program::memcpy(),
+            support::program::caller_push(),
+        ]);
+        let node = out.native(parent, address);
+        nodes.push(node);
+        out.values(node, 1, 1, random.below(100) as f64 / 3.0);
+    }
+    out
+}
