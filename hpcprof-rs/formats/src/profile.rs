@@ -53,7 +53,7 @@ pub mod header {
     pub const IDLE_WEIGHT: usize = 72;
     /// f64 periods times the share of working threads beyond the cores.
     pub const OVERSUBSCRIBED: usize = 80;
-    /// u64 thread CPU time at the end, nanoseconds; 0 while it runs.
+    /// u64 thread CPU time from the start of sampling to the end, nanoseconds; 0 while it runs.
     pub const CPU_NS: usize = 88;
     /// u64 monotonic clock at the last sample, nanoseconds.
     pub const LAST_NS: usize = 96;

@@ -92,6 +92,8 @@ pub struct ThreadState {
     thread: AtomicU32,
     tid: AtomicU32,
     cpu_clock: AtomicU32,
+    /// CPU time of the thread when its state was made, nanoseconds (an exec does not reset it).
+    cpu_start: AtomicU64,
     /// The program's own alternate signal stack, when it is too small to run our handler on.
     pub program_stack: Cell<Option<libc::stack_t>>,
     signal_stack: Cell<usize>,
@@ -198,6 +200,7 @@ fn allocate() -> Option<&'static ThreadState> {
         thread: AtomicU32::new(0),
         tid: AtomicU32::new(0),
         cpu_clock: AtomicU32::new(0),
+        cpu_start: AtomicU64::new(0),
         program_stack: Cell::new(None),
         signal_stack: Cell::new(stack + PAGE),
         source: Source::new(),
@@ -452,6 +455,7 @@ impl ThreadState {
         if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } == 0 {
             self.cpu_clock.store(clock as u32, Ordering::Relaxed);
         }
+        self.cpu_start.store(self.cpu_ns(), Ordering::Relaxed);
     }
 
     fn cpu_ns(&self) -> u64 {
@@ -482,7 +486,8 @@ impl ThreadState {
             session::add_losses(losses());
             return;
         };
-        tree.set_u64(header::CPU_NS, self.cpu_ns());
+        let cpu = self.cpu_ns().saturating_sub(self.cpu_start.load(Ordering::Relaxed));
+        tree.set_u64(header::CPU_NS, cpu);
         tree.set_u64(header::IDLE_WEIGHT, idle);
         for (i, n) in losses().enumerate() {
             tree.set_u64(header::LOSSES + 8 * i, n);
