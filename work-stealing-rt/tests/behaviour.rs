@@ -196,7 +196,7 @@ fn install_passes_results_and_panics_to_many_threads() {
                 let result = catch_unwind(AssertUnwindSafe(|| {
                     pool.install(|| resume_unwind(Box::new("installed")))
                 }));
-                assert_eq!(payload(result.map(|()| ())), "installed");
+                assert_eq!(payload(result), "installed");
             });
         }
     });
@@ -216,7 +216,7 @@ fn pools_nest_and_call_each_other() {
     let result = catch_unwind(AssertUnwindSafe(|| {
         outer.install(|| inner.install(|| resume_unwind(Box::new("inner"))))
     }));
-    assert_eq!(payload(result.map(|()| ())), "inner");
+    assert_eq!(payload(result), "inner");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_scope_collects_panics_and_waits_for_all() {
             resume_unwind(Box::new("body"))
         })
     }));
-    assert_eq!(payload(result.map(|()| ())), "body");
+    assert_eq!(payload(result), "body");
     assert_eq!(ran.load(SeqCst), 101);
 }
 

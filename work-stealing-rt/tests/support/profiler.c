@@ -1,0 +1,31 @@
+/* A profiler of a few lines for tests/context.rs: keeps the runtime's table and counts calls.
+ * Preloaded, so that the runtime finds it as it finds the real one. Layouts: hpcrun-abi. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static const void *table;
+static _Atomic long enters, leaves, captures;
+
+static void worker_enter(const uint8_t *state) {
+    if (*state == 0)
+        enters++;
+}
+static void worker_leave(void) { leaves++; }
+static size_t capture_context(void) { return 1000 + (size_t)++captures; }
+
+static const struct {
+    uint32_t size, version;
+    void (*worker_enter)(const uint8_t *);
+    void (*worker_leave)(void);
+    size_t (*capture_context)(void);
+} profiler = {sizeof profiler, 1, worker_enter, worker_leave, capture_context};
+
+const void *hpcrun_rt_register(const void *runtime) {
+    table = runtime;
+    return &profiler;
+}
+
+const void *test_profiler_table(void) { return table; }
+long test_profiler_enters(void) { return enters; }
+long test_profiler_leaves(void) { return leaves; }
