@@ -220,6 +220,8 @@ struct Filler<'a, 'd> {
     assembly: &'a mut Assembly,
     inputs: &'a Inputs<'a, 'd>,
     frames: Frames<'a, 'd>,
+    /// The frames' strings that the structure has already.
+    translated: Vec<Option<StringId>>,
     /// Lines of code without procedure entries: sorted, disjoint, with full string ids.
     loose: Vec<Piece>,
     /// New spans of the current pass, sorted.
@@ -247,6 +249,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         loose.sort_by_key(|p| p.start);
         Filler {
             frames: Frames::new(debug, None, inputs.rules, inputs.module),
+            translated: Vec::new(),
             assembly,
             inputs,
             loose,
@@ -315,6 +318,11 @@ impl<'a, 'd> Filler<'a, 'd> {
                 let section = self.inputs.image.code_at(range.start);
                 match section {
                     Some((_, name)) if name.starts_with(".plt") => {
+                        // All linkage-table sections make one procedure.
+                        let id = self.assembly.strings.id("[plt]");
+                        if let Some(known) = self.assembly.by_linkage.get(&id) {
+                            return *known;
+                        }
                         let mut frame = self.frames.of_symbol("[plt]");
                         frame.origin = Origin::System;
                         frame
@@ -324,11 +332,12 @@ impl<'a, 'd> Filler<'a, 'd> {
             }
         };
         let strings = self.frames.strings.list();
-        let mut translation = Translation {
-            from: strings,
-            to: vec![None; strings.len()],
-        };
-        self.assembly.add_procedure(&frame, &mut translation)
+        let mut to = std::mem::take(&mut self.translated);
+        to.resize(strings.len(), None);
+        let mut translation = Translation { from: strings, to };
+        let id = self.assembly.add_procedure(&frame, &mut translation);
+        self.translated = translation.to;
+        id
     }
 
     /// Adds spans for `part`, with lines where there are any.
