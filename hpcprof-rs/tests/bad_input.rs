@@ -1,0 +1,421 @@
+//! Damaged, foreign, missing and hostile input: one line that names the file and the remedy,
+//! everything readable kept, never a panic.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use support::program::full_run;
+use support::random::Random;
+use support::*;
+
+/// Runs the command itself, in `directory`.
+fn command(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("the command starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// It failed with exit status 1 and one line that has all of `parts`.
+fn assert_error(output: &Output, parts: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("hpcprof-rs: "), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "`{part}` in: {text}");
+    }
+}
+
+#[test]
+fn what_is_not_a_measurement_directory() {
+    let temp = TempDir::new();
+    let here = temp.path();
+    std::fs::create_dir(temp.join("empty")).expect("directory");
+    std::fs::create_dir(temp.join("other")).expect("directory");
+    std::fs::write(temp.join("other/notes.txt"), "hello").expect("file");
+    assert_error(&command(here, &["missing"]), &["missing", "check the path"]);
+    assert_error(
+        &command(here, &["empty"]),
+        &["is empty", "hpcrun-rs PROGRAM"],
+    );
+    assert_error(
+        &command(here, &["other"]),
+        &["not a measurement directory", "hpcrun-rs PROGRAM"],
+    );
+    assert_error(
+        &command(here, &["other/notes.txt"]),
+        &["is a file, not a measurement directory"],
+    );
+    assert_error(&command(here, &[]), &["holds no hpcrun-*-measurements"]);
+    assert_error(
+        &command(here, &["top-down"]),
+        &["holds no hpcrun-*-database"],
+    );
+    // Nothing was left behind.
+    assert_eq!(std::fs::read_dir(here).expect("directory").count(), 2);
+}
+
+#[test]
+fn without_arguments_the_newest_of_the_current_directory() {
+    let temp = TempDir::new();
+    full_run().write(&temp.join("hpcrun-app-measurements"));
+    let built = command(temp.path(), &[]);
+    assert!(built.status.success(), "{}", stderr(&built));
+    assert!(temp.join("hpcrun-app-database/database.sqlite").is_file());
+    let again = command(temp.path(), &["hpcrun-app-measurements"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert!(temp.join("hpcrun-app-database-2/database.sqlite").is_file());
+    let view = command(temp.path(), &["bottom-up"]);
+    assert!(String::from_utf8_lossy(&view.stdout).contains("app::serial"));
+}
+
+#[test]
+fn an_output_directory_is_never_overwritten_by_accident() {
+    let temp = TempDir::new();
+    let here = temp.path();
+    full_run().write(&temp.join("m"));
+    std::fs::create_dir(temp.join("full")).expect("directory");
+    std::fs::write(temp.join("full/precious"), "x").expect("file");
+    std::fs::write(temp.join("file"), "x").expect("file");
+    std::fs::create_dir(temp.join("free")).expect("directory");
+    assert_error(
+        &command(here, &["m", "-o", "full"]),
+        &["full", "is not a database", "another name"],
+    );
+    assert_error(
+        &command(here, &["m", "-o", "full", "--force"]),
+        &["is not a database"],
+    );
+    assert_error(&command(here, &["m", "-o", "file"]), &["not a directory"]);
+    assert_error(&command(here, &["m", "-o", "file/db"]), &["cannot create"]);
+    assert!(command(here, &["m", "-o", "free"]).status.success());
+    assert_error(&command(here, &["m", "-o", "free"]), &["--force"]);
+    assert!(
+        command(here, &["m", "-o", "free", "--force"])
+            .status
+            .success()
+    );
+    assert!(temp.join("free/database.sqlite").is_file());
+    assert_eq!(
+        std::fs::read_to_string(temp.join("full/precious")).expect("kept"),
+        "x"
+    );
+    let hidden = std::fs::read_dir(here)
+        .expect("directory")
+        .filter(|e| {
+            e.as_ref()
+                .is_ok_and(|e| e.file_name().to_string_lossy().starts_with('.'))
+        })
+        .count();
+    assert_eq!(hidden, 0, "no temporary directory is left");
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_database() {
+    let temp = TempDir::new();
+    full_run().write(&temp.join("m"));
+    // A limit on file size fails writes as a full disk does.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec '{}' m -o db",
+        env!("CARGO_BIN_EXE_hpcprof-rs")
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(temp.path())
+        .output()
+        .expect("bash");
+    assert_error(&output, &["db", "cannot write the database", "-o"]);
+    assert!(!temp.join("db").exists());
+    assert_eq!(
+        std::fs::read_dir(temp.path()).expect("directory").count(),
+        1
+    );
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let temp = TempDir::new();
+    database(&support::random::run(3, 4, 3000), &temp);
+    let script = format!(
+        "set -o pipefail; '{}' top-down db --format json | head -c 10 >/dev/null",
+        env!("CARGO_BIN_EXE_hpcprof-rs")
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(temp.path())
+        .output()
+        .expect("bash");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn damaged_files_cost_only_themselves() {
+    let temp = TempDir::new();
+    let run = full_run();
+    let m = temp.join("m");
+    run.write(&m);
+    // The second thread's profile ends within its records.
+    let path = m.join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let whole = std::fs::read(&path).expect("profile");
+    std::fs::write(&path, &whole[..whole.len() - 40]).expect("profile");
+    std::fs::write(m.join("thread-100-1-9.hpcprofile"), b"garbage").expect("file");
+    std::fs::write(m.join("process-7-7.hpcproc"), b"garbage").expect("file");
+    std::fs::write(m.join("structure/bad.hpcstruct"), b"garbage").expect("file");
+    let output = command(temp.path(), &["m", "-o", "db"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(
+        text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")),
+        "{text}"
+    );
+    assert!(
+        text.contains("2 of 21 records unreadable, 2 of 112 samples lost"),
+        "{text}"
+    );
+    let view = view(&temp.join("db"), "top-down", &[]);
+    assert_eq!(view["quality"]["samples"], run.samples() - 2);
+    assert_eq!(view["quality"]["lost"]["damaged-profile"], 2);
+}
+
+#[test]
+fn a_crashed_program_keeps_its_samples() {
+    let temp = TempDir::new();
+    let mut run = full_run();
+    run.end = None;
+    run.write(&temp.join("m"));
+    let output = command(temp.path(), &["m", "-o", "db"]);
+    assert!(output.status.success());
+    assert!(
+        stderr(&output).contains("did not end in order"),
+        "{}",
+        stderr(&output)
+    );
+    let view = view(&temp.join("db"), "top-down", &[]);
+    assert_eq!(view["quality"]["samples"], run.samples());
+    // Up to the last sample.
+    assert_eq!(view["wall_seconds"].as_f64(), Some(2.0));
+    // Without any process file there are samples still.
+    std::fs::remove_file(temp.join("m").join(run.process_name())).expect("process file");
+    let output = command(temp.path(), &["m", "-o", "db2"]);
+    assert!(output.status.success());
+    assert!(
+        stderr(&output).contains("process file is missing"),
+        "{}",
+        stderr(&output)
+    );
+    let totals = &support::view(&temp.join("db2"), "flat", &[])["totals"];
+    let work = nanoseconds(&totals["work"]) + nanoseconds(&totals["overhead"]);
+    assert_eq!(work, run.recorded_work());
+}
+
+#[test]
+fn modules_without_structure_keep_their_samples_under_their_name() {
+    let temp = TempDir::new();
+    let mut run = full_run();
+    run.structures.clear();
+    run.write(&temp.join("m"));
+    let output = command(temp.path(), &["m", "-o", "db"]);
+    assert!(output.status.success());
+    let text = stderr(&output);
+    assert!(
+        text.contains("/opt/app: ") && text.contains("measure again"),
+        "{text}"
+    );
+    let view = view(&temp.join("db"), "flat", &[]);
+    let app = named(&view["roots"], "/opt/app");
+    assert_eq!(app["children"][0]["children"][0]["name"], "[app]");
+    assert!(inclusive(app, "work") > 0);
+}
+
+#[test]
+fn few_rooted_samples_give_no_verdict() {
+    let temp = TempDir::new();
+    let mut run = full_run();
+    let thread = &mut run.threads[1];
+    let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
+    thread.sample(partial, 200, 0.0);
+    let screen = tool(&[text(&database(&run, &temp))]).expect("first screen");
+    assert!(screen.contains("no verdict"), "{screen}");
+    assert!(!screen.contains("refine"), "{screen}");
+}
+
+#[test]
+fn foreign_and_damaged_databases() {
+    let temp = TempDir::new();
+    let here = temp.path();
+    std::fs::create_dir_all(temp.join("text")).expect("directory");
+    std::fs::write(temp.join("text/database.sqlite"), "not a database at all").expect("file");
+    assert_error(
+        &command(here, &["top-down", "text"]),
+        &["text", "hpcprof-rs MEASUREMENTS"],
+    );
+    std::fs::create_dir_all(temp.join("foreign")).expect("directory");
+    let foreign = rusqlite::Connection::open(temp.join("foreign/database.sqlite")).expect("open");
+    foreign.execute_batch("CREATE TABLE t(a)").expect("table");
+    drop(foreign);
+    assert_error(
+        &command(here, &["top-down", "foreign"]),
+        &["not a database of hpcprof-rs"],
+    );
+    assert_error(&command(here, &["flat", "missing"]), &["does not exist"]);
+    full_run().write(&temp.join("m"));
+    assert_error(&command(here, &["flat", "m"]), &["is not a database"]);
+    assert!(command(here, &["m", "-o", "db"]).status.success());
+    let newer = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("open");
+    newer
+        .execute_batch("PRAGMA user_version = 99")
+        .expect("pragma");
+    drop(newer);
+    assert_error(
+        &command(here, &["flat", "db"]),
+        &["version 99", "build it again"],
+    );
+    assert_error(
+        &command(here, &["m", "-o", "db", "--rules", "none"]),
+        &["none"],
+    );
+}
+
+#[test]
+fn an_unknown_metric_names_those_that_exist() {
+    let temp = TempDir::new();
+    database(&full_run(), &temp);
+    let output = command(temp.path(), &["flat", "db", "--metric", "cycles"]);
+    assert_error(
+        &output,
+        &["no metric `cycles`", "idleness", "overhead:sched"],
+    );
+}
+
+/// Flips, cuts and repeats bytes.
+fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut out = data.to_vec();
+    match random.below(4) {
+        0 => out.truncate(random.below(data.len() as u64 + 1) as usize),
+        1 => {
+            for _ in 0..1 + random.below(8) {
+                let at = random.below(out.len() as u64) as usize;
+                out[at] = random.next() as u8;
+            }
+        }
+        2 => {
+            let at = random.below(out.len() as u64) as usize;
+            let end = (at + 8).min(out.len());
+            out[at..end].fill(if random.below(2) == 0 { 0 } else { 0xff });
+        }
+        _ => {
+            let at = random.below(out.len() as u64) as usize;
+            out[at] ^= 1 << random.below(8);
+        }
+    }
+    out
+}
+
+/// Whatever the bytes are, the tool answers with data or with one line.
+fn survives(temp: &TempDir, what: &str) -> bool {
+    match tool(&[text(&temp.join("m")), "-o", text(&temp.join("db"))]) {
+        Ok(_) => {
+            for name in ["top-down", "bottom-up", "flat"] {
+                for format in ["json", "text"] {
+                    tool(&[name, text(&temp.join("db")), "--format", format])
+                        .unwrap_or_else(|e| panic!("{what}: {name} {format}: {e}"));
+                }
+            }
+            std::fs::remove_dir_all(temp.join("db")).expect("database");
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.lines().count(), 1, "{what}: {error}");
+            assert!(!temp.join("db").exists());
+            false
+        }
+    }
+}
+
+#[test]
+fn mutated_measurements_never_panic() {
+    let temp = TempDir::new();
+    let run = full_run();
+    run.write(&temp.join("m"));
+    let mut random = Random::new(5);
+    let mut built = 0;
+    let names = [
+        format!("thread-100-{IMAGE}-1.hpcprofile"),
+        format!("thread-100-{IMAGE}-2.hpcprofile"),
+        run.process_name(),
+        "structure/0.hpcstruct".to_owned(),
+    ];
+    for round in 0..300 {
+        let name = &names[round % names.len()];
+        let path = temp.join("m").join(name);
+        let whole = std::fs::read(&path).expect("file");
+        std::fs::write(&path, mutate(&whole, &mut random)).expect("file");
+        built += usize::from(survives(&temp, &format!("round {round} of {name}")));
+        std::fs::write(&path, whole).expect("file");
+    }
+    assert!(
+        built >= 290,
+        "one damaged file never costs the others: {built}"
+    );
+}
+
+#[test]
+fn records_of_any_content_never_panic() {
+    // Behind an intact header everything may be forged.
+    let temp = TempDir::new();
+    let run = full_run();
+    run.write(&temp.join("m"));
+    let mut random = Random::new(6);
+    let path = temp
+        .join("m")
+        .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let whole = std::fs::read(&path).expect("file");
+    let header = hpc_formats::profile::HEADER_SIZE;
+    for round in 0..300 {
+        let mut data = whole.clone();
+        for _ in 0..1 + random.below(30) {
+            let at = header + random.below((data.len() - header) as u64) as usize;
+            data[at] = random.of(&[0, 1, 2, 5, 6, 0x7f, 0x80, 0xff]);
+        }
+        std::fs::write(&path, data).expect("file");
+        assert!(survives(&temp, &format!("round {round}")));
+    }
+}
+
+#[test]
+fn mutated_databases_never_panic() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let file = database.join("database.sqlite");
+    let whole = std::fs::read(&file).expect("database");
+    let mut random = Random::new(7);
+    let mut failed = 0;
+    for _ in 0..400 {
+        std::fs::write(&file, mutate(&whole, &mut random)).expect("database");
+        for arguments in [
+            &["top-down"][..],
+            &["bottom-up", "--format", "json"],
+            &["flat", "--projection", "physical"],
+        ] {
+            let mut all = vec![arguments[0], text(&database)];
+            all.extend(&arguments[1..]);
+            if let Err(error) = tool(&all) {
+                assert_eq!(error.lines().count(), 1, "{error}");
+                failed += 1;
+            }
+        }
+        if let Err(error) = tool(&[text(&database)]) {
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+    assert!(failed > 50, "damage is noticed: {failed}");
+}
