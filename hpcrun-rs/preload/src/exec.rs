@@ -60,87 +60,86 @@ interpose_exec! {
     execveat(fd: c_int, path: *const c_char, argv: Strings, environment: Strings, flags: c_int);
 }
 
-// execl, execlp and execle take a variable number of arguments, which stable Rust cannot
-// declare: a stub stores the register arguments below the stacked ones' address and calls
-// `exec_list(registers, stacked, kind)`.
-macro_rules! variadic_stub {
-    ($($name:literal, $kind:literal;)*) => { $(
-        core::arch::global_asm!(
-            ".text",
-            ".p2align 4",
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ",@function"),
-            concat!($name, ":"),
-            ".cfi_startproc",
-            "sub rsp, 56",
-            ".cfi_adjust_cfa_offset 56",
-            "mov [rsp], rdi",
-            "mov [rsp + 8], rsi",
-            "mov [rsp + 16], rdx",
-            "mov [rsp + 24], rcx",
-            "mov [rsp + 32], r8",
-            "mov [rsp + 40], r9",
-            "mov rdi, rsp",
-            "lea rsi, [rsp + 64]",
-            concat!("mov edx, ", $kind),
-            "call {exec_list}",
-            "add rsp, 56",
-            ".cfi_adjust_cfa_offset -56",
-            "ret",
-            ".cfi_endproc",
-            concat!(".size ", $name, ", . - ", $name),
-            exec_list = sym exec_list,
-        );
+/// The list entries of `execl` and its kin that are passed on the stack.
+///
+/// Stable Rust cannot declare a variadic function. By the System V ABI a structure this large
+/// is passed in memory, exactly where the caller of a variadic function puts the arguments that
+/// do not fit in registers; so this names them where they lie, and nothing is read of it beyond
+/// the null pointer that ends the list (and the environment after it, for `execle`).
+#[repr(C)]
+pub struct Stacked([*const c_char; MOST_STACKED]);
+
+const MOST_STACKED: usize = 4096;
+
+/// The arguments of a call, in order.
+struct List<'a> {
+    registers: [*const c_char; 5],
+    stacked: &'a Stacked,
+}
+
+impl List<'_> {
+    fn get(&self, i: usize) -> Option<*const c_char> {
+        match self.registers.get(i) {
+            Some(argument) => Some(*argument),
+            None => self.stacked.0.get(i - self.registers.len()).copied(),
+        }
+    }
+
+    /// The argument vector with its final null pointer; `None` when it has no end.
+    fn vector(&self) -> Option<Vec<*const c_char>> {
+        let mut all = Vec::new();
+        loop {
+            let next = self.get(all.len())?;
+            all.push(next);
+            if next.is_null() {
+                return Some(all);
+            }
+        }
+    }
+}
+
+fn too_long() -> c_int {
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() = libc::E2BIG };
+    -1
+}
+
+macro_rules! interpose_exec_list {
+    ($($name:ident, |$path:ident, $vector:ident, $list:ident| $exec:expr;)*) => { $(
+        /// Interposed; see [`Stacked`] and the module.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $path: *const c_char,
+            a: *const c_char,
+            b: *const c_char,
+            c: *const c_char,
+            d: *const c_char,
+            e: *const c_char,
+            stacked: Stacked,
+        ) -> c_int {
+            let $list = List {
+                registers: [a, b, c, d, e],
+                stacked: &stacked,
+            };
+            match $list.vector() {
+                // SAFETY: libc's function over the caller's own strings.
+                Some($vector) => unsafe { $exec },
+                None => too_long(),
+            }
+        }
     )* };
 }
 
-variadic_stub! {
-    "execl", "0";
-    "execlp", "1";
-    "execle", "2";
-}
-
-unsafe extern "C" {
-    fn execl();
-    fn execlp();
-    fn execle();
-}
-
-/// Keeps the stubs in the library, exported.
-#[used]
-static STUBS: [unsafe extern "C" fn(); 3] = [execl, execlp, execle];
-
-/// `registers`: path and the first five list entries; `stacked`: the others.
-unsafe extern "C" fn exec_list(
-    registers: *const *const c_char,
-    stacked: *const *const c_char,
-    kind: c_int,
-) -> c_int {
-    // SAFETY: the caller of an execl function ends its list with a null pointer, so reading up
-    // to that stays within what it passed.
-    unsafe {
-        let argument = |i: usize| {
-            if i < 6 {
-                *registers.add(i)
-            } else {
-                *stacked.add(i - 6)
-            }
-        };
-        let path = argument(0);
-        let mut argv = Vec::new();
-        loop {
-            let next = argument(1 + argv.len());
-            argv.push(next);
-            if next.is_null() {
-                break;
-            }
-        }
-        match kind {
-            0 => execv(path, argv.as_ptr()),
-            1 => execvp(path, argv.as_ptr()),
-            _ => execve(path, argv.as_ptr(), argument(1 + argv.len()) as Strings),
-        }
-    }
+interpose_exec_list! {
+    execl, |path, vector, list| execv(path, vector.as_ptr());
+    execlp, |path, vector, list| execvp(path, vector.as_ptr());
+    execle, |path, vector, list| match list.get(vector.len()) {
+        Some(environment) => execve(path, vector.as_ptr(), environment.cast()),
+        None => too_long(),
+    };
 }
 
 /// Interposed: a shell command replaces no image, but its child is profiled like any other.
