@@ -1,8 +1,6 @@
 //! The metrics of a database and their identities. All values are whole nanoseconds, so that
 //! sums are exact in any order: totals, sums of exclusives and samples recorded agree to the bit.
 
-use std::collections::BTreeMap;
-
 /// Index of a metric in its [`MetricTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct MetricId(pub u16);
@@ -78,16 +76,5 @@ impl MetricTable {
             m.part_of.is_some() && m.name.strip_prefix(CATEGORY_PREFIX) == Some(category)
         });
         found.map(|i| MetricId(i as u16))
-    }
-}
-
-/// Sparse values of one owner or of the whole, by metric.
-pub type Values = BTreeMap<MetricId, i64>;
-
-/// Adds without overflow; only a forged profile comes near the limit.
-pub fn add(values: &mut Values, metric: MetricId, nanoseconds: i64) {
-    if nanoseconds != 0 {
-        let slot = values.entry(metric).or_insert(0);
-        *slot = slot.saturating_add(nanoseconds);
     }
 }

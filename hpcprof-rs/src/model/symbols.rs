@@ -179,6 +179,11 @@ impl Symbols {
         self.texts.get(id.0 as usize).map_or("", String::as_str)
     }
 
+    /// How many texts there are; their ids are below.
+    pub fn text_count(&self) -> usize {
+        self.texts.len()
+    }
+
     /// The id of a module.
     pub fn module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
         let key = (path.to_owned(), build_id.to_vec());

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::contexts::{Amount, ContextTree};
 use crate::model::experiment::Experiment;
-use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, Values, WORK, add};
+use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
 use crate::model::symbols::{Line, ModuleStatus, Symbols, Text};
 use crate::model::warnings::Warnings;
 use crate::sinks::order::{self, ProcedureOrder};
@@ -148,15 +148,16 @@ fn write_threads(
     Ok(())
 }
 
-type FileIds = BTreeMap<Text, i64>;
+/// The id of each text that is a file's path; 0 for other texts.
+type FileIds = Vec<i64>;
 
 /// Numbers and writes the files that procedures and contexts mention, sorted by path.
 fn write_files(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<FileIds> {
     let symbols = &experiment.symbols;
-    let mut used: BTreeMap<&str, Text> = BTreeMap::new();
+    let mut seen = vec![false; symbols.text_count()];
     let mut mention = |line: Option<Line>| {
         if let Some(line) = line {
-            used.insert(symbols.text(line.file), line.file);
+            seen[line.file.0 as usize] = true;
         }
     };
     for procedure in &symbols.procedures {
@@ -168,11 +169,17 @@ fn write_files(connection: &Connection, experiment: &Experiment) -> rusqlite::Re
             mention(context.call);
         }
     }
-    let mut ids = FileIds::new();
+    let mut used: Vec<(&str, Text)> = (0..seen.len() as u32)
+        .map(Text)
+        .filter(|text| seen[text.0 as usize])
+        .map(|text| (symbols.text(text), text))
+        .collect();
+    used.sort_unstable();
+    let mut ids = vec![0; symbols.text_count()];
     let mut insert = connection.prepare("INSERT INTO file VALUES (?, ?)")?;
     for (id, (path, text)) in (1..).zip(used) {
         insert.execute(params![id, path])?;
-        ids.insert(text, id);
+        ids[text.0 as usize] = id;
     }
     Ok(ids)
 }
@@ -181,7 +188,7 @@ fn write_procedures(
     connection: &Connection,
     symbols: &Symbols,
     order: &ProcedureOrder,
-    files: &FileIds,
+    files: &[i64],
 ) -> rusqlite::Result<()> {
     // Modules are few: sorted here so that their numbers depend on nothing but their paths.
     let mut modules: Vec<usize> = (0..symbols.modules.len()).collect();
@@ -217,9 +224,9 @@ fn write_procedures(
     Ok(())
 }
 
-fn place_columns(line: Option<Line>, files: &FileIds) -> (Option<i64>, Option<u32>) {
+fn place_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<u32>) {
     match line {
-        Some(line) => (files.get(&line.file).copied(), Some(line.line)),
+        Some(line) => (files.get(line.file.0 as usize).copied(), Some(line.line)),
         None => (None, None),
     }
 }
@@ -228,7 +235,7 @@ struct ContextWriter<'a> {
     connection: &'a Connection,
     symbols: &'a Symbols,
     order: &'a ProcedureOrder,
-    files: &'a FileIds,
+    files: &'a [i64],
     metrics: &'a MetricTable,
 }
 
@@ -260,34 +267,49 @@ impl ContextWriter<'_> {
                 call_line,
                 context.support
             ])?;
-            let Some(values) = values.get(&place.context.0) else {
-                continue;
-            };
-            for (metric, value) in values {
+            for (_, metric, value) in values_of(&values, place.context.0) {
                 insert_value.execute(params![position, metric.0, value])?;
             }
         }
         Ok(first + placed.len() as i64)
     }
 
-    /// Values by context, overhead both in all and by category.
-    fn values(&self, tree: &ContextTree) -> BTreeMap<u32, Values> {
-        let mut values: BTreeMap<u32, Values> = BTreeMap::new();
+    /// Values sorted by context and metric, overhead both in all and by category.
+    fn values(&self, tree: &ContextTree) -> Vec<(u32, MetricId, i64)> {
+        let mut categories: BTreeMap<Text, Option<MetricId>> = BTreeMap::new();
+        let mut values = Vec::with_capacity(tree.values.len());
         for ((context, amount), value) in &tree.values {
-            let slot = values.entry(context.0).or_default();
             match amount {
-                Amount::Work => add(slot, WORK, *value),
-                Amount::Idleness => add(slot, IDLENESS, *value),
+                Amount::Work => values.push((context.0, WORK, *value)),
+                Amount::Idleness => values.push((context.0, IDLENESS, *value)),
                 Amount::Overhead(category) => {
-                    add(slot, OVERHEAD, *value);
-                    let metric: Option<MetricId> =
-                        self.metrics.category(self.symbols.text(*category));
-                    if let Some(metric) = metric {
-                        add(slot, metric, *value);
-                    }
+                    values.push((context.0, OVERHEAD, *value));
+                    let metric = *categories
+                        .entry(*category)
+                        .or_insert_with(|| self.metrics.category(self.symbols.text(*category)));
+                    values.extend(metric.map(|metric| (context.0, metric, *value)));
                 }
             }
         }
+        values.sort_unstable();
+        // A context may have overhead of several categories: one sum for all of them.
+        values.dedup_by(|next, kept| {
+            let same = (next.0, next.1) == (kept.0, kept.1);
+            if same {
+                kept.2 = kept.2.saturating_add(next.2);
+            }
+            same
+        });
         values
     }
+}
+
+/// The values of one context.
+fn values_of(values: &[(u32, MetricId, i64)], context: u32) -> &[(u32, MetricId, i64)] {
+    let start = values.partition_point(|v| v.0 < context);
+    let count = values[start..]
+        .iter()
+        .take_while(|v| v.0 == context)
+        .count();
+    &values[start..start + count]
 }

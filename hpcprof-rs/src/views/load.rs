@@ -218,7 +218,10 @@ impl Database {
 
     fn read_contexts(&self, projection: Projection) -> rusqlite::Result<Tree> {
         let mut tree = Tree::new(self.metrics.len());
-        let mut index: HashMap<i64, u32> = HashMap::new();
+        // Contexts of a projection have consecutive ids.
+        let mut first = None;
+        let files = Bound::of(self.files.len());
+        let procedures = Bound::of(self.procedures.len());
         let mut query = self.connection.prepare(
             "SELECT id, parent, kind, procedure, file, line, call_file, call_line, support
              FROM context WHERE projection = ? ORDER BY id",
@@ -226,16 +229,16 @@ impl Database {
         let mut rows = query.query([projection.number()])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let parent: Option<i64> = row.get(1)?;
-            let parent = match parent {
-                None => None,
-                Some(p) => Some(
-                    *index
-                        .get(&p)
-                        .ok_or_else(|| inconsistent("context.parent"))?,
-                ),
+            let first = *first.get_or_insert(id);
+            let known = Bound {
+                first,
+                rows: tree.nodes.len(),
             };
-            let files = Bound(self.files.len());
+            if id.checked_sub(first) != Some(tree.nodes.len() as i64) {
+                return Err(inconsistent("context.id"));
+            }
+            let parent = row.get::<_, Option<i64>>(1)?;
+            let parent = parent.map(|p| known.index(p)).transpose()?;
             let call = match files.place(row.get(6)?, row.get(7)?)? {
                 Some(place) => Call::Unique(place),
                 None => Call::Unknown,
@@ -243,39 +246,35 @@ impl Database {
             let node = TreeNode {
                 parent,
                 kind: Kind::from_number(row.get(2)?).ok_or_else(|| inconsistent("context.kind"))?,
-                procedure: Bound(self.procedures.len()).index(row.get(3)?)?,
+                procedure: procedures.index(row.get(3)?)?,
                 place: files.place(row.get(4)?, row.get(5)?)?,
                 call,
                 support: row.get(8)?,
                 recursion: 1,
             };
-            index.insert(id, tree.push(node));
+            tree.push(node);
         }
-        self.read_values(projection, &index, &mut tree)?;
+        self.read_values(first.unwrap_or(1), &mut tree)?;
         Ok(tree)
     }
 
-    fn read_values(
-        &self,
-        projection: Projection,
-        index: &HashMap<i64, u32>,
-        tree: &mut Tree,
-    ) -> rusqlite::Result<()> {
-        let sql = "SELECT context, metric, value FROM value WHERE context BETWEEN
-            (SELECT MIN(id) FROM context WHERE projection = ?1) AND
-            (SELECT MAX(id) FROM context WHERE projection = ?1)";
+    fn read_values(&self, first: i64, tree: &mut Tree) -> rusqlite::Result<()> {
+        let known = Bound {
+            first,
+            rows: tree.nodes.len(),
+        };
+        let metrics = Bound {
+            first: 0,
+            rows: self.metrics.len(),
+        };
+        let last = first.saturating_add(tree.nodes.len() as i64 - 1);
+        let sql = "SELECT context, metric, value FROM value WHERE context BETWEEN ? AND ?";
         let mut query = self.connection.prepare(sql)?;
-        let mut rows = query.query([projection.number()])?;
+        let mut rows = query.query([first, last])?;
         while let Some(row) = rows.next()? {
-            let context: i64 = row.get(0)?;
-            let metric = usize::try_from(row.get::<_, i64>(1)?)
-                .ok()
-                .filter(|m| *m < self.metrics.len())
-                .ok_or_else(|| inconsistent("value.metric"))?;
-            let node = index
-                .get(&context)
-                .ok_or_else(|| inconsistent("value.context"))?;
-            let slot = &mut tree.exclusive[*node as usize * self.metrics.len() + metric];
+            let node = known.index(row.get(0)?)? as usize;
+            let metric = metrics.index(row.get(1)?)? as usize;
+            let slot = &mut tree.exclusive[node * self.metrics.len() + metric];
             *slot = slot.saturating_add(row.get(2)?);
         }
         Ok(())
@@ -439,14 +438,23 @@ fn place(file: Option<i64>, line: Option<u32>, ids: &Ids) -> rusqlite::Result<Op
     Ok(optional(file, ids)?.map(|file| (file, line.unwrap_or(0))))
 }
 
-/// Checks references to a table with so many rows.
-struct Bound(usize);
+/// Checks references to a table whose rows have consecutive ids.
+#[derive(Clone, Copy)]
+struct Bound {
+    first: i64,
+    rows: usize,
+}
 
 impl Bound {
+    /// A table that begins with 1.
+    fn of(rows: usize) -> Bound {
+        Bound { first: 1, rows }
+    }
+
     fn index(&self, id: i64) -> rusqlite::Result<u32> {
-        u32::try_from(id.saturating_sub(1))
-            .ok()
-            .filter(|index| (*index as usize) < self.0)
+        id.checked_sub(self.first)
+            .and_then(|index| u32::try_from(index).ok())
+            .filter(|index| (*index as usize) < self.rows)
             .ok_or_else(|| inconsistent("a reference"))
     }
 
