@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
 use crate::deque::{NONE, SlotPtr, SplitDeque, Steal};
@@ -44,7 +44,10 @@ impl Model {
             sleep: Sleep::new(workers),
             terminate: (0..workers).map(|_| Latch::new()).collect(),
             jobs: (0..jobs)
-                .map(|_| Job { data: UnsafeCell::new(0), runs: AtomicUsize::new(0) })
+                .map(|_| Job {
+                    data: UnsafeCell::new(0),
+                    runs: AtomicUsize::new(0),
+                })
                 .collect(),
         })
     }
@@ -52,7 +55,9 @@ impl Model {
     /// Owner: writes job `job` and pushes it.
     fn fork(&self, job: usize) -> SlotPtr {
         // SAFETY: loom checks that nobody else has access.
-        self.jobs[job].data.with_mut(|data| unsafe { *data = job + 100 });
+        self.jobs[job]
+            .data
+            .with_mut(|data| unsafe { *data = job + 100 });
         // Addresses are multiples of 4.
         match self.joins.push(job * 4) {
             Ok(slot) => slot,
@@ -64,9 +69,20 @@ impl Model {
         }
     }
 
+    fn push(&self, job: usize) -> Result<SlotPtr, SlotPtr> {
+        // SAFETY: loom checks that nobody else has access.
+        self.jobs[job]
+            .data
+            .with_mut(|data| unsafe { *data = job + 100 });
+        // Addresses are multiples of 4.
+        self.joins.push(job * 4)
+    }
+
     fn run(&self, job: usize) {
         // SAFETY: loom checks that nobody writes meanwhile.
-        self.jobs[job].data.with(|data| assert_eq!(unsafe { *data }, job + 100));
+        self.jobs[job]
+            .data
+            .with(|data| assert_eq!(unsafe { *data }, job + 100));
         self.jobs[job].runs.fetch_add(1, Relaxed);
     }
 
@@ -180,6 +196,7 @@ fn a_full_deque_refuses_and_goes_on() {
                 let _ = slot.set();
             }
         });
+        assert!(pool.joins.is_hungry());
         let slots: Vec<SlotPtr> = (0..5).map(|job| pool.fork(job)).collect();
         assert_eq!(slots[3..], [NONE, NONE]);
         for job in (0..5).rev() {
@@ -254,25 +271,36 @@ fn a_sleeping_thief_gets_each_published_task() {
 fn a_thief_that_finds_work_sends_another_for_the_rest() {
     model(2, || {
         let pool = Model::new(3, 2);
-        let started = Arc::new(AtomicUsize::new(0));
+        // All waiting is blocking here, so that a lost wake-up is a deadlock.
+        let latches = || Arc::new([ThreadLatch::new(), ThreadLatch::new()]);
+        let (begun, ended) = (latches(), latches());
+        // SAFETY: the `Arc`s keep the latches.
+        let set = |latches: &[ThreadLatch; 2], job| unsafe { ThreadLatch::set(&latches[job]) };
         let thieves: Vec<_> = (1..3)
             .map(|index| {
-                let (pool, started) = (Arc::clone(&pool), Arc::clone(&started));
+                let pool = Arc::clone(&pool);
+                let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
                 thread::spawn(move || {
                     pool.thief(index, |job| {
                         pool.run(job);
-                        started.fetch_add(1, SeqCst);
                         // Neither task ends before both have begun, so both thieves are needed.
-                        while started.load(SeqCst) < 2 {
-                            thread::yield_now();
-                        }
+                        set(&begun, job);
+                        begun[1 - job].wait();
+                        set(&ended, job);
                     });
                 })
             })
             .collect();
-        let (first, second) = (pool.fork(0), pool.fork(1));
-        pool.joins.publish_all();
-        pool.sleep.notify_after_rmw();
+        // Both become available at once, with one notification, while both thieves sleep.
+        while pool.sleep.sleepers() < 2 {
+            thread::yield_now();
+        }
+        let slot = |pushed: Result<SlotPtr, SlotPtr>| pushed.unwrap_or_else(|slot| slot);
+        let (first, second) = (slot(pool.push(0)), slot(pool.push(1)));
+        assert!(pool.joins.publish_all());
+        pool.sleep.notify();
+        ended[0].wait();
+        ended[1].wait();
         pool.wait_for_thief(second);
         pool.wait_for_thief(first);
         pool.free(0);

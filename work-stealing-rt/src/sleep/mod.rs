@@ -51,6 +51,12 @@ impl Sleep {
         }
     }
 
+    /// How many sleep or are about to.
+    #[cfg(all(loom, test))]
+    pub(crate) fn sleepers(&self) -> u64 {
+        sleepers(self.counts.load(Ordering::Relaxed))
+    }
+
     /// Work was made available just before: wakes a worker if some sleep and none searches.
     #[inline(always)]
     pub(crate) fn notify(&self) {
@@ -98,6 +104,8 @@ impl Sleep {
                 .compare_exchange(PARKED, CLAIMED, Ordering::AcqRel, Ordering::Relaxed);
         if claim.is_ok() {
             self.counts.fetch_add(SEARCHER - SLEEPER, Ordering::SeqCst);
+            // What was available when the counts were last seen is visible to the woken worker.
+            fence(Ordering::SeqCst);
             parker.word().store(AWAKE, Ordering::Release);
             Futex::wake(&raw const **parker);
         }
