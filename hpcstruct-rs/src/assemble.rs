@@ -192,14 +192,17 @@ impl Assembly {
     /// linkage-table sections.
     fn add_gaps(&mut self, inputs: &Inputs<'_, '_>, products: &[Product], unwind: &[Range<u64>]) {
         let mut filler = Filler::new(self, inputs, products);
-        for symbol in &inputs.symbols.sorted {
-            let range = symbol.start..symbol.end;
-            if inputs.wanted.hits(&range) {
+        // Cold parts come second: they belong to the procedure of their stem.
+        for cold in [false, true] {
+            for symbol in &inputs.symbols.sorted {
+                let range = symbol.start..symbol.end;
                 let name = String::from_utf8_lossy(symbol.name);
-                filler.fill(range, Some(&name));
+                if names::stem(&name).is_cold_part == cold && inputs.wanted.hits(&range) {
+                    filler.fill(range, Some(&name));
+                }
             }
+            filler.close();
         }
-        filler.close();
         for range in unwind {
             if inputs.wanted.hits(range) {
                 filler.fill(range.clone(), None);

@@ -220,10 +220,13 @@ impl<'a, 'd> Frames<'a, 'd> {
                 let file = body.map_or("", |b| self.strings.text(b));
                 owner::qualify_by_file(plain, file, self.unit_crate.as_ref())
             }
+            // C++ gives the call operators of inlined lambdas no linkage name.
+            Scheme::Plain if plain == "operator()" => "{lambda}".to_owned(),
             Scheme::Plain => names::stem(plain).name.to_owned(),
         };
         let scheme = match scheme {
             Scheme::Plain if self.is_rust => Scheme::Rust,
+            Scheme::Plain if readable == "{lambda}" => Scheme::Cpp,
             other => other,
         };
         Named {

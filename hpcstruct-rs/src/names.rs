@@ -101,6 +101,22 @@ pub(crate) fn readable(stem: &str) -> Cow<'_, str> {
     }
 }
 
+/// Longest readable C++ name; substitutions can make a short symbol exponentially long.
+const MAX_CPP_NAME: usize = 1 << 16;
+
+/// A string that refuses to grow beyond [`MAX_CPP_NAME`].
+struct Bounded(String);
+
+impl cpp_demangle::DemangleWrite for Bounded {
+    fn write_string(&mut self, s: &str) -> std::fmt::Result {
+        if self.0.len() + s.len() > MAX_CPP_NAME {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(s);
+        Ok(())
+    }
+}
+
 fn readable_cpp(stem: &str) -> Option<String> {
     let parse = cpp_demangle::ParseOptions::default().recursion_limit(160);
     let symbol = cpp_demangle::BorrowedSymbol::with_tail_and_options(stem.as_bytes(), &parse);
@@ -108,7 +124,19 @@ fn readable_cpp(stem: &str) -> Option<String> {
         .no_params()
         .no_return_type()
         .recursion_limit(160);
-    symbol.ok()?.0.demangle_with_options(&options).ok()
+    let mut out = Bounded(String::new());
+    symbol
+        .ok()?
+        .0
+        .structured_demangle(&mut out, &options)
+        .ok()?;
+    let name = out.0;
+    // A lambda is its call operator; a qualifier is part of the parameters that are left out.
+    let plain = name.trim_end_matches(" const");
+    let lambda = plain
+        .strip_suffix("::operator()")
+        .filter(|n| n.ends_with('}'));
+    Some(lambda.unwrap_or(plain).to_owned())
 }
 
 /// A plain name without its generic arguments: `run<a::F>` is `run`. Operators keep theirs.
@@ -182,8 +210,28 @@ mod tests {
     fn cpp_names_lose_parameters_and_c_names_stay() {
         assert_eq!(of("_ZN5space5Thing3runEiPKc"), "space::Thing::run");
         assert_eq!(of("_Z4freev.cold"), "free");
+        assert_eq!(of("_ZZ4mainENKUliE0_clEi"), "main::{lambda(int)#2}");
         assert_eq!(of("qsort_r"), "qsort_r");
         assert_eq!(of("_Znonsense"), "_Znonsense");
+    }
+
+    #[test]
+    fn names_that_explode_stay_as_they_are() {
+        // Each nesting of a pair doubles the text.
+        let mut symbol = String::from("_Z1f1PIiiE");
+        for i in 0..40 {
+            let previous = if i == 0 {
+                "S0_".to_owned()
+            } else {
+                format!("S{}_", base36(i))
+            };
+            symbol.push_str(&format!("1PI{previous}{previous}E"));
+        }
+        assert!(readable(&symbol).len() <= MAX_CPP_NAME);
+    }
+
+    fn base36(n: u32) -> char {
+        char::from_digit(n, 36).map_or('Z', |c| c.to_ascii_uppercase())
     }
 
     #[test]

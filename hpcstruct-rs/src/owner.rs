@@ -200,9 +200,14 @@ fn remove_generics(name: &str) -> String {
 pub(crate) fn is_closure(name: &str, scheme: Scheme) -> bool {
     let last = name.rsplit("::").next().unwrap_or(name);
     match scheme {
-        Scheme::Rust | Scheme::Plain => last.starts_with("{closure"),
-        Scheme::Cpp => name.contains("{lambda(") || name.ends_with("::operator()"),
+        Scheme::Rust | Scheme::Plain => last.starts_with("{closure") && last.ends_with('}'),
+        Scheme::Cpp => last_is_lambda(name) || name.ends_with("operator()"),
     }
+}
+
+/// Whether a C++ name is a lambda's (and not that of a template that takes one).
+fn last_is_lambda(name: &str) -> bool {
+    name.ends_with('}') && name.contains("{lambda")
 }
 
 /// The origin of a C++ name: the C++ runtime's namespaces.
@@ -400,6 +405,17 @@ mod tests {
         assert_eq!(origin_of_module("libgomp.so.1"), Some(Origin::Runtime));
         assert_eq!(origin_of_cpp("std::vector<int>::push_back"), Origin::System);
         assert_eq!(origin_of_cpp("stdx::f"), Origin::User);
+    }
+
+    #[test]
+    fn closures_and_lambdas() {
+        assert!(is_closure("a::f::{closure#0}", Scheme::Rust));
+        assert!(!is_closure("a::run::<a::f::{closure#0}>", Scheme::Rust));
+        assert!(!is_closure("a::f::{closure#0}::nested", Scheme::Rust));
+        assert!(is_closure("main::{lambda(int)#1}", Scheme::Cpp));
+        assert!(is_closure("{lambda}", Scheme::Cpp));
+        assert!(is_closure("Functor::operator()", Scheme::Cpp));
+        assert!(!is_closure("call<main::{lambda(int)#1}>", Scheme::Cpp));
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(crate) struct ScopeDie {
     pub(crate) call: Option<(u64, u32)>,
 }
 
+/// Most scope ranges that one unit may have. Real units stay far below; a hostile one could let
+/// many scopes share one long list.
+const MAX_RANGES: usize = 1 << 24;
+
 /// What surrounds procedures: a namespace or a type.
 #[derive(Debug)]
 pub(crate) struct Context<'d> {
@@ -247,6 +251,9 @@ impl<'d> Walker<'_, 'd> {
             _ => return Ok(()),
         };
         let first = self.out.ranges.len();
+        if first > MAX_RANGES {
+            return Err(gimli::Error::InvalidAddressRange);
+        }
         let mut ranges = std::mem::take(&mut self.out.ranges);
         let read = self.ranges_of(attributes, |r| ranges.push(r));
         self.out.ranges = ranges;

@@ -1,0 +1,212 @@
+//! The command: files it writes, measurement directories, errors.
+
+mod common;
+
+use common::{Folder, has_name, spans_of, whole};
+use hpc_formats::address::{CodeAddress, ModuleId};
+use hpc_formats::process::{self, Entry, Module, Start};
+use hpc_formats::profile::{self, HEADER_SIZE, RECORD_SIZE, RecordKind, header};
+use hpcstruct_rs::Structure;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const C: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) int hot(int x) { int s = 0; for (int i = 0; i < x; i++) s ^= i * x; return s; }
+__attribute__((noinline)) int unused(int x) { return x * 5; }
+int main(int argc, char **argv) { (void)argv; printf("%d\n", hot(argc) + (argc > 9 ? unused(argc) : 0)); return 0; }
+"#;
+
+fn command(folder: &Folder, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpcstruct-rs"))
+        .args(arguments)
+        .current_dir(&folder.0)
+        .output()
+        .expect("the command runs")
+}
+
+fn error_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn decode(path: &Path) -> Structure {
+    let data = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Structure::decode(&data).expect("a structure file")
+}
+
+/// A profile with one sampled address.
+fn profile(pid: u32, image: u64, addresses: &[CodeAddress]) -> Vec<u8> {
+    let mut data = vec![0; HEADER_SIZE + RECORD_SIZE * (addresses.len() + 2)];
+    let mut put = |at: usize, bytes: &[u8]| data[at..at + bytes.len()].copy_from_slice(bytes);
+    put(header::MAGIC, &profile::MAGIC);
+    put(header::VERSION_MAJOR, &profile::VERSION_MAJOR.to_le_bytes());
+    put(header::HEADER_SIZE, &(HEADER_SIZE as u32).to_le_bytes());
+    put(header::PID, &pid.to_le_bytes());
+    put(header::THREAD, &1u32.to_le_bytes());
+    put(header::IMAGE, &image.to_le_bytes());
+    put(header::PERIOD_NS, &5_000_000u64.to_le_bytes());
+    put(header::RECORDS, &(addresses.len() as u64 + 2).to_le_bytes());
+    put(
+        HEADER_SIZE,
+        &profile::meta(RecordKind::Root, 0, 0).to_le_bytes(),
+    );
+    put(
+        HEADER_SIZE + RECORD_SIZE,
+        &profile::meta(RecordKind::Entry, 0, 0).to_le_bytes(),
+    );
+    for (i, address) in addresses.iter().enumerate() {
+        let at = HEADER_SIZE + RECORD_SIZE * (i + 2);
+        put(at, &profile::meta(RecordKind::Note, 1, 1).to_le_bytes());
+        put(at + 4, &(i as u32 + 1).to_le_bytes());
+        put(at + 8, &address.0.to_le_bytes());
+        put(at + 16, &address.0.to_le_bytes());
+    }
+    data
+}
+
+fn load_map(pid: u32, image: u64, modules: &[(u16, &str, &[u8])]) -> Vec<u8> {
+    let mut data = process::encode_header().to_vec();
+    data.extend(process::encode(&Entry::Start(Start {
+        pid,
+        image,
+        ..Start::default()
+    })));
+    for (id, path, build_id) in modules {
+        data.extend(process::encode(&Entry::Module(Module {
+            id: ModuleId(*id),
+            start: 0,
+            end: 0,
+            bias: 0,
+            path: (*path).to_owned(),
+            build_id: build_id.to_vec(),
+        })));
+    }
+    data
+}
+
+#[test]
+fn a_binary_is_written_beside_or_where_asked_or_printed() {
+    let folder = Folder::new("command-binary");
+    folder.write("p.c", C);
+    folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    let output = command(&folder, &["prog"]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    let structure = decode(&folder.0.join("prog.hpcstruct"));
+    assert!(has_name(&structure, "hot") && structure.complete);
+
+    let output = command(&folder, &["prog", "-j", "2", "-o", "other.file"]);
+    assert!(output.status.success());
+    assert_eq!(decode(&folder.0.join("other.file")), structure);
+
+    let output = command(&folder, &["prog", "-o", "-"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.starts_with("module prog\n") && text.contains("\nhot [hot] User "));
+
+    let output = command(&folder, &["prog", "-o", "-", "--format", "binary"]);
+    assert_eq!(Structure::decode(&output.stdout).as_ref(), Ok(&structure));
+}
+
+#[test]
+fn measurements_select_sampled_procedures_of_each_module() {
+    let folder = Folder::new("command-measure");
+    folder.write("p.c", C);
+    let program = folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    let everything = whole(&program);
+    let hot = spans_of(&everything, "hot")[0].start;
+    let path = program.to_str().expect("UTF-8");
+    folder.write(
+        "m/process-7-9.hpcproc",
+        load_map(
+            7,
+            9,
+            &[
+                (1, path, &everything.build_id),
+                (2, "/absent/lib.so", &[1, 2]),
+            ],
+        ),
+    );
+    let sampled = CodeAddress::new(ModuleId(1), hot);
+    folder.write("m/thread-7-9-1.hpcprofile", profile(7, 9, &[sampled]));
+    folder.write("m/thread-7-9-2.hpcprofile", "damaged");
+
+    let output = command(&folder, &["m"]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    assert!(error_of(&output).contains("thread-7-9-2.hpcprofile"));
+    let id: String = everything
+        .build_id
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let file = folder.0.join(format!("m/structure/{id}.hpcstruct"));
+    let structure = decode(&file);
+    assert!(!structure.complete && has_name(&structure, "hot") && !has_name(&structure, "unused"));
+    assert_eq!(structure.module, path);
+
+    let output = command(&folder, &["m", "--all"]);
+    assert!(output.status.success());
+    assert!(has_name(&decode(&file), "unused"));
+
+    // A sampled module that is gone: a warning, the others are written, the status tells.
+    let lost = CodeAddress::new(ModuleId(2), 0x10);
+    folder.write("m/thread-7-9-3.hpcprofile", profile(7, 9, &[lost]));
+    let output = command(&folder, &["m", "-o", "elsewhere"]);
+    assert!(!output.status.success());
+    assert!(error_of(&output).contains("cannot read /absent/lib.so"));
+    assert!(folder.0.join(format!("elsewhere/{id}.hpcstruct")).exists());
+}
+
+#[test]
+fn a_program_that_was_rebuilt_is_refused() {
+    let folder = Folder::new("command-rebuilt");
+    folder.write("p.c", C);
+    let program = folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    let path = program.to_str().expect("UTF-8");
+    folder.write(
+        "m/process-1-1.hpcproc",
+        load_map(1, 1, &[(1, path, &[9; 20])]),
+    );
+    let address = CodeAddress::new(ModuleId(1), 0x1000);
+    folder.write("m/thread-1-1-1.hpcprofile", profile(1, 1, &[address]));
+    let output = command(&folder, &["m"]);
+    assert!(!output.status.success());
+    assert!(error_of(&output).contains("rebuilt since the measurement"));
+}
+
+#[test]
+fn errors_are_one_line_and_never_a_panic() {
+    let folder = Folder::new("command-errors");
+    folder.write("script", "#!/bin/sh\n");
+    folder.write("rules", "procedure only-two\n");
+    folder.write("p.c", C);
+    folder.gcc("p.c", "prog", &["-g"]);
+    std::fs::create_dir(folder.0.join("empty")).expect("created");
+    for (arguments, message) in [
+        (&["absent"][..], "cannot read absent"),
+        (&["script"], "script is not an ELF file"),
+        (&["empty"], "give a directory that hpcrun-rs wrote"),
+        (&["prog", "--rules", "rules"], "rules:1: no category"),
+        (&["prog", "-o", "absent/file"], "cannot write absent/file"),
+    ] {
+        let output = command(&folder, arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let text = error_of(&output);
+        assert!(
+            text.contains(message) && text.lines().count() == 1,
+            "{text}"
+        );
+    }
+    let output = command(&folder, &["prog", "-j", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn help_has_three_examples() {
+    let folder = Folder::new("command-help");
+    let long = command(&folder, &["--help"]);
+    let text = String::from_utf8(long.stdout).expect("text");
+    let examples = text.split("Examples:").nth(1).expect("examples");
+    assert_eq!(examples.matches("\n  hpcstruct-rs ").count(), 3);
+    let short = command(&folder, &["-h"]);
+    assert!(short.stdout.len() < text.len());
+}

@@ -1,0 +1,249 @@
+//! Names as users wrote them, whatever the debug level, the optimisation and the mangling.
+
+mod common;
+
+use common::{Folder, frames, has_name, spans_of, whole};
+use hpc_formats::structure::Origin;
+
+#[test]
+fn rust_procedures_are_qualified_at_every_debug_level() {
+    let folder = Folder::new("names-levels");
+    folder.write("shapes.rs", common::NAMES_RS);
+    for debug in ["0", "line-tables-only", "1", "2"] {
+        for level in ["0", "2"] {
+            let flags = [
+                format!("-Cdebuginfo={debug}"),
+                format!("-Copt-level={level}"),
+            ];
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
+            for name in [
+                "shapes::main",
+                "shapes::apply",
+                "shapes::shapes::Ring<T>::outline",
+                "<u32 as shapes::shapes::Area>::area",
+            ] {
+                let spans = spans_of(&structure, name);
+                assert!(
+                    !spans.is_empty(),
+                    "no {name} at debug={debug} opt-level={level}"
+                );
+                let procedure = &structure.procedures[spans[0].procedure.0 as usize];
+                assert_eq!(procedure.origin, Origin::User);
+                assert_eq!(procedure.tag, None);
+            }
+            for name in &structure.strings {
+                assert!(!name.contains("{{"), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn closures_and_inlined_procedures_have_readable_names() {
+    let folder = Folder::new("names-inlined");
+    folder.write("shapes.rs", common::NAMES_RS);
+    for debug in ["1", "2"] {
+        let flags = [format!("-Cdebuginfo={debug}"), "-Copt-level=3".to_owned()];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
+        for name in [
+            "shapes::main::{closure#0}",
+            "shapes::main::{closure#1}",
+            "shapes::main::{closure#1}::nested",
+            "shapes::shapes::helper::mixed",
+            "<shapes::shapes::Ring<u64> as shapes::shapes::Area>::area",
+        ] {
+            assert!(has_name(&structure, name), "no {name} at debug={debug}");
+        }
+        // The whole chain, innermost first, at some instruction.
+        let chain = [
+            "shapes::shapes::helper::mixed",
+            "shapes::main::{closure#0}",
+            "shapes::apply",
+        ];
+        let found = structure.spans.iter().any(|span| {
+            let frames = frames(&structure, span);
+            frames.windows(3).any(|w| w == chain)
+        });
+        assert!(found, "mixed is not inside the closure inside apply");
+    }
+}
+
+#[test]
+fn inlined_names_without_namespaces_are_qualified_by_their_file() {
+    let folder = Folder::new("names-tables");
+    folder.write(
+        "main.rs",
+        "mod inner;\n#[inline(never)] fn run(n: u64) -> u64 { (0..n).map(inner::deep::twist).sum() }\nfn main() { println!(\"{}\", run(std::env::args().count() as u64 * 9)); }\n",
+    );
+    folder.write("inner/mod.rs", "pub mod deep;\n");
+    folder.write(
+        "inner/deep.rs",
+        "#[inline(always)] pub fn twist(n: u64) -> u64 { (n ^ 3).wrapping_mul(n | 9).rotate_left(n as u32 & 7) }\n",
+    );
+    let flags = [
+        "-Cdebuginfo=line-tables-only",
+        "-Copt-level=2",
+        "--crate-name",
+        "app",
+    ];
+    let structure = whole(&folder.rustc("main.rs", "p", &flags));
+    assert!(has_name(&structure, "app::run"));
+    assert!(has_name(&structure, "app::inner::deep::twist"));
+    assert!(has_name(&structure, "core::intrinsics::rotate_left"));
+}
+
+#[test]
+fn v0_names_show_their_generic_arguments() {
+    let folder = Folder::new("names-v0");
+    folder.write("shapes.rs", common::NAMES_RS);
+    let flags = [
+        "-Cdebuginfo=1",
+        "-Copt-level=2",
+        "-Csymbol-mangling-version=v0",
+    ];
+    let structure = whole(&folder.rustc("shapes.rs", "p", &flags));
+    assert!(has_name(
+        &structure,
+        "shapes::apply::<shapes::main::{closure#0}>"
+    ));
+    assert!(has_name(&structure, "<shapes::shapes::Ring<u32>>::outline"));
+}
+
+const CPP: &str = r#"
+#include <cstdio>
+namespace space {
+template <class T> struct Box {
+  T value;
+  __attribute__((noinline)) T twice(T x) { return value * x + x; }
+};
+__attribute__((noinline)) int plain(int x, const char *) { return x ^ 5; }
+}
+extern "C" __attribute__((noinline)) int bare(int x) { return x * 7; }
+static inline int folded(int x) { int s = 0; for (int i = 0; i < x; i++) s ^= i * x; return s; }
+template <class F> __attribute__((noinline)) int call(F f, int n) { return f(n) + 1; }
+int main(int argc, char **) {
+  space::Box<int> b{argc};
+  auto lambda = [&](int x) { return folded(x) + b.value; };
+  auto apart = [&](int x) __attribute__((noinline)) { return folded(x) ^ b.value; };
+  std::printf("%d %d %d %d %d\n", b.twice(argc), space::plain(argc, ""), bare(argc), lambda(argc), call(apart, 3));
+}
+"#;
+
+#[test]
+fn cpp_and_c_names() {
+    let folder = Folder::new("names-cpp");
+    folder.write("p.cc", CPP);
+    folder.run("g++", &["-O2", "-g", "p.cc", "-o", "p"]);
+    let structure = whole(&folder.0.join("p"));
+    for name in [
+        "space::Box<int>::twice",
+        "space::plain",
+        "bare",
+        "folded",
+        "main",
+    ] {
+        assert!(has_name(&structure, name), "no {name}");
+    }
+    assert!(
+        has_name(&structure, "{lambda}"),
+        "inlined, without a linkage name"
+    );
+    assert!(has_name(&structure, "main::{lambda(int)#2}"), "out of line");
+}
+
+#[test]
+fn cold_parts_belong_to_their_procedure_with_and_without_debug_information() {
+    let folder = Folder::new("names-cold");
+    folder.write(
+        "p.c",
+        "#include <stdio.h>\n#include <stdlib.h>\n\
+         __attribute__((cold, noinline)) void grave(int x) { fprintf(stderr, \"%d\\n\", x); }\n\
+         __attribute__((noinline)) int entry(int x) { if (x == 12345) { grave(x); grave(x + 1); abort(); } return x * 3; }\n\
+         int main(int argc, char **argv) { (void)argv; return entry(argc); }\n",
+    );
+    for debug in ["-g", "-g0"] {
+        let path = folder.gcc("p.c", "p", &["-O2", debug]);
+        let structure = whole(&path);
+        let spans = spans_of(&structure, "entry");
+        let ids: Vec<_> = spans.iter().map(|s| s.procedure).collect();
+        assert!(
+            ids.windows(2).all(|w| w[0] == w[1]),
+            "entry is one procedure"
+        );
+        let apart = spans.windows(2).any(|w| w[0].end + 16 < w[1].start);
+        assert!(
+            apart,
+            "{debug}: gcc splits a cold part off, and it is entry's: {spans:?}"
+        );
+        assert!(!structure.strings.iter().any(|s| s.ends_with(".cold")));
+    }
+}
+
+#[test]
+fn stripped_code_has_procedures_from_unwind_entries_and_a_remedy() {
+    let folder = Folder::new("names-stripped");
+    folder.write("p.c", "__attribute__((noinline)) int f(int x) { return x * 3; }\nint main(int c, char **v) { (void)v; return f(c); }\n");
+    let with_symbols = whole(&folder.gcc("p.c", "p", &["-O1"]));
+    let stripped = whole(&folder.gcc("p.c", "s", &["-O1", "-s"]));
+    let start = spans_of(&with_symbols, "f")[0].start;
+    let span = stripped.span_at(start).expect("covered");
+    assert_eq!(span.start, start);
+    assert_eq!(
+        common::procedure_name(&stripped, span),
+        format!("?{start:#x}")
+    );
+    assert!(stripped.notes[0].contains("CARGO_PROFILE_RELEASE_STRIP=none"));
+    assert!(with_symbols.notes[0].starts_with("no debug information"));
+    // Exported symbols survive stripping.
+    let exported = whole(&folder.gcc("p.c", "l.so", &["-O1", "-s", "-shared", "-fPIC"]));
+    assert!(has_name(&exported, "f"));
+}
+
+#[test]
+fn origins_of_the_runtime_and_the_standard_library() {
+    let folder = Folder::new("names-origins");
+    folder.write(
+        "work_stealing_rt.rs",
+        "pub trait Job { fn run(&self) -> u64; }\npub struct Deque<T>(pub T);\nimpl<T: Fn() -> u64> Job for Deque<T> { #[inline(never)] fn run(&self) -> u64 { (self.0)() } }\n#[inline(never)] pub fn enter<J: Job>(job: &J) -> u64 { job.run() + 1 }\n",
+    );
+    folder.write(
+        "main.rs",
+        "use work_stealing_rt::*;\nstruct Mine;\nimpl Job for Mine { #[inline(never)] fn run(&self) -> u64 { std::hint::black_box(4) } }\nfn main() { let n = std::env::args().count() as u64; println!(\"{} {}\", enter(&Deque(move || n * 3)), enter(&Mine)); }\n",
+    );
+    folder.rustc(
+        "work_stealing_rt.rs",
+        "libwork_stealing_rt.rlib",
+        &["--crate-type", "rlib", "-g", "-O"],
+    );
+    let structure = whole(&folder.rustc(
+        "main.rs",
+        "p",
+        &[
+            "-g",
+            "-O",
+            "--extern",
+            "work_stealing_rt=libwork_stealing_rt.rlib",
+        ],
+    ));
+    let origin = |name: &str| {
+        let found = structure
+            .procedures
+            .iter()
+            .find(|p| structure.string(p.name) == name);
+        found.unwrap_or_else(|| panic!("no {name}")).origin
+    };
+    assert_eq!(
+        origin("<work_stealing_rt::Deque<T> as work_stealing_rt::Job>::run"),
+        Origin::Runtime
+    );
+    assert_eq!(origin("work_stealing_rt::enter"), Origin::Runtime);
+    assert_eq!(
+        origin("<main::Mine as work_stealing_rt::Job>::run"),
+        Origin::User
+    );
+    assert_eq!(origin("main::main"), Origin::User);
+    assert_eq!(origin("std::rt::lang_start_internal"), Origin::System);
+    assert_eq!(origin("_start"), Origin::System);
+}
