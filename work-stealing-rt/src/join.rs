@@ -43,8 +43,7 @@ where
     RA: Send,
     RB: Send,
 {
-    // SAFETY: the calling thread keeps its worker.
-    match unsafe { sched::current().as_ref() } {
+    match sched::current() {
         Some(worker) => join_on(worker, oper_a, oper_b),
         None => join_outside(oper_a, oper_b),
     }
@@ -70,7 +69,7 @@ where
     RA: Send,
     RB: Send,
 {
-    let task = StackTask::new(oper_b, InSlot);
+    let task = sched::task(oper_b);
     let slot = sched::fork(worker, &task);
     let forked = Forked {
         worker,
@@ -79,9 +78,8 @@ where
     };
     let result_a = oper_a();
     mem::forget(forked);
-    if sched::take_back(worker, slot) {
-        // SAFETY: taken back, so nobody else runs it. If it unwinds, it is out of the deque.
-        let oper_b = unsafe { task.take_closure() };
+    // SAFETY: forked above. If the closure unwinds, its task is out of the deque already.
+    if let Some(oper_b) = unsafe { sched::take_back(worker, slot, &task) } {
         return (result_a, oper_b());
     }
     sched::wait_for_stolen(worker, slot);
@@ -123,10 +121,8 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    if sched::take_back(worker, slot) {
-        // SAFETY: taken back; the closure is dropped without having run.
-        drop(unsafe { task.take_closure() });
-    } else {
+    // SAFETY: forked, and not taken back since. The closure is dropped without having run.
+    if unsafe { sched::take_back(worker, slot, task) }.is_none() {
         sched::wait_for_stolen(worker, slot);
         // SAFETY: the thief has announced the end. The first closure's panic wins.
         drop(unsafe { task.take_outcome() });

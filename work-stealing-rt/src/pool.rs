@@ -175,8 +175,7 @@ fn global() -> &'static ThreadPool {
 /// Runs the closure with the calling thread's worker; on other threads in the global pool.
 #[inline(always)]
 pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
-    // SAFETY: the calling thread keeps its worker.
-    match unsafe { sched::current().as_ref() } {
+    match sched::current() {
         Some(worker) => closure(worker),
         None => in_global(closure),
     }

@@ -11,7 +11,7 @@ use crossbeam_deque as chase_lev;
 
 use crate::boundary;
 use crate::deque::{NONE, SlotPtr, Steal};
-use crate::job::{Event, StackTask, TaskRef};
+use crate::job::{InSlot, StackTask, TaskRef};
 use crate::latch::Latch;
 use crate::parallel_overhead::sync;
 use crate::pool::Pool;
@@ -38,19 +38,30 @@ impl Found {
     }
 }
 
-/// The calling thread's worker; null on other threads.
+/// The calling thread's worker; `None` on other threads.
 #[inline(always)]
-pub(crate) fn current() -> *const Worker {
-    Worker::current()
+pub(crate) fn current<'a>() -> Option<&'a Worker> {
+    // SAFETY: the thread keeps its worker for as long as it runs, and no caller hands the
+    // reference to another thread.
+    unsafe { Worker::current().as_ref() }
+}
+
+/// A task for [`fork`], in the calling frame.
+#[inline(always)]
+pub(crate) fn task<F, R>(closure: F) -> StackTask<F, R, InSlot>
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    StackTask::new(closure, InSlot)
 }
 
 /// Records the calling frame as the task's spawner, and offers the task to others.
 #[inline(always)]
-pub(crate) fn fork<F, R, E>(worker: &Worker, task: &StackTask<F, R, E>) -> SlotPtr
+pub(crate) fn fork<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>) -> SlotPtr
 where
     F: FnOnce() -> R + Send,
     R: Send,
-    E: Event,
 {
     let task = task.record();
     match worker.joins.push(task.0.expose_provenance()) {
@@ -72,10 +83,27 @@ fn attend(worker: &Worker, slot: SlotPtr) -> SlotPtr {
     slot
 }
 
-/// Takes the youngest forked task back; false: it was stolen, and must be waited for.
+/// Takes the youngest forked task, which is in `slot`, back, and its closure out of it. `None`:
+/// it was stolen, and must be waited for.
+///
+/// # Safety
+/// [`fork`] has put the task into the slot, and this is called once.
 #[inline(always)]
-pub(crate) fn take_back(worker: &Worker, slot: SlotPtr) -> bool {
-    worker.joins.pop_private(slot) || take_back_shared(worker, slot)
+pub(crate) unsafe fn take_back<F, R>(
+    worker: &Worker,
+    slot: SlotPtr,
+    task: &StackTask<F, R, InSlot>,
+) -> Option<F>
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    if worker.joins.pop_private(slot) || take_back_shared(worker, slot) {
+        // SAFETY: out of the deque, so nobody else runs it.
+        Some(unsafe { task.take_closure() })
+    } else {
+        None
+    }
 }
 
 #[cold]
