@@ -55,8 +55,12 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 
     /// The program and its arguments.
-    #[arg(value_name = "PROGRAM [ARGS]", required = true, trailing_var_arg = true,
-          allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM [ARGS]",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -151,7 +155,14 @@ mod tests {
         let event = |name, rate| Event { name, rate };
         assert_eq!(parse_event("cpu-time"), Ok(event("cpu-time", 200)));
         assert_eq!(parse_event("wall-time@1000"), Ok(event("wall-time", 1000)));
-        for bad in ["cpu-time@", "cpu-time@0", "cpu-time@x", "cycles", "", "cpu-time@99999999"] {
+        for bad in [
+            "cpu-time@",
+            "cpu-time@0",
+            "cpu-time@x",
+            "cycles",
+            "",
+            "cpu-time@99999999",
+        ] {
             assert!(parse_event(bad).is_err(), "{bad}");
         }
     }

@@ -13,8 +13,11 @@ pub(crate) fn resolve(option: CoresOption) -> Result<u32, Failure> {
         CoresOption::Number(n) => Ok(n),
         CoresOption::Workers => Ok(0),
         CoresOption::All => {
-            let set = sched_getaffinity(Pid::from_raw(0))
-                .map_err(|e| Failure::own(format!("cannot read the affinity mask: {e}; give --cores N")))?;
+            let set = sched_getaffinity(Pid::from_raw(0)).map_err(|e| {
+                Failure::own(format!(
+                    "cannot read the affinity mask: {e}; give --cores N"
+                ))
+            })?;
             let allowed = (0..CpuSet::count())
                 .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
                 .count() as u32;

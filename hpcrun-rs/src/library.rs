@@ -28,7 +28,11 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
 }
 
 fn candidates(user: Uid) -> Vec<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     let mut all = Vec::new();
     all.extend(variable("XDG_CACHE_HOME").map(|c| c.join("hpcrun-rs")));
     all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
@@ -40,7 +44,13 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let text = |e: std::io::Error| e.to_string();
     // LD_PRELOAD is a list separated by spaces and colons.
     let separator = |c: &u8| matches!(c, b' ' | b':');
-    if !folder.is_absolute() || folder.as_os_str().as_encoded_bytes().iter().any(|c| separator(c)) {
+    if !folder.is_absolute()
+        || folder
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .any(|c| separator(c))
+    {
         return Err("not an absolute path without spaces and colons".to_owned());
     }
     fs::DirBuilder::new()

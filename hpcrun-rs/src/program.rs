@@ -39,9 +39,17 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
 
 fn check(path: &Path) -> Result<(), Failure> {
     match fs::metadata(path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Err(
-            Failure::NotFound(format!("{}: no such program; build it first?", path.display())),
-        ),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Err(Failure::NotFound(format!(
+                "{}: no such program; build it first?",
+                path.display()
+            )))
+        }
         Err(e) => Err(Failure::NotExecutable(format!("{}: {e}", path.display()))),
         Ok(m) if m.is_dir() => Err(Failure::NotExecutable(format!(
             "{} is a directory, not a program",
@@ -57,8 +65,8 @@ fn check(path: &Path) -> Result<(), Failure> {
 
 /// Warnings about the program's file; an error when it cannot be profiled at all.
 pub(crate) fn inspect(path: &Path) -> Result<Vec<String>, Failure> {
-    let metadata =
-        fs::metadata(path).map_err(|e| Failure::NotExecutable(format!("{}: {e}", path.display())))?;
+    let metadata = fs::metadata(path)
+        .map_err(|e| Failure::NotExecutable(format!("{}: {e}", path.display())))?;
     let mut warnings = Vec::new();
     if metadata.permissions().mode() & 0o6000 != 0 {
         warnings.push(format!(
@@ -125,5 +133,6 @@ fn missing_symbols(path: &Path, bytes: &[u8]) -> Option<String> {
 /// Whether there is line information at all; std's own lines alone say nothing of the program,
 /// but they are larger than a page.
 fn is_own_code(file: &object::File<'_>) -> bool {
-    file.section_by_name(".debug_info").is_some_and(|s| s.size() > 0)
+    file.section_by_name(".debug_info")
+        .is_some_and(|s| s.size() > 0)
 }

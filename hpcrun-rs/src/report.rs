@@ -38,7 +38,10 @@ fn report(directory: &Path, quiet: bool) {
     let tool = beside_us("hpcprof-rs");
     match Command::new(&tool).arg(directory).status() {
         Ok(status) if status.success() => {}
-        Ok(status) => eprintln!("hpcrun-rs: warning: hpcprof-rs ended with {status}; the measurements are in {}", output::display(directory)),
+        Ok(status) => eprintln!(
+            "hpcrun-rs: warning: hpcprof-rs ended with {status}; the measurements are in {}",
+            output::display(directory)
+        ),
         Err(error) => eprintln!(
             "hpcrun-rs: warning: cannot run {}: {error}; install it (cargo install --path hpcprof-rs) and run: hpcprof-rs {}",
             tool.display(),
@@ -46,7 +49,10 @@ fn report(directory: &Path, quiet: bool) {
         ),
     }
     if !quiet {
-        eprintln!("hpcrun-rs: measurements kept in {}", output::display(directory));
+        eprintln!(
+            "hpcrun-rs: measurements kept in {}",
+            output::display(directory)
+        );
     }
 }
 
@@ -71,4 +77,3 @@ fn end_like(status: ExitStatus) -> ExitCode {
     }
     ExitCode::from(128u8.wrapping_add(number as u8))
 }
-

@@ -1,7 +1,8 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, MAX_RATE,
+    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE,
+    MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -118,7 +119,9 @@ impl Config {
 /// `getenv` without std's environment lock, which another constructor may hold.
 fn variable(name: &str) -> Option<OsString> {
     let mut buffer = [0u8; 64];
-    buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    buffer
+        .get_mut(..name.len())?
+        .copy_from_slice(name.as_bytes());
     let name = CStr::from_bytes_until_nul(&buffer).ok()?;
     // SAFETY: `name` is NUL-terminated; the result is copied before anything can change it
     // (the library's constructor runs before the program's threads).

@@ -3,12 +3,12 @@
 //! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`coarse_now`],
 //! [`create_profile`].
 
+use crate::activity;
 use crate::config::{Config, Event, SourceKind};
 use crate::lcct::{Identity, Tree};
 use crate::sample::{latency, signal, source};
 use crate::threads::{self, ThreadState};
 use crate::unwind::loadmap;
-use crate::activity;
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::process::{self, End, Entry, Start};

@@ -5,7 +5,7 @@
 
 use crate::activity;
 use crate::lcct::{Identity, Tree};
-use crate::logical::agents::{self, CreationContext};
+use crate::logical::agents;
 use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot};
 use crate::memory::{self, PAGE};
 use crate::sample::source::Source;
@@ -86,9 +86,8 @@ pub struct ThreadState {
     /// How often the thread's end was announced to us.
     destructor_rounds: Cell<usize>,
     stack: StackSlot,
-    creation: Cell<CreationPair>,
-    /// What the thread-start frame points to.
-    creation_context: Cell<CreationContext>,
+    /// Creation context (thread ordinal, record index); zeros when unknown.
+    creation: Cell<(u32, u32)>,
     thread: AtomicU32,
     tid: AtomicU32,
     cpu_clock: AtomicU32,
@@ -103,8 +102,6 @@ pub struct ThreadState {
     idle_weight: AtomicU64,
     losses: [AtomicU64; LOSS_SLOTS],
 }
-
-type CreationPair = (u32, u32);
 
 /// What only the owner touches, while it is marked busy.
 #[derive(Debug)]
@@ -144,7 +141,11 @@ pub fn quiescent() -> bool {
 
 /// Gives the calling thread a state. `creation` is its creation context (thread, node), zeros
 /// when unknown. Not async-signal-safe. `None` when memory for it cannot be had.
-pub fn begin(creation: (u32, u32), stack: (u64, u64), is_main: bool) -> Option<&'static ThreadState> {
+pub fn begin(
+    creation: (u32, u32),
+    stack: (u64, u64),
+    is_main: bool,
+) -> Option<&'static ThreadState> {
     let state = match reuse() {
         Some(state) => state,
         None => allocate()?,
@@ -156,10 +157,6 @@ pub fn begin(creation: (u32, u32), stack: (u64, u64), is_main: bool) -> Option<&
     state.tid.store(tid, Ordering::Relaxed);
     state.read_cpu_clock();
     state.creation.set(creation);
-    state.creation_context.set(CreationContext {
-        thread: creation.0,
-        node: creation.1,
-    });
     state.waiting.set(0);
     state.destructor_rounds.set(0);
     state.program_stack.set(None);
@@ -168,7 +165,7 @@ pub fn begin(creation: (u32, u32), stack: (u64, u64), is_main: bool) -> Option<&
     for loss in &state.losses {
         loss.store(0, Ordering::Relaxed);
     }
-    state.stack.set(stack.0, stack.1, is_main);
+    state.stack.set(stack.0, stack.1, is_main, creation);
     state.install_signal_stack();
     set_slot(ptr::from_ref(state).cast_mut());
     activity::begin_work();
@@ -196,7 +193,6 @@ fn allocate() -> Option<&'static ThreadState> {
         destructor_rounds: Cell::new(0),
         stack: StackSlot::new(),
         creation: Cell::new((0, 0)),
-        creation_context: Cell::new(CreationContext { thread: 0, node: 0 }),
         thread: AtomicU32::new(0),
         tid: AtomicU32::new(0),
         cpu_clock: AtomicU32::new(0),
@@ -273,11 +269,6 @@ impl ThreadState {
     pub fn is_own(&self) -> bool {
         // SAFETY: gettid has no arguments.
         self.tid() == unsafe { libc::syscall(libc::SYS_gettid) } as u32
-    }
-
-    /// Address that the thread-start frame keeps (see [`agents::CreationContext`]).
-    pub fn creation_context(&self) -> *const CreationContext {
-        self.creation_context.as_ptr()
     }
 
     /// Counts the rounds of the thread's key destructors; returns the round's number.
@@ -486,7 +477,9 @@ impl ThreadState {
             session::add_losses(losses());
             return;
         };
-        let cpu = self.cpu_ns().saturating_sub(self.cpu_start.load(Ordering::Relaxed));
+        let cpu = self
+            .cpu_ns()
+            .saturating_sub(self.cpu_start.load(Ordering::Relaxed));
         tree.set_u64(header::CPU_NS, cpu);
         tree.set_u64(header::IDLE_WEIGHT, idle);
         for (i, n) in losses().enumerate() {
@@ -562,7 +555,8 @@ impl ThreadState {
             loss.store(0, Ordering::Relaxed);
         }
         self.creation.set((0, 0));
-        self.creation_context.set(CreationContext { thread: 0, node: 0 });
+        // Its creator is not in this process: the fork is its beginning.
+        self.stack.set_main();
         self.read_cpu_clock();
         self.busy.store(false, Ordering::Relaxed);
         activity::reset_after_fork(self.worker.load(Ordering::Relaxed).is_null());

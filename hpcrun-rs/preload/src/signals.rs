@@ -155,7 +155,9 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
             .as_ref()
             .is_some_and(|n| n.ss_flags & libc::SS_DISABLE == 0 && n.ss_size < SIGNAL_STACK / 2);
         let disables_kept = kept.is_some()
-            && new.as_ref().is_some_and(|n| n.ss_flags & libc::SS_DISABLE != 0);
+            && new
+                .as_ref()
+                .is_some_and(|n| n.ss_flags & libc::SS_DISABLE != 0);
         if !too_small && !disables_kept {
             if !new.is_null() {
                 state.program_stack.set(None);
@@ -174,7 +176,9 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
                 }
             }
         }
-        state.program_stack.set(new.as_ref().copied().filter(|_| too_small));
+        state
+            .program_stack
+            .set(new.as_ref().copied().filter(|_| too_small));
     }
     0
 }

@@ -19,18 +19,16 @@ struct Start {
     creation: (u32, u32),
 }
 
-/// What the thread-start frame keeps on its stack; `context` is at
-/// [`agents::THREAD_START_SLOT`] from its stack pointer.
+/// What the thread-start frame keeps on its stack.
 #[repr(C)]
 struct StartFrame {
     routine: StartRoutine,
     argument: *mut c_void,
-    context: *const agents::CreationContext,
 }
 
 // The outermost frame of every thread that we saw created. It calls the program's start routine
-// from one known place, and its frame leads to the creation context. It has no personality, so
-// cancellation and pthread_exit unwind through it.
+// from one known place: there a path leaves the thread's stack for its creation context. It has no
+// personality, so cancellation and pthread_exit unwind through it.
 core::arch::global_asm!(
     ".text",
     ".p2align 4",
@@ -44,7 +42,7 @@ core::arch::global_asm!(
     ".cfi_offset rbp, -16",
     "mov rbp, rsp",
     ".cfi_def_cfa_register rbp",
-    "sub rsp, 32",
+    "sub rsp, 16",
     "mov rsi, rsp",
     "call {enter}",
     "mov rdi, qword ptr [rsp + 8]",
@@ -65,7 +63,6 @@ unsafe extern "C" {
     static hpcrun_thread_start_return: u8;
 }
 
-static NO_CONTEXT: agents::CreationContext = agents::CreationContext { thread: 0, node: 0 };
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Before the first thread: the key whose destructor ends a thread's profile, and the address
@@ -87,7 +84,6 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
     *frame = StartFrame {
         routine: start.routine,
         argument: start.argument,
-        context: &NO_CONTEXT,
     };
     if !session::is_running() {
         return;
@@ -97,7 +93,6 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    frame.context = state.creation_context();
     // SAFETY: a valid key; the value is our state.
     unsafe {
         let value = ptr::from_ref(state).cast();

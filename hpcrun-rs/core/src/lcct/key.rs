@@ -51,9 +51,7 @@ fn comparable(meta: u32) -> u32 {
 /// Whether two notes under one parent are one node (the paper's `sharable?`).
 #[inline]
 pub fn sharable(a: &Note, b: &Note) -> bool {
-    a.ip == b.ip
-        && a.lip == b.lip
-        && (a.meta == b.meta || comparable(a.meta) == comparable(b.meta))
+    a.ip == b.ip && a.lip == b.lip && (a.meta == b.meta || comparable(a.meta) == comparable(b.meta))
 }
 
 /// A hash that is equal for sharable notes.
@@ -128,9 +126,21 @@ mod tests {
     #[test]
     fn base_cases_share_with_their_own_class_only() {
         let x = |a| note(a, 1, 5, 5);
-        assert!(sharable(&x(Association::OneToOne), &x(Association::ManyToOne)));
-        assert!(sharable(&x(Association::OneToZero), &x(Association::ManyToZero)));
-        assert!(!sharable(&x(Association::OneToOne), &x(Association::OneToMany)));
-        assert!(!sharable(&x(Association::OneToOne), &x(Association::OneToZero)));
+        assert!(sharable(
+            &x(Association::OneToOne),
+            &x(Association::ManyToOne)
+        ));
+        assert!(sharable(
+            &x(Association::OneToZero),
+            &x(Association::ManyToZero)
+        ));
+        assert!(!sharable(
+            &x(Association::OneToOne),
+            &x(Association::OneToMany)
+        ));
+        assert!(!sharable(
+            &x(Association::OneToOne),
+            &x(Association::OneToZero)
+        ));
     }
 }

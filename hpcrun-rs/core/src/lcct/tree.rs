@@ -119,8 +119,7 @@ impl Tree {
     }
 
     fn write_header(&mut self, id: &Identity) {
-        let version =
-            u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
+        let version = u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
         self.set_u32(header::VERSION_MAJOR, version);
         self.set_u32(header::HEADER_SIZE, HEADER_SIZE as u32);
         self.set_u32(header::PID, id.pid);
@@ -177,7 +176,11 @@ impl Tree {
     /// Sets the thread's name, at most 16 bytes.
     pub fn set_name(&mut self, name: &[u8; 16]) {
         // SAFETY: 16 bytes at NAME are in the header.
-        unsafe { self.header_at(header::NAME).cast::<[u8; 16]>().write_unaligned(*name) };
+        unsafe {
+            self.header_at(header::NAME)
+                .cast::<[u8; 16]>()
+                .write_unaligned(*name)
+        };
     }
 
     /// Counts a loss.

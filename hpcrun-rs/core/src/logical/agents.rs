@@ -68,20 +68,6 @@ pub fn set_thread_start_return(address: u64) {
     THREAD_START_RETURN.store(address, Ordering::Release);
 }
 
-/// What the frame that calls a thread's start routine keeps on the stack, at
-/// [`THREAD_START_SLOT`]: a pointer to this.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct CreationContext {
-    /// Ordinal of the creating thread; 0 = unknown.
-    pub thread: u32,
-    /// Record index in its tree.
-    pub node: u32,
-}
-
-/// Offset from the stack pointer at the thread-start return address to the pointer.
-pub const THREAD_START_SLOT: u64 = 16;
-
 /// Finds a frame's owner, by look-up address and module. See [`crate::unwind::OwnerOf`].
 pub fn owner_of(lookup: u64, module: ModuleId) -> u8 {
     find_owner(lookup, module).number()

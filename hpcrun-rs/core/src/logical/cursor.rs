@@ -3,10 +3,11 @@
 //! All state of every agent is in this one fixed-size structure; no step looks ahead.
 //! Async-signal-safe.
 
-use super::agents::{CreationContext, Owner, THREAD_START_SLOT};
+use super::agents::Owner;
 use super::path::PathRoot;
 use crate::activity;
-use crate::unwind::{Cursor, End, Registers, stack};
+use crate::unwind::stack::{self, StackRoot};
+use crate::unwind::{Cursor, End, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
@@ -84,7 +85,7 @@ impl<'a> LogicalCursor<'a> {
                     return Some(Association::OneToMany);
                 }
                 Owner::Profiler => self.advance(),
-                Owner::ThreadStart => self.end = Some(self.creation_context()),
+                Owner::ThreadStart => self.finish(End::Root),
             }
         }
         None
@@ -135,7 +136,7 @@ impl<'a> LogicalCursor<'a> {
                 }
                 Owner::Runtime(_) | Owner::Profiler => self.advance(),
                 Owner::Boundary(i) => self.enter_spawner(i),
-                Owner::ThreadStart => self.end = Some(self.creation_context()),
+                Owner::ThreadStart => self.finish(End::Root),
             }
         }
         self.lnotes = Logical::Done;
@@ -152,28 +153,13 @@ impl<'a> LogicalCursor<'a> {
     #[cold]
     fn finish(&mut self, end: End) {
         self.end = Some(match end {
-            End::Root if stack::is_main_stack(self.physical.sp()) => PathRoot::Entry,
-            End::Root => PathRoot::Partial(LossCause::UnknownThreadRoot),
+            End::Root => match stack::root_of(self.physical.sp()) {
+                StackRoot::Entry => PathRoot::Entry,
+                StackRoot::Thread(thread, node) => PathRoot::Context { thread, node },
+                StackRoot::Unknown => PathRoot::Partial(LossCause::UnknownThreadRoot),
+            },
             End::Broken(cause) => PathRoot::Partial(cause),
         });
-    }
-
-    /// The context in which the thread whose outermost frame this is was created.
-    fn creation_context(&mut self) -> PathRoot {
-        let slot = self.physical.sp().wrapping_add(THREAD_START_SLOT);
-        let Some(pointer) = self.physical.read(slot) else {
-            return PathRoot::Partial(LossCause::UnreadableStack);
-        };
-        // SAFETY: the slot is in the frame of our own thread-start code, which keeps there a
-        // pointer to the context inside the thread's state for as long as the frame exists.
-        let context = unsafe { &*(pointer as *const CreationContext) };
-        if context.thread == 0 {
-            return PathRoot::Partial(LossCause::UnknownThreadRoot);
-        }
-        PathRoot::Context {
-            thread: context.thread,
-            node: context.node,
-        }
     }
 
     /// From a boundary's frame to the stack of the spawner of its task.

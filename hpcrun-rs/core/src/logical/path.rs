@@ -190,7 +190,11 @@ mod tests {
         path.push_pnote(address(5));
         path.push_pnote(address(6));
         assert!(path.close(Association::ManyToZero));
-        let x: Vec<_> = path.notes().iter().map(|n| (n.ip.0, n.lip.0, n.meta >> 8)).collect();
+        let x: Vec<_> = path
+            .notes()
+            .iter()
+            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
+            .collect();
         assert_eq!(x, [(5, 0, 2), (6, 0, 1)]);
     }
 

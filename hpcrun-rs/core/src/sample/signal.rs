@@ -91,7 +91,11 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     if session::has_empty_handler() {
         return;
     }
-    let start = if latency::enabled() { latency::now() } else { 0 };
+    let start = if latency::enabled() {
+        latency::now()
+    } else {
+        0
+    };
     let Some(thread) = threads::current() else {
         threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         return;

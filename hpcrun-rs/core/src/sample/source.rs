@@ -288,9 +288,8 @@ impl Source {
         let kind = self.kind.load(Ordering::Relaxed);
         // SAFETY: `siginfo_t` is 128 bytes; the offsets are those of the kernel's x86-64 layout
         // for the respective `si_code`.
-        let word = |offset: usize| unsafe {
-            ptr_at(info).add(offset).cast::<u64>().read_unaligned()
-        };
+        let word =
+            |offset: usize| unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() };
         match info.si_code {
             TRAP_PERF if word(24) == cookie => Some(1),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),

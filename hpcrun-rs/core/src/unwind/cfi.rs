@@ -3,10 +3,10 @@
 //! Two uses: classifying an address once (can framehop represent its rule exactly?), and
 //! stepping the frames that framehop cannot. Async-signal-safe: all storage is fixed.
 
+use super::End;
 use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
 use super::stack::StackReader;
-use super::End;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,
     FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindExpression,

@@ -123,8 +123,8 @@ impl<'a> Cursor<'a> {
     #[cold]
     #[inline(never)]
     fn classify(&mut self, lookup: u64) -> Result<(), End> {
-        let located = loadmap::locate(self.snapshot, lookup)
-            .ok_or(End::Broken(LossCause::UnknownModule))?;
+        let located =
+            loadmap::locate(self.snapshot, lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
         let mut method = match &located.sections {

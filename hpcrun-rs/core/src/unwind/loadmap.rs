@@ -8,13 +8,17 @@
 //! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`is_entry_code`]. Not: [`refresh`].
 
 use framehop::x86_64::UnwinderX86_64;
-use framehop::{ExplicitModuleSectionInfo, Module as FramehopModule, MustNotAllocateDuringUnwind, Unwinder};
+use framehop::{
+    ExplicitModuleSectionInfo, Module as FramehopModule, MustNotAllocateDuringUnwind, Unwinder,
+};
 use hpc_formats::address::ModuleId;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 /// Unwind sections of a module, as mapped; addresses as the module states them.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +263,10 @@ unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<UnwindSections>
         Some(UnwindSections {
             hdr: std::slice::from_raw_parts(hdr as *const u8, hdr_len as usize),
             hdr_address: hdr.wrapping_sub(bias),
-            eh_frame: std::slice::from_raw_parts(eh_frame as *const u8, (limit - eh_frame) as usize),
+            eh_frame: std::slice::from_raw_parts(
+                eh_frame as *const u8,
+                (limit - eh_frame) as usize,
+            ),
             eh_frame_address: eh_frame.wrapping_sub(bias),
         })
     }
@@ -308,8 +315,10 @@ mod late {
         let id = next_id()?;
         slot.start.store(start, Ordering::Relaxed);
         slot.bias.store(bias, Ordering::Relaxed);
-        slot.key
-            .store(u64::from(generation) << 32 | u64::from(id.0), Ordering::Release);
+        slot.key.store(
+            u64::from(generation) << 32 | u64::from(id.0),
+            Ordering::Release,
+        );
         Some(id)
     }
 
@@ -515,9 +524,8 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
         .iter()
         .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)
         .and_then(|h| {
-            let segment = loads().find(|l| {
-                h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz
-            })?;
+            let segment =
+                loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
             let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
             // SAFETY: the range lies in a mapped segment.
             unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }

@@ -100,6 +100,8 @@ pub struct StackSlot {
     low: AtomicU64,
     high: AtomicU64,
     next: AtomicPtr<StackSlot>,
+    /// Creation context of its thread: ordinal << 32 | record index; 0 = unknown.
+    creation: AtomicU64,
     is_main: AtomicBool,
 }
 
@@ -112,6 +114,7 @@ impl StackSlot {
             low: AtomicU64::new(0),
             high: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
+            creation: AtomicU64::new(0),
             is_main: AtomicBool::new(false),
         }
     }
@@ -130,10 +133,21 @@ impl StackSlot {
     }
 
     /// The slot now stands for this stack.
-    pub fn set(&self, low: u64, high: u64, is_main: bool) {
+    pub fn set(&self, low: u64, high: u64, is_main: bool, creation: (u32, u32)) {
+        self.set_creation(creation);
         self.is_main.store(is_main, Ordering::Relaxed);
         self.low.store(low, Ordering::Relaxed);
         self.high.store(high, Ordering::Release);
+    }
+
+    /// The program begins on this stack.
+    pub fn set_main(&self) {
+        self.is_main.store(true, Ordering::Relaxed);
+    }
+
+    fn set_creation(&self, (thread, node): (u32, u32)) {
+        let packed = u64::from(thread) << 32 | u64::from(node);
+        self.creation.store(packed, Ordering::Relaxed);
     }
 
     /// The slot's thread is gone.
@@ -173,7 +187,25 @@ pub fn bounds_from(sp: u64) -> StackBounds {
     }
 }
 
-/// Whether `sp` is on the stack on which the program's entry point runs.
-pub fn is_main_stack(sp: u64) -> bool {
-    slot_of(sp).is_some_and(|slot| slot.is_main.load(Ordering::Relaxed))
+/// What is at the root of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackRoot {
+    /// The program's entry point.
+    Entry,
+    /// A thread that was created in this context (thread ordinal, record index).
+    Thread(u32, u32),
+    /// Not known.
+    Unknown,
+}
+
+/// The root of the stack that holds `sp`.
+pub fn root_of(sp: u64) -> StackRoot {
+    match slot_of(sp) {
+        None => StackRoot::Unknown,
+        Some(slot) if slot.is_main.load(Ordering::Relaxed) => StackRoot::Entry,
+        Some(slot) => match slot.creation.load(Ordering::Relaxed) {
+            0 => StackRoot::Unknown,
+            packed => StackRoot::Thread((packed >> 32) as u32, packed as u32),
+        },
+    }
 }

@@ -1,0 +1,256 @@
+//! The tree that the sampler writes, read back through the format's own reader: the two must
+//! agree, whatever the order of insertion.
+
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::{Association, Profile, Record, RecordKind, meta};
+use hpcrun_core::lcct::{Identity, Tree};
+use hpcrun_core::logical::{Note, PathRoot};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const IDENTITY: Identity = Identity {
+    pid: 7,
+    image: 99,
+    thread: 3,
+    tid: 70,
+    period_ns: 1_000_000,
+    creator_thread: 1,
+    creator_node: 5,
+};
+
+/// A path that no other test uses.
+fn fresh_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("hpcrun-tree-{}-{n}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn create(path: &std::path::Path) -> Tree {
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    Tree::create(&name, &IDENTITY).unwrap()
+}
+
+fn note(association: Association, note_id: u32, ip: u64, lip: u64) -> Note {
+    Note {
+        ip: CodeAddress(ip),
+        lip: CodeAddress(lip),
+        meta: meta(RecordKind::Note, association as u8, note_id),
+    }
+}
+
+fn native(ip: u64) -> Note {
+    note(Association::OneToOne, 1, ip, ip)
+}
+
+/// A record's path from the root, as text: what must not depend on insertion order.
+fn path_of(profile: &Profile<'_>, mut index: usize) -> String {
+    let mut parts = Vec::new();
+    loop {
+        match profile.record(index).unwrap() {
+            Record::Note {
+                parent,
+                note_id,
+                ip,
+                lip,
+                association,
+            } => {
+                let class = hpcrun_core::lcct::key::class_of(association);
+                parts.push(format!("{class:?}.{note_id}({ip},{lip})"));
+                index = parent as usize;
+            }
+            other => {
+                parts.push(format!("{other:?}"));
+                break;
+            }
+        }
+    }
+    parts.reverse();
+    parts.join(" ")
+}
+
+/// Values by path.
+fn contents(bytes: &[u8]) -> BTreeMap<String, (u64, u64, f64)> {
+    let profile = Profile::parse(bytes).unwrap();
+    assert_eq!(profile.missing_records, 0);
+    let mut all = BTreeMap::new();
+    for i in 0..profile.len() {
+        if let Record::Metric {
+            owner,
+            samples,
+            work,
+            idleness,
+        } = profile.record(i).unwrap()
+        {
+            let old = all.insert(path_of(&profile, owner as usize), (samples, work, idleness));
+            assert_eq!(old, None, "a context appears twice");
+        }
+    }
+    all
+}
+
+/// A deterministic shuffle.
+fn shuffled<T: Clone>(items: &[T], seed: u64) -> Vec<T> {
+    let mut items = items.to_vec();
+    let mut x = seed | 1;
+    for i in (1..items.len()).rev() {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        items.swap(i, (x % (i as u64 + 1)) as usize);
+    }
+    items
+}
+
+fn sample_paths() -> Vec<(PathRoot, Vec<Note>)> {
+    let mut paths = Vec::new();
+    let roots = [
+        PathRoot::Entry,
+        PathRoot::Context { thread: 1, node: 4 },
+        PathRoot::Partial(LossCause::NoUnwindInfo),
+    ];
+    for root in roots {
+        for a in 1..4 {
+            for b in 1..6 {
+                // Innermost first: a stolen task under its spawner's frames, and plain calls.
+                paths.push((root, vec![native(b), native(a)]));
+                paths.push((
+                    root,
+                    vec![
+                        native(b),
+                        note(Association::OneToMany, 2, 0, a),
+                        note(Association::OneToMany, 1, 50, 9),
+                    ],
+                ));
+                // M <-> 1 and its base case 1 <-> 1 share a node.
+                paths.push((
+                    root,
+                    vec![
+                        note(Association::ManyToOne, 2, b, 0),
+                        note(Association::ManyToOne, 1, a, a),
+                    ],
+                ));
+                paths.push((root, vec![note(Association::OneToZero, 1, b, 0), native(a)]));
+            }
+        }
+    }
+    paths
+}
+
+fn write_all(paths: &[(PathRoot, Vec<Note>)]) -> Vec<u8> {
+    let file = fresh_path();
+    let mut tree = create(&file);
+    for (root, notes) in paths {
+        let node = tree.insert(*root, notes).unwrap();
+        tree.add(node, 2, 0.5).unwrap();
+    }
+    tree.finish();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    bytes
+}
+
+#[test]
+fn the_tree_does_not_depend_on_insertion_order() {
+    let paths = sample_paths();
+    let expected = contents(&write_all(&paths));
+    assert_eq!(expected.len(), paths.len());
+    for seed in 1..20 {
+        assert_eq!(contents(&write_all(&shuffled(&paths, seed))), expected);
+    }
+}
+
+#[test]
+fn a_shared_base_case_keeps_its_association() {
+    let long = vec![
+        note(Association::ManyToOne, 2, 8, 0),
+        note(Association::ManyToOne, 1, 4, 4),
+    ];
+    for paths in [
+        [
+            (PathRoot::Entry, long.clone()),
+            (PathRoot::Entry, vec![native(4)]),
+        ],
+        [
+            (PathRoot::Entry, vec![native(4)]),
+            (PathRoot::Entry, long.clone()),
+        ],
+    ] {
+        let bytes = write_all(&paths);
+        let profile = Profile::parse(&bytes).unwrap();
+        let outer: Vec<_> = (0..profile.len())
+            .filter_map(|i| match profile.record(i) {
+                Some(Record::Note {
+                    note_id: 1,
+                    association,
+                    ..
+                }) => Some(association),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            outer,
+            [Association::OneToOne],
+            "one shared node, of the base case"
+        );
+    }
+}
+
+#[test]
+fn header_and_totals_agree_with_the_records() {
+    let paths = sample_paths();
+    let bytes = write_all(&[&paths[..], &paths[..]].concat());
+    let profile = Profile::parse(&bytes).unwrap();
+    let h = &profile.header;
+    assert_eq!((h.pid, h.image, h.thread, h.tid), (7, 99, 3, 70));
+    assert_eq!((h.creator_thread, h.creator_node), (1, 5));
+    assert_eq!(h.period_ns, 1_000_000);
+    assert!(h.finished);
+    let values = contents(&bytes);
+    assert_eq!(h.samples, 2 * paths.len() as u64);
+    assert_eq!(values.values().map(|v| v.0).sum::<u64>(), h.samples);
+    assert_eq!(values.values().map(|v| v.1).sum::<u64>(), h.weight);
+    assert!(values.values().all(|v| *v == (2, 4, 1.0)));
+}
+
+#[test]
+fn a_tree_that_is_still_being_written_is_readable() {
+    let file = fresh_path();
+    let mut tree = create(&file);
+    // Enough to grow both the file and the index several times.
+    for i in 1..=50_000u64 {
+        let node = tree
+            .insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)])
+            .unwrap();
+        tree.add(node, 1, 0.0).unwrap();
+    }
+    let bytes = std::fs::read(&file).unwrap();
+    let profile = Profile::parse(&bytes).unwrap();
+    assert!(!profile.header.finished);
+    assert_eq!(profile.missing_records, 0);
+    assert_eq!(contents(&bytes).len(), 50_000);
+    tree.finish();
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_profile_that_cannot_be_created_is_an_error() {
+    let name = CString::new("/nonexistent-folder/profile").unwrap();
+    assert_eq!(
+        Tree::create(&name, &IDENTITY).err(),
+        Some(LossCause::DiskFull)
+    );
+    let file = fresh_path();
+    std::fs::write(&file, b"somebody else's").unwrap();
+    let name = CString::new(file.to_str().unwrap()).unwrap();
+    assert_eq!(
+        Tree::create(&name, &IDENTITY).err(),
+        Some(LossCause::DiskFull)
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), b"somebody else's");
+    std::fs::remove_file(&file).unwrap();
+}
