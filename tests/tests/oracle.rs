@@ -96,9 +96,10 @@ fn judge(view: &View) -> Verdict {
     verdict
 }
 
-fn leaves(run: &Run, key: &str) -> f64 {
+/// A number from the line that the fixture prints.
+fn printed(run: &Run, key: &str) -> f64 {
     let line: Value = serde_json::from_str(run.stdout().trim()).expect("the fixture prints JSON");
-    line[key].as_f64().expect("a number of leaves")
+    line[key].as_f64().expect("a number")
 }
 
 fn check(workers: usize) {
@@ -139,8 +140,15 @@ fn check(workers: usize) {
         "paths reach the leaves: {}",
         verdict.deepest
     );
+    let recorded = run.recorded();
+    let cpu = printed(&run, "process_cpu");
+    let seen = recorded.working + recorded.idle;
+    assert!(
+        (seen / cpu - 1.0).abs() < 0.05,
+        "{workers} workers: {seen} s in samples, {cpu} s of CPU time"
+    );
     // Every leaf costs the same, so the trees' shares are known too.
-    let expected = leaves(&run, "leaves_a") / leaves(&run, "leaves_b");
+    let expected = printed(&run, "leaves_a") / printed(&run, "leaves_b");
     let measured = verdict.leaf_a / verdict.leaf_b;
     assert!(
         (measured / expected - 1.0).abs() < 0.15,

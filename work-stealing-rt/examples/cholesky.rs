@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 use work_stealing_rt::{ThreadPoolBuilder, join};
 
-/// Rows and columns of a leaf block.
-const BLOCK: usize = 8;
+/// Rows and columns of a leaf block, as in Cilk's example.
+const BLOCK: usize = 4;
 /// Largest accepted `max |A - L L^T|`; the diagonal's elements are of the order of 1 to 10.
 const TOLERANCE: f64 = 1e-9;
 
@@ -388,47 +388,47 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
     })
 }
 
-/// Runs one phase and prints how long it took.
-fn timed<T>(phase: &str, body: impl FnOnce() -> T) -> T {
-    let start = Instant::now();
-    let result = body();
-    println!("{phase:<14} {:>8.3} s", start.elapsed().as_secs_f64());
-    result
+/// Times the phases, one after the other.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Prints how long the phase took that ends now; the next one begins.
+    fn phase_ends(&mut self, phase: &str) {
+        println!("{phase:<14} {:>8.3} s", self.0.elapsed().as_secs_f64());
+        self.0 = Instant::now();
+    }
 }
 
 /// The whole computation; returns the error of the factorisation.
 #[inline(never)]
 fn cholesky_main(options: &Options) -> f64 {
     let size = options.n.next_power_of_two().max(BLOCK);
-    let mut original = timed("generate", || {
-        generate_matrix(options.n, options.nonzeros, size)
-    });
-    let mut factor = timed("copy", || copy_matrix(&original));
-    let counted = timed("count input", || {
-        (num_blocks(&original), num_nonzeros(&original))
-    });
-    println!(
-        "input          {} blocks, {} non-zeros",
-        counted.0, counted.1
-    );
+    let mut clock = Clock::start();
+    let mut original = generate_matrix(options.n, options.nonzeros, size);
+    clock.phase_ends("generate");
+    let mut factor = copy_matrix(&original);
+    clock.phase_ends("copy");
+    let (blocks, nonzeros) = (num_blocks(&original), num_nonzeros(&original));
+    clock.phase_ends("count input");
+    println!("input          {blocks} blocks, {nonzeros} non-zeros");
 
-    timed("factor", || cholesky(&mut factor));
+    cholesky(&mut factor);
+    clock.phase_ends("factor");
 
-    let counted = timed("count factor", || {
-        (num_blocks(&factor), num_nonzeros(&factor))
-    });
-    println!(
-        "factor         {} blocks, {} non-zeros",
-        counted.0, counted.1
-    );
-    timed("verify", || {
-        mul_and_subt(true, &factor, &factor, &mut original);
-    });
-    let error = timed("error", || magnitude(&original));
-    timed("free", || {
-        free_matrix(original);
-        free_matrix(factor);
-    });
+    let (blocks, nonzeros) = (num_blocks(&factor), num_nonzeros(&factor));
+    clock.phase_ends("count factor");
+    println!("factor         {blocks} blocks, {nonzeros} non-zeros");
+    mul_and_subt(true, &factor, &factor, &mut original);
+    clock.phase_ends("verify");
+    let error = magnitude(&original);
+    clock.phase_ends("error");
+    free_matrix(original);
+    free_matrix(factor);
+    clock.phase_ends("free");
     error
 }
 
