@@ -136,9 +136,11 @@ where
     /// Records the calling frame as the spawner.
     #[inline(always)]
     pub(crate) fn record(&self) -> TaskRef {
-        let header = self.header.get().cast::<TaskHeader>();
-        // SAFETY: the header is ours until the task is handed out, and belongs to this type.
-        unsafe { boundary::record::<Self>(header) };
+        // From the whole task, for whoever has the header's address gets at the rest by it.
+        let header = ptr::from_ref(self).cast::<TaskHeader>();
+        // SAFETY: the header lies in an `UnsafeCell`, is ours until the task is handed out, and
+        // belongs to this type.
+        unsafe { boundary::record::<Self>(header.cast_mut()) };
         TaskRef(header)
     }
 

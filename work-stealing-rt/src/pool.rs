@@ -8,11 +8,12 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
 use std::{env, io, thread};
 
-use crossbeam_deque::{Injector, Stealer};
+use crossbeam_deque::Injector;
 
 use crate::job::{Event, StackTask, TaskRef};
 use crate::latch::{Latch, ThreadLatch};
@@ -23,11 +24,12 @@ use crate::worker::{self, Worker};
 
 /// The environment variable with the default number of workers.
 const THREADS_VARIABLE: &str = "WORK_STEALING_RT_NUM_THREADS";
+/// The most workers that a pool can have.
+const MOST_THREADS: usize = 65_535;
 
 /// What a pool's workers share.
 pub(crate) struct Pool {
     workers: OnceLock<Box<[Worker]>>,
-    pub(crate) stealers: Box<[Stealer<TaskRef>]>,
     pub(crate) injector: Injector<TaskRef>,
     pub(crate) sleep: Sleep,
     pending: AtomicUsize,
@@ -35,25 +37,18 @@ pub(crate) struct Pool {
 
 impl Pool {
     fn new(count: usize) -> Arc<Pool> {
-        let mut pool = Arc::new(Pool {
+        let pool = Arc::new(Pool {
             workers: OnceLock::new(),
-            stealers: Box::new([]),
             injector: Injector::new(),
             sleep: Sleep::new(count),
             pending: AtomicUsize::new(1),
         });
         let address = Arc::as_ptr(&pool);
-        let workers: Box<[Worker]> = (0..count)
-            .map(|index| Worker::new(index, count == 1, address))
-            .collect();
-        if let Some(pool) = Arc::get_mut(&mut pool) {
-            pool.stealers = workers
-                .iter()
-                .map(|worker| worker.spawns.stealer())
-                .collect();
-            // Empty until here, so it cannot fail.
-            let _ = pool.workers.set(workers);
-        }
+        pool.workers.get_or_init(|| {
+            (0..count)
+                .map(|index| Worker::new(index, count == 1, address))
+                .collect()
+        });
         pool
     }
 
@@ -164,7 +159,7 @@ static GLOBAL: OnceLock<ThreadPool> = OnceLock::new();
 /// The global pool, made at the first use.
 ///
 /// # Panics
-/// If no worker thread can be started.
+/// If it cannot be made, for the reasons of [`ThreadPoolBuilder::build`].
 fn global() -> &'static ThreadPool {
     GLOBAL.get_or_init(|| match ThreadPoolBuilder::new().build() {
         Ok(pool) => pool,
@@ -313,9 +308,9 @@ impl ThreadPoolBuilder {
         Self::default()
     }
 
-    /// The number of workers. 0, the default, stands for the environment variable
-    /// `WORK_STEALING_RT_NUM_THREADS` if it holds a positive number, else for the parallelism
-    /// that the system offers the process.
+    /// The number of workers, at most 65535. 0, the default, stands for the number in the
+    /// environment variable `WORK_STEALING_RT_NUM_THREADS` if it is set and not 0, else for the
+    /// parallelism that the system offers the process.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.num_threads = num_threads;
         self
@@ -340,13 +335,17 @@ impl ThreadPoolBuilder {
     /// Makes the pool.
     ///
     /// # Errors
-    /// [`ThreadPoolBuildError`] if the system refuses a thread.
+    /// [`ThreadPoolBuildError`] if the number of workers is out of range, if the environment
+    /// variable is needed and does not hold a number, or if the system refuses a thread.
     pub fn build(mut self) -> Result<ThreadPool, ThreadPoolBuildError> {
         profiler::attach();
         let count = match self.num_threads {
-            0 => default_num_threads(),
+            0 => default_num_threads()?,
             given => given,
         };
+        if count > MOST_THREADS {
+            return Err(ThreadPoolBuildError(Cause::TooMany(count)));
+        }
         // On an early return the handle's drop ends the threads that were started.
         let handle = ThreadPool {
             pool: Pool::new(count),
@@ -371,8 +370,8 @@ impl ThreadPoolBuilder {
     /// Makes the global pool, which is used outside of any other.
     ///
     /// # Errors
-    /// [`ThreadPoolBuildError`] if there is one already (it is also made at its first use), or
-    /// if the system refuses a thread.
+    /// [`ThreadPoolBuildError`] if there is one already (it is also made at its first use), and
+    /// for the reasons of [`ThreadPoolBuilder::build`].
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
         let already = || ThreadPoolBuildError(Cause::GlobalExists);
         if GLOBAL.get().is_some() {
@@ -391,13 +390,18 @@ impl fmt::Debug for ThreadPoolBuilder {
     }
 }
 
-fn default_num_threads() -> usize {
-    env::var(THREADS_VARIABLE)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .filter(|&count| count > 0)
-        .or_else(|| thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(1)
+fn default_num_threads() -> Result<usize, ThreadPoolBuildError> {
+    let asked = match env::var_os(THREADS_VARIABLE) {
+        None => 0,
+        Some(text) => text
+            .to_str()
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or(ThreadPoolBuildError(Cause::Variable(text)))?,
+    };
+    match asked {
+        0 => Ok(thread::available_parallelism().map_or(1, usize::from)),
+        asked => Ok(asked),
+    }
 }
 
 /// Why a pool could not be made.
@@ -407,6 +411,8 @@ pub struct ThreadPoolBuildError(Cause);
 #[derive(Debug)]
 enum Cause {
     GlobalExists,
+    TooMany(usize),
+    Variable(OsString),
     Thread(io::Error),
 }
 
@@ -415,6 +421,16 @@ impl fmt::Display for ThreadPoolBuildError {
         match &self.0 {
             Cause::GlobalExists => f.write_str(
                 "the global thread pool exists already; build it before anything uses it",
+            ),
+            Cause::TooMany(count) => {
+                write!(
+                    f,
+                    "{count} worker threads are too many; ask for at most {MOST_THREADS}"
+                )
+            }
+            Cause::Variable(text) => write!(
+                f,
+                "{THREADS_VARIABLE} is {text:?}; set it to a number of threads, or unset it"
             ),
             Cause::Thread(error) => write!(
                 f,
@@ -427,8 +443,8 @@ impl fmt::Display for ThreadPoolBuildError {
 impl std::error::Error for ThreadPoolBuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0 {
-            Cause::GlobalExists => None,
             Cause::Thread(error) => Some(error),
+            _ => None,
         }
     }
 }

@@ -28,8 +28,10 @@ thread_local! {
 pub(crate) struct Worker {
     /// The tasks of its pending joins.
     pub(crate) joins: SplitDeque,
-    /// The tasks it has spawned (owner; others have the stealer).
+    /// The tasks it has spawned (owner).
     pub(crate) spawns: chase_lev::Worker<TaskRef>,
+    /// The other end of `spawns`.
+    pub(crate) stealer: chase_lev::Stealer<TaskRef>,
     /// Its place in the pool.
     pub(crate) index: usize,
     /// Its pool, kept alive by the worker's thread.
@@ -52,9 +54,11 @@ unsafe impl Send for Worker {}
 
 impl Worker {
     pub(crate) fn new(index: usize, solo: bool, pool: *const Pool) -> Self {
+        let spawns = chase_lev::Worker::new_lifo();
         Worker {
             joins: SplitDeque::new(solo),
-            spawns: chase_lev::Worker::new_lifo(),
+            stealer: spawns.stealer(),
+            spawns,
             index,
             pool,
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),

@@ -78,6 +78,18 @@ fn the_global_pool_serves_calls_from_outside() {
 }
 
 #[test]
+fn senseless_numbers_of_threads_are_refused() {
+    let error = ThreadPoolBuilder::new()
+        .num_threads(1 << 40)
+        .build()
+        .expect_err("too many");
+    assert!(
+        error.to_string().contains("ask for at most 65535"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_panic_in_the_first_closure_leaves_nothing_behind() {
     let pool = pool(1);
     let dropped = AtomicUsize::new(0);

@@ -186,10 +186,11 @@ pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
 )]
 fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
     let pool = worker.pool();
-    (start..pool.stealers.len())
+    let workers = pool.workers();
+    (start..workers.len())
         .chain(0..start)
         .filter(|&victim| victim != worker.index)
-        .find_map(|victim| steal_retrying(|| pool.stealers[victim].steal()))
+        .find_map(|victim| steal_retrying(|| workers[victim].stealer.steal()))
         .or_else(|| steal_retrying(|| pool.injector.steal()))
         .map(Found::on_its_own)
         .or_else(|| steal_join(worker, false))
