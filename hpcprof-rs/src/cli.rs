@@ -18,7 +18,7 @@ Examples:
   hpcprof-rs top-down hpcrun-app-database
       the tree of calling contexts, stolen tasks under their spawners
   hpcprof-rs bottom-up --metric overhead --threshold 5
-      the newest database here: who pays at least 5 % of effort or of overhead
+      the newest database here: who pays at least 5 % of overhead
   hpcprof-rs top-down hpcrun-app-database --format folded --metric idleness
       stacks for a flame graph of idleness";
 
@@ -125,10 +125,10 @@ pub struct ViewArgs {
     /// Show each level of a recursion (text; the other formats always do)
     #[arg(long)]
     pub no_fold_recursion: bool,
-    /// Levels to show
+    /// Levels to show [default: 6 for bottom-up as text, else all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
-    /// Least percentage of the effort, or of the metric, to show a context [default: 1 for text, else 0]
+    /// Least percentage of the metric sorted by to show a context [default: text 1, bottom-up 2; else 0]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
 }

@@ -12,6 +12,7 @@ use crate::sources::measurements::{self, Measurements};
 use crate::sources::structures::StructureLibrary;
 use crate::views::efficiency::Thresholds;
 use crate::views::fold::{FoldOptions, fold};
+use crate::views::headline::headline;
 use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
@@ -110,8 +111,19 @@ pub enum ViewKind {
     Flat,
 }
 
-/// Text shows contexts from this percentage on.
-const TEXT_THRESHOLD: f64 = 1.0;
+/// What text shows unless told otherwise: enough to see where a metric is, on few screens.
+fn text_limits(kind: ViewKind) -> Limits {
+    match kind {
+        ViewKind::BottomUp => Limits {
+            depth: Some(6),
+            threshold: Some(2.0),
+        },
+        ViewKind::TopDown | ViewKind::Flat => Limits {
+            depth: None,
+            threshold: Some(1.0),
+        },
+    }
+}
 
 fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> Result<()> {
     let path = match &args.database {
@@ -138,20 +150,30 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             start_up: is_text,
         },
     );
-    let depth = args.depth.map(|d| d as usize);
+    let default = match args.format {
+        Format::Text => text_limits(kind),
+        _ => Limits::default(),
+    };
     let limits = Limits {
-        depth,
-        threshold: args.threshold.or(is_text.then_some(TEXT_THRESHOLD)),
+        depth: args.depth.map(|d| d as usize).or(default.depth),
+        threshold: args.threshold.or(default.threshold),
     };
     let mut view = match kind {
         ViewKind::TopDown => top_down::arrange(&tree),
-        ViewKind::BottomUp => bottom_up::arrange(&tree, depth.map(|d| d + 1)),
+        ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
         ViewKind::Flat => flat::arrange(&tree, &database),
     };
     view.sort(|view, node| sort.of(view.inclusive_of(node)));
     let view = prune(&view, limits, sort);
+    let headline = match (args.format, kind) {
+        (Format::Text, ViewKind::BottomUp) => headline(&tree, &database, sort),
+        _ => None,
+    };
     match args.format {
-        Format::Text => text::print(&view, &database, sort, style, out),
+        Format::Text => {
+            let headline = headline.as_deref();
+            text::print(&view, &database, sort, headline, style, out)
+        }
         Format::Json => json::print(&view, &database, args.projection, out),
         Format::Csv => csv::print(&view, &database, out),
         Format::Folded => folded::print(&view, &database, sort, out),

@@ -80,7 +80,7 @@ pub struct Row {
 }
 
 /// Least share of the total effort of a row.
-const LEAST_SHARE: f64 = 0.02;
+const LEAST_SHARE: f64 = 0.01;
 /// A context is a wrapper when its own part is below this share of it.
 const WRAPPER_SHARE: f64 = 0.05;
 /// A context is split when callees of another verdict hold this share of it.

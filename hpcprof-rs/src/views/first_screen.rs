@@ -149,7 +149,7 @@ impl Screen<'_> {
             let wait = self.run.wall_ns.saturating_sub(attributed).max(0);
             write!(
                 out,
-                "nobody worked (unattributed wait): about {} s of the wall time (an estimate)",
+                "unattributed wait: about {} s of the wall time (estimate: nobody worked, or other programs had the cores)",
                 seconds(wait)
             )?;
             if self.run.oversubscribed_ns > 0 {
@@ -194,7 +194,7 @@ impl Screen<'_> {
         }
         let hidden = rows.len().saturating_sub(CONTEXTS);
         if hidden > 0 {
-            writeln!(out, "{} more contexts of at least 2 % each", hidden)?;
+            writeln!(out, "{} more contexts of at least 1 % each", hidden)?;
         }
         writeln!(
             out,
@@ -242,9 +242,9 @@ impl Screen<'_> {
 
     fn next(&self, out: &mut impl Write) -> io::Result<()> {
         let totals = &self.view.totals;
-        let metric = if totals[1] >= totals[2] && totals[1] * 20 >= effort(totals) {
+        let metric = if totals[1] >= totals[2] && totals[1] * 50 >= effort(totals) {
             " --metric idleness"
-        } else if totals[2] * 20 >= effort(totals) {
+        } else if totals[2] * 50 >= effort(totals) {
             " --metric overhead"
         } else {
             ""

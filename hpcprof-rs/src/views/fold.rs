@@ -136,7 +136,9 @@ impl Folder<'_> {
             };
         }
         let inlined_system = origin == Origin::System && node.kind != Kind::Procedure;
-        if !keep_as_root && inlined_system && !self.options.std_inlined {
+        // Below start-up frames that were folded away there is no context to fold into.
+        let below_start_up = self.options.start_up && node.parent.is_some();
+        if (!keep_as_root || below_start_up) && inlined_system && !self.options.std_inlined {
             return above.folding(node);
         }
         if self.options.start_up && node.kind == Kind::Procedure && self.is_start_up(node) {

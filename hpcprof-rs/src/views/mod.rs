@@ -11,6 +11,7 @@ pub mod first_screen;
 pub mod flat;
 pub mod fold;
 pub mod folded;
+pub mod headline;
 pub mod json;
 pub mod load;
 pub mod names;

@@ -1,7 +1,7 @@
 //! Cuts a view by depth and by threshold. What is cut off from below a node becomes one node
 //! that says how many contexts it stands for, so that no cost disappears.
 
-use crate::views::load::{Sort, effort};
+use crate::views::load::Sort;
 use crate::views::tree::{Call, Label, View, ViewNode};
 
 /// Where to cut.
@@ -9,7 +9,7 @@ use crate::views::tree::{Call, Label, View, ViewNode};
 pub struct Limits {
     /// Levels to keep; `None` keeps all.
     pub depth: Option<usize>,
-    /// Least percentage of the total effort, or of the total of the metric sorted by.
+    /// Least percentage of the total of the metric sorted by.
     pub threshold: Option<f64>,
 }
 
@@ -18,14 +18,14 @@ pub fn prune(view: &View, limits: Limits, sort: Sort) -> View {
     if limits == Limits::default() {
         return view.clone();
     }
-    let share = limits.threshold.unwrap_or(0.0) / 100.0;
-    let least = |total: i64| total as f64 * share;
-    let (least_effort, least_metric) = (least(effort(&view.totals)), least(sort.of(&view.totals)));
-    let keeps = |node: u32| {
-        let values = view.inclusive_of(node);
-        let metric = sort.of(values) as f64;
-        effort(values) as f64 >= least_effort || (metric > 0.0 && metric >= least_metric)
+    // A metric that nothing was recorded for cannot choose.
+    let sort = match sort.of(&view.totals) {
+        0 => Sort::Effort,
+        _ => sort,
     };
+    let share = limits.threshold.unwrap_or(0.0) / 100.0;
+    let least = sort.of(&view.totals) as f64 * share;
+    let keeps = |node: u32| sort.of(view.inclusive_of(node)) as f64 >= least;
     let subtree = subtree_sizes(view);
     let mut out = View::new(view.name, view.totals.clone());
     // (siblings in the view, their parent in the result, their level)

@@ -92,11 +92,12 @@ struct Printer<'a> {
     columns: Vec<Column>,
 }
 
-/// Prints `view`, which is sorted by `sort`.
+/// Prints `view`, which is sorted by `sort`, below a line that sums it up.
 pub fn print(
     view: &View,
     database: &Database,
     sort: Sort,
+    headline: Option<&str>,
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -107,7 +108,7 @@ pub fn print(
         style,
         columns: columns(view, sort, style),
     };
-    printer.head(out)?;
+    printer.head(headline, out)?;
     let hot = printer.hot_path();
     // (node, level, whether it is the last of its siblings, the guides before it)
     let mut stack: Vec<(u32, bool, String)> = Vec::new();
@@ -170,7 +171,7 @@ fn columns(view: &View, sort: Sort, style: Style) -> Vec<Column> {
 const CELL: usize = 9;
 
 impl Printer<'_> {
-    fn head(&self, out: &mut impl Write) -> io::Result<()> {
+    fn head(&self, headline: Option<&str>, out: &mut impl Write) -> io::Result<()> {
         let run = self.database.run();
         let total = effort(&self.view.totals);
         writeln!(
@@ -190,6 +191,9 @@ impl Printer<'_> {
             },
             run.samples,
         )?;
+        if let Some(headline) = headline {
+            writeln!(out, "{} is in {headline}", self.sort_name())?;
+        }
         let mut line = String::new();
         for column in &self.columns {
             let title = match column {

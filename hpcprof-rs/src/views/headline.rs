@@ -1,0 +1,70 @@
+//! The one line above a bottom-up view: which of the user's own procedures a metric sits in,
+//! and who calls them. Cost in the system's code counts for the user's procedure that called it.
+
+use crate::model::hash::FastMap;
+use crate::views::load::{Database, Sort};
+use crate::views::tree::Tree;
+use hpc_formats::structure::Origin;
+
+/// Procedures named in the line.
+const PROCEDURES: usize = 3;
+/// Least share of the metric's total to be named, percent.
+const LEAST_PERCENT: f64 = 2.0;
+
+/// The line for a folded tree; `None` when no procedure of the user's stands out.
+pub fn headline(tree: &Tree, database: &Database, sort: Sort) -> Option<String> {
+    let total = sort.of(&tree.totals());
+    if total <= 0 {
+        return None;
+    }
+    let is_user = |node: u32| {
+        let row = &database.procedures[tree.nodes[node as usize].procedure as usize];
+        row.origin == Origin::User && row.module.is_some()
+    };
+    // The nearest user context at or above each context.
+    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
+    let mut sums: FastMap<(u32, Option<u32>), i64> = FastMap::default();
+    for id in 0..tree.nodes.len() as u32 {
+        let above = tree.nodes[id as usize].parent;
+        let outer = above.and_then(|p| nearest[p as usize]);
+        let here = if is_user(id) { Some(id) } else { outer };
+        nearest.push(here);
+        let value = sort.of(tree.values(id));
+        let Some(context) = here.filter(|_| value > 0) else {
+            continue;
+        };
+        let procedure = tree.nodes[context as usize].procedure;
+        let sum = sums
+            .entry((procedure, caller(tree, &nearest, context)))
+            .or_insert(0);
+        *sum = sum.saturating_add(value);
+    }
+    let mut sorted: Vec<((u32, Option<u32>), i64)> = sums.into_iter().collect();
+    sorted.sort_by_key(|((procedure, caller), sum)| (std::cmp::Reverse(*sum), *procedure, *caller));
+    let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
+    let name = |procedure: u32| database.procedures[procedure as usize].name.as_str();
+    let parts: Vec<String> = sorted
+        .into_iter()
+        .filter(|(_, sum)| percent(*sum) >= LEAST_PERCENT)
+        .take(PROCEDURES)
+        .map(|((procedure, caller), sum)| {
+            let from = caller.map_or(String::new(), |c| format!(" called from {}", name(c)));
+            format!("{}{from} {:.1} %", name(procedure), percent(sum))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// The procedure of the nearest user context above `context` that is another procedure.
+fn caller(tree: &Tree, nearest: &[Option<u32>], context: u32) -> Option<u32> {
+    let procedure = tree.nodes[context as usize].procedure;
+    let mut at = tree.nodes[context as usize].parent;
+    while let Some(id) = at.and_then(|id| nearest[id as usize]) {
+        let other = tree.nodes[id as usize].procedure;
+        if other != procedure {
+            return Some(other);
+        }
+        at = tree.nodes[id as usize].parent;
+    }
+    None
+}
