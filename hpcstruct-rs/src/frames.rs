@@ -4,7 +4,7 @@
 //! frames, whatever was asked before (the memory of answers only saves time).
 
 use crate::dwarf::describe::{Description, describe};
-use crate::dwarf::lines::Files;
+use crate::dwarf::lines;
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
 use crate::names::{self, Scheme};
@@ -70,6 +70,9 @@ const START_UP: [&str; 13] = [
     "[plt]",
 ];
 
+/// File indices from here on are not remembered; no unit has so many.
+const MAX_OWN_FILES: usize = 1 << 20;
+
 /// Builds frames for one unit (or for bare symbols), into one string table.
 #[derive(Debug)]
 pub(crate) struct Frames<'a, 'd> {
@@ -82,10 +85,16 @@ pub(crate) struct Frames<'a, 'd> {
     pub(crate) is_rust: bool,
     /// Strings of the frames and paths.
     pub(crate) strings: Strings,
-    /// Paths of source files.
-    files: Files,
-    known: HashMap<(EntryRef, Option<StringId>), Frame>,
-    file_tags: HashMap<StringId, Option<StringId>>,
+    /// Interned paths of the unit's own files, by index; `None` = not asked for yet.
+    own_files: Vec<Option<Option<StringId>>>,
+    /// The unit.
+    unit: Option<u32>,
+    /// Frames that an entry alone decides.
+    known: HashMap<EntryRef, Frame>,
+    /// Frames that are named by the file of the body.
+    known_by_body: HashMap<(EntryRef, Option<StringId>), Frame>,
+    /// Tags of files, by string; `None` = not asked for yet.
+    file_tags: Vec<Option<Option<StringId>>>,
 }
 
 /// The names of a frame before they are interned.
@@ -111,29 +120,56 @@ impl<'a, 'd> Frames<'a, 'd> {
             unit_crate,
             is_rust,
             strings: Strings::default(),
-            files: Files::default(),
+            own_files: Vec::new(),
+            unit,
             known: HashMap::new(),
-            file_tags: HashMap::new(),
+            known_by_body: HashMap::new(),
+            file_tags: Vec::new(),
         }
     }
 
     /// The interned path of a file of a unit.
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<StringId> {
-        let path = self.files.path(self.debug, unit, file)?;
-        Some(self.strings.id(path))
+        let own = usize::try_from(file)
+            .ok()
+            .filter(|f| Some(unit) == self.unit && *f < MAX_OWN_FILES);
+        let Some(index) = own else {
+            let path = lines::path(self.debug, unit, file)?;
+            return Some(self.strings.id(&path));
+        };
+        if let Some(Some(known)) = self.own_files.get(index) {
+            return *known;
+        }
+        let path = lines::path(self.debug, unit, file);
+        let id = path.map(|path| self.strings.id(&path));
+        if self.own_files.len() <= index {
+            self.own_files.resize(index + 1, None);
+        }
+        self.own_files[index] = Some(id);
+        id
     }
 
     /// The tag of a source file: by its name or by a rule.
     pub(crate) fn file_tag(&mut self, file: StringId) -> Option<StringId> {
-        if let Some(known) = self.file_tags.get(&file) {
+        let index = file.0 as usize;
+        if let Some(Some(known)) = self.file_tags.get(index) {
             return *known;
         }
         let path = self.strings.text(file);
         let category = tags::category_of_file(path).or_else(|| self.rules.file(path));
         let category = category.map(str::to_owned);
         let tag = category.map(|c| self.strings.id(&c));
-        self.file_tags.insert(file, tag);
+        if self.file_tags.len() <= index {
+            self.file_tags.resize(index + 1, None);
+        }
+        self.file_tags[index] = Some(tag);
         tag
+    }
+
+    /// The frame of an inlined procedure, when it was asked for before and its body's file did
+    /// not matter.
+    pub(crate) fn known(&self, entry: EntryRef) -> Option<Frame> {
+        self.known.get(&entry).copied()
     }
 
     /// The frame that an entry describes. `symbol` is the symbol at its first address, when it
@@ -145,11 +181,11 @@ impl<'a, 'd> Frames<'a, 'd> {
         symbol: Option<&str>,
         body: Option<StringId>,
     ) -> Frame {
+        let key = (entry, body);
         if symbol.is_none() {
-            // The body's file matters only without a linkage name; asking for it by key always
-            // is merely a less useful key.
-            if let Some(frame) = self.known.get(&(entry, body)) {
-                return *frame;
+            let known = self.known(entry);
+            if let Some(frame) = known.or_else(|| self.known_by_body.get(&key).copied()) {
+                return frame;
             }
         }
         let description = describe(self.debug, entry);
@@ -162,10 +198,16 @@ impl<'a, 'd> Frames<'a, 'd> {
             _ => Vec::new(),
         };
         let named = self.name(&description, &path, symbol, body);
-        let body = declared.map(|d| d.file).or(body);
-        let frame = self.finish(named, declared, body);
+        let file = declared.map(|d| d.file).or(body);
+        let frame = self.finish(named, declared, file);
         if symbol.is_none() {
-            self.known.insert((entry, body), frame);
+            let by_entry_alone =
+                declared.is_some() && (description.linkage.is_some() || !self.is_rust);
+            if by_entry_alone {
+                self.known.insert(entry, frame);
+            } else {
+                self.known_by_body.insert(key, frame);
+            }
         }
         frame
     }

@@ -121,6 +121,7 @@ fn analyse_in(
     let images: Vec<&Image<'_>> = std::iter::once(&image).chain(&debug_image).collect();
     let symbols = symbols::collect(&images, &unwind);
     notes.extend(what_is_missing(&debug, &symbols));
+    notes.extend(shared_debug_file(debug_image.as_ref().unwrap_or(&image)));
 
     let module = ModuleFacts::new(&path.to_string_lossy(), &options.rules);
     let wanted = Wanted::new(options.addresses.as_deref());
@@ -164,6 +165,16 @@ fn units_with_wanted_code(inputs: &Inputs<'_, '_>) -> Vec<u32> {
             ranges.is_none_or(|ranges| ranges.iter().any(|r| inputs.wanted.hits(r)))
         })
         .collect()
+}
+
+/// Debug information that dwz moved to a common file is not read.
+fn shared_debug_file(image: &Image<'_>) -> Option<String> {
+    use object::Object as _;
+    let (name, _) = image.file.gnu_debugaltlink().ok()??;
+    Some(format!(
+        "some names are in a debug file shared with other modules ({}), which is not read",
+        String::from_utf8_lossy(name)
+    ))
 }
 
 /// What the user could do to see more.

@@ -195,17 +195,18 @@ impl Builder<'_, '_> {
     }
 
     /// The file in which a procedure's body lies: where its first inlined call is made, else its
-    /// first line. Only of interest when debug information does not say where it is declared.
+    /// first line; `ids` begins after `parent`. Only of interest when debug information does not say where it is declared.
     fn body_file(
         &mut self,
         ids: &[usize],
         parent: Option<usize>,
         ranges: &[Range<u64>],
     ) -> Option<StringId> {
+        // Scopes are in depth-first order: the first child follows its parent.
         let child = ids
-            .iter()
+            .first()
             .map(|id| &self.walked.scopes[*id])
-            .find(|s| s.parent == parent && s.call.is_some());
+            .filter(|s| s.parent == parent);
         let file = match child.and_then(|s| s.call) {
             Some((file, _)) => file,
             None => row_at(self.rows, ranges.first()?.start)?.file,
@@ -250,10 +251,14 @@ impl Builder<'_, '_> {
     }
 
     fn scope_frame(&mut self, ids: &[usize], id: usize, origin: Option<EntryRef>) -> Frame {
-        let ranges = self.walked.ranges[self.walked.scopes[id].ranges.clone()].to_vec();
+        if let Some(known) = origin.and_then(|entry| self.frames.known(entry)) {
+            return known;
+        }
+        let walked = self.walked;
+        let ranges = &walked.ranges[walked.scopes[id].ranges.clone()];
         // Scopes are sorted: a scope's children come after it.
         let after = ids.partition_point(|i| *i <= id);
-        let body = self.body_file(&ids[after..], Some(id), &ranges);
+        let body = self.body_file(&ids[after..], Some(id), ranges);
         match origin {
             Some(entry) => self.frames.of_entry(entry, self.walked, None, body),
             None => self.frames.of_symbol("?"),

@@ -5,7 +5,6 @@
 
 use super::{Debug, Reader};
 use gimli::Unit;
-use std::collections::HashMap;
 
 /// Code of one source line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,20 +76,9 @@ fn remove_overlaps(rows: &mut Vec<Row>) {
     });
 }
 
-/// Full paths of the files that units name, by (unit, index).
-#[derive(Debug, Default)]
-pub(crate) struct Files {
-    paths: HashMap<(u32, u64), Option<String>>,
-}
-
-impl Files {
-    /// The path of file `file` of unit `unit`.
-    pub(crate) fn path(&mut self, debug: &Debug<'_>, unit: u32, file: u64) -> Option<&str> {
-        self.paths
-            .entry((unit, file))
-            .or_insert_with(|| resolve(debug, debug.units.get(unit as usize)?, file))
-            .as_deref()
-    }
+/// The full path of file `file` of unit `unit`.
+pub(crate) fn path(debug: &Debug<'_>, unit: u32, file: u64) -> Option<String> {
+    resolve(debug, debug.units.get(unit as usize)?, file)
 }
 
 fn resolve<'d>(debug: &Debug<'d>, unit: &Unit<Reader<'d>>, file: u64) -> Option<String> {
