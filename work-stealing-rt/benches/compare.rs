@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 /// `join` without parallelism: the sequential baseline.
@@ -238,6 +238,33 @@ macro_rules! steal_round_trip {
     }};
 }
 
+/// Mean seconds of a round trip of one word between two threads: what the machine allows a
+/// steal, whose task must travel there and whose end must travel back.
+fn ping_pong(rounds: u32) -> f64 {
+    let (ping, pong) = (AtomicU32::new(0), AtomicU32::new(0));
+    let await_round = |word: &AtomicU32, round| {
+        while word.load(Ordering::Acquire) != round {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for round in 0..=rounds {
+                await_round(&ping, round);
+                pong.store(round + 1, Ordering::Release);
+            }
+        });
+        await_round(&pong, 1);
+        let time = seconds(|| {
+            for round in 1..=rounds {
+                ping.store(round, Ordering::Release);
+                await_round(&pong, round + 1);
+            }
+        });
+        time / f64::from(rounds)
+    })
+}
+
 const KERNELS: [&str; 5] = ["fib", "nqueens", "quicksort", "matmul", "steal"];
 
 fn candidates(kernel: &'static str) -> Vec<Candidate> {
@@ -246,7 +273,9 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
     let mut add = |name, workers, run: Box<dyn Fn(&Input) -> f64>| {
         candidates.push(Candidate { name, workers, run });
     };
-    if !steal {
+    if steal {
+        add("ping-pong", 2, Box::new(|input| ping_pong(input.steals)));
+    } else {
         add(
             "sequential",
             1,

@@ -48,7 +48,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn wsrt_enter_task(header: *const TaskHeader, worker: *const c_void, entry: Entry);
+    fn wsrt_enter_task(header: *const TaskHeader, worker: *const c_void, entry: *const c_void);
     static wsrt_enter_task_return: u8;
     #[link_name = "__start_wsrt_text"]
     static TEXT_START: u8;
@@ -64,7 +64,7 @@ unsafe extern "C" {
 #[inline(always)]
 pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const Worker, entry: Entry) {
     // SAFETY: the trampoline only passes on its arguments; the rest is this function's contract.
-    unsafe { wsrt_enter_task(header, worker.cast(), entry) }
+    unsafe { wsrt_enter_task(header, worker.cast(), entry as *const c_void) }
 }
 
 /// The boundary's return address.
