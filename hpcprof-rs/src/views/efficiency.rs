@@ -102,8 +102,8 @@ pub fn rows(view: &View, database: &Database, thresholds: Thresholds) -> Vec<Row
         }
     }
     if let [only] = top[..] {
-        let first = chooser.pass_wrappers(only);
-        chooser.split(first, &mut rows);
+        let chain = chooser.chain(only);
+        chooser.split(chain.last().copied().unwrap_or(only), &mut rows);
     } else {
         for node in top {
             chooser.choose(node, &mut rows);
@@ -165,28 +165,48 @@ impl Chooser<'_> {
         rest
     }
 
-    fn pass_wrappers(&self, from: u32) -> u32 {
+    /// From `from` through contexts that do little but call one other; both ends included.
+    fn chain(&self, from: u32) -> Vec<u32> {
+        let mut chain = vec![from];
         let mut node = from;
-        loop {
-            let [only] = self.callees(node)[..] else {
-                return node;
-            };
+        while let [only] = self.callees(node)[..] {
             let own = effort(&self.rest(node, &[only])) as f64;
             if own >= self.effort(node) * WRAPPER_SHARE {
-                return node;
+                break;
             }
+            chain.push(only);
             node = only;
+        }
+        chain
+    }
+
+    fn is_closure(&self, node: u32) -> bool {
+        match self.view.nodes[node as usize].label {
+            Label::Procedure(p) => {
+                let name = &self.database.procedures[p as usize].name;
+                name.rsplit("::")
+                    .next()
+                    .is_some_and(|last| last.starts_with("{closure"))
+                    || name.ends_with("{{closure}}")
+            }
+            _ => false,
         }
     }
 
+    /// Rows for the cost at and below `node`, which others do not have.
     fn choose(&self, node: u32, rows: &mut Vec<Row>) {
-        let node = self.pass_wrappers(node);
-        let verdict = Verdict::of(self.view.inclusive_of(node), self.thresholds);
-        if self.different(node, verdict) >= self.effort(node) * DIFFERENT_SHARE {
-            self.split(node, rows);
-        } else {
-            self.push(node, false, self.view.inclusive_of(node).to_vec(), rows);
+        let chain = self.chain(node);
+        let end = chain.last().copied().unwrap_or(node);
+        let verdict = Verdict::of(self.view.inclusive_of(end), self.thresholds);
+        if self.different(end, verdict) >= self.effort(end) * DIFFERENT_SHARE {
+            self.split(end, rows);
+            return;
         }
+        // Of a chain of wrappers the outermost named procedure tells most: further in, they
+        // tend to be the same for all callers.
+        let named = chain.iter().copied().find(|n| !self.is_closure(*n));
+        let node = named.unwrap_or(end);
+        self.push(node, false, self.view.inclusive_of(node).to_vec(), rows);
     }
 
     /// The effort of the outermost callees below `node` whose verdict is another.

@@ -197,7 +197,7 @@ impl Folder<'_> {
     }
 
     fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
-        if self.options.recursion && node.kind != Kind::Line {
+        if self.options.recursion && self.can_recur(node) {
             if let Some(first) = self.activation(above.parent, node) {
                 let level = self.level(node) + 1;
                 if let Some(slot) = self.levels.last_mut() {
@@ -220,6 +220,13 @@ impl Folder<'_> {
             after_runtime: false,
             site: Site::Own,
         }
+    }
+
+    /// Whether an inner activation may be folded into an outer one. A runtime's frames come up
+    /// again with every task: folding them would put tasks under the wrong spawner.
+    fn can_recur(&self, node: &TreeNode) -> bool {
+        let origin = self.database.procedures[node.procedure as usize].origin;
+        node.kind != Kind::Line && !node.support && origin != Origin::Runtime
     }
 
     /// The node above (or at) `from` that is the same procedure.
