@@ -264,6 +264,11 @@ impl<'a, 'd> Frames<'a, 'd> {
             }
             // C++ gives the call operators of inlined lambdas no linkage name.
             Scheme::Plain if plain == "operator()" => "{lambda}".to_owned(),
+            // In the C library debug information has internal names (`__libc_write`), the symbol
+            // table the ones that programs use.
+            Scheme::Plain if self.module.origin == Some(Origin::System) => {
+                names::stem(symbol.unwrap_or(plain)).name.to_owned()
+            }
             Scheme::Plain => names::stem(plain).name.to_owned(),
         };
         let scheme = match scheme {

@@ -42,6 +42,7 @@ pub use rules::Rules;
 
 use bytes::FileBytes;
 use frames::ModuleFacts;
+use hpc_formats::structure::Origin;
 use image::Image;
 use product::Inputs;
 use std::path::{Path, PathBuf};
@@ -120,10 +121,12 @@ fn analyse_in(
     let unwind = symbols::unwind_ranges(&image);
     let images: Vec<&Image<'_>> = std::iter::once(&image).chain(&debug_image).collect();
     let symbols = symbols::collect(&images, &unwind);
-    notes.extend(what_is_missing(&debug, &symbols));
-    notes.extend(shared_debug_file(debug_image.as_ref().unwrap_or(&image)));
-
     let module = ModuleFacts::new(&path.to_string_lossy(), &options.rules);
+    // Of the system's own libraries nobody expects more, and nobody builds them again.
+    if module.origin != Some(Origin::System) {
+        notes.extend(what_is_missing(&debug, &symbols));
+    }
+    notes.extend(shared_debug_file(debug_image.as_ref().unwrap_or(&image)));
     let wanted = Wanted::new(options.addresses.as_deref());
     let inputs = Inputs {
         image: &image,

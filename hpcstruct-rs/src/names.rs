@@ -43,8 +43,13 @@ pub(crate) struct Stem<'a> {
     pub(crate) is_cold_part: bool,
 }
 
-/// Strips suffixes such as `.cold`, `.part.0`, `.llvm.123`, `.constprop.0`.
+/// Strips suffixes such as `.cold`, `.part.0`, `.llvm.123`, `.constprop.0`, and a version
+/// (`@@GLIBC_2.34`).
 pub(crate) fn stem(symbol: &str) -> Stem<'_> {
+    let symbol = match symbol.split_once('@') {
+        Some((name, _)) if !name.is_empty() => name,
+        _ => symbol,
+    };
     let whole = Stem {
         name: symbol,
         is_cold_part: false,
@@ -240,6 +245,7 @@ mod tests {
         assert_eq!(stem("f.something").name, "f.something");
         assert_eq!(stem(".hidden").name, ".hidden");
         assert_eq!(stem("f").name, "f");
+        assert_eq!(stem("f@@GLIBC_2.34").name, "f");
     }
 
     #[test]

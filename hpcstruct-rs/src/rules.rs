@@ -174,6 +174,8 @@ mod tests {
         for (name, category) in [
             ("pthread_mutex_lock", Some("sync")),
             ("pthread_create", Some("sched")),
+            ("pthread_getspecific", None),
+            ("sem_timedwait", Some("sync")),
             ("std::sync::poison::mutex::Mutex::lock", Some("sync")),
             (
                 "std::sys::sync::mutex::futex::Mutex::lock_contended",

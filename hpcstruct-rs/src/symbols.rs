@@ -44,8 +44,9 @@ impl<'d> Symbols<'d> {
 struct Candidate<'d> {
     start: u64,
     size: u64,
-    /// Smaller is the better name for one address.
-    rank: (bool, u8, usize, usize),
+    /// Smaller is the better name for one address: a function's, with few leading underscores,
+    /// bound globally, without a version, short.
+    rank: (bool, usize, u8, bool, usize),
     name: &'d [u8],
 }
 
@@ -104,8 +105,9 @@ fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Optio
         size: symbol.size(),
         rank: (
             !is_function,
-            binding,
             if mangled { 0 } else { underscores },
+            binding,
+            name.contains(&b'@'),
             name.len(),
         ),
         name,
