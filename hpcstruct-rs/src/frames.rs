@@ -320,14 +320,18 @@ impl<'a, 'd> Frames<'a, 'd> {
             Some(category) => Some(self.strings.id(category)),
             None => file.and_then(|f| self.file_tag(f)),
         };
+        let display = match scheme {
+            Scheme::Rust => owner::display_name(&readable),
+            _ => readable.as_str().into(),
+        };
         let tag = tag.or_else(|| {
-            let category = self.rules.procedure(&[&readable, &owner_path, &linkage])?;
+            let category = self.rules.procedure(&[&display, &owner_path, &linkage])?;
             Some(self.strings.id(category))
         });
         Frame {
             is_closure: owner::is_closure(&readable, scheme),
             owner: has_owner.then(|| self.strings.id(owner::root(&owner_path))),
-            name: self.strings.id(&readable),
+            name: self.strings.id(&display),
             linkage: self.strings.id(&linkage),
             declared,
             origin,

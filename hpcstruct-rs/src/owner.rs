@@ -6,6 +6,7 @@
 
 use crate::names::{Scheme, without_generics};
 use hpc_formats::structure::Origin;
+use std::borrow::Cow;
 
 /// Crates of Rust's standard library.
 const SYSTEM_CRATES: [&str; 10] = [
@@ -112,6 +113,22 @@ pub(crate) fn owner_path(name: &str) -> String {
     owner + &remove_generics(rest)
 }
 
+/// A readable Rust name as users write it: `<a::T<u8>>::f` is `a::T<u8>::f`. Types that are no
+/// plain path (`<[u8]>::len`, `<dyn a::T>::f`) and trait methods keep their angles.
+pub(crate) fn display_name(name: &str) -> Cow<'_, str> {
+    let Some((inside, rest)) = split_angle(name) else {
+        return Cow::Borrowed(name);
+    };
+    let path = inside.split('<').next().unwrap_or(inside);
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+    let starts = path.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    if starts && path.chars().all(plain) && split_as(inside).is_none() {
+        Cow::Owned(format!("{inside}{rest}"))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
 /// The crate of an owner path.
 pub(crate) fn root(owner_path: &str) -> &str {
     owner_path.split("::").next().unwrap_or(owner_path)
@@ -144,15 +161,18 @@ fn matching_angle(text: &str) -> Option<usize> {
 
 /// Splits `Self as Trait` at its own level of angles.
 fn split_as(inside: &str) -> Option<(&str, &str)> {
-    let mut from = 0;
-    while let Some(at) = inside[from..].find(" as ").map(|i| i + from) {
-        let open = inside[..at].matches('<').count();
-        let arrows = inside[..at].matches("->").count();
-        let close = inside[..at].matches('>').count() - arrows;
-        if open == close {
-            return Some((&inside[..at], &inside[at + 4..]));
+    let bytes = inside.as_bytes();
+    let mut depth = 0i64;
+    for (i, b) in bytes.iter().enumerate() {
+        match b {
+            b'<' => depth += 1,
+            b'>' if i > 0 && bytes[i - 1] == b'-' => {}
+            b'>' => depth -= 1,
+            b' ' if depth == 0 && bytes[i..].starts_with(b" as ") => {
+                return Some((&inside[..i], &inside[i + 4..]));
+            }
+            _ => {}
         }
-        from = at + 4;
     }
     None
 }
@@ -366,6 +386,22 @@ mod tests {
             ("<a::T<fn() -> u8> as b::Act>::act", "a::T::act"),
         ] {
             assert_eq!(owner_path(name), owner, "{name}");
+        }
+    }
+
+    #[test]
+    fn inherent_methods_are_shown_as_users_write_them() {
+        for (name, shown) in [
+            ("<a::T<u8>>::f::<b::U>", "a::T<u8>::f::<b::U>"),
+            ("<u64>::rotate_left", "u64::rotate_left"),
+            ("<[u8]>::len", "<[u8]>::len"),
+            ("<a::T as b::U>::f", "<a::T as b::U>::f"),
+            ("<a::T<<u8 as b::U>::V>>::f", "a::T<<u8 as b::U>::V>::f"),
+            ("a::f", "a::f"),
+            ("<&a::T>::f", "<&a::T>::f"),
+            ("<broken", "<broken"),
+        ] {
+            assert_eq!(display_name(name), shown);
         }
     }
 

@@ -108,7 +108,7 @@ fn v0_names_show_their_generic_arguments() {
         &structure,
         "shapes::apply::<shapes::main::{closure#0}>"
     ));
-    assert!(has_name(&structure, "<shapes::shapes::Ring<u32>>::outline"));
+    assert!(has_name(&structure, "shapes::shapes::Ring<u32>::outline"));
 }
 
 const CPP: &str = r#"
