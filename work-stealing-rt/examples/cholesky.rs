@@ -3,9 +3,9 @@
 //!
 //! A symmetric matrix is a quad-tree whose leaves are small dense blocks; an absent subtree is
 //! zero. Factorisation, back-substitution and Schur complement recurse over the quadrants and run
-//! independent quadrants in parallel, down to single blocks, without a cut-off. The driver around
-//! them is deliberately serial, as in the paper: generating, copying, counting and freeing the
-//! trees happen on one worker, and a profile has to show that the other workers idle meanwhile.
+//! independent quadrants in parallel, down to two by two blocks. The driver around them is
+//! deliberately serial, as in the paper: generating, copying, counting and freeing the trees happen
+//! on one worker, and a profile has to show that the other workers idle meanwhile.
 //!
 //! Inputs: `-n` rows, `-z` stored non-zeros (diagonal included), `--threads`.
 //! Invariants: only the lower triangle is stored; elements above the diagonal of a diagonal block
@@ -179,17 +179,23 @@ fn mul_and_subt(lower: bool, a: &Matrix, b: &Matrix, r: &mut Matrix) {
         (Leaf(a), Leaf(b)) if lower => block_schur_half(a, b, r.block_mut()),
         (Leaf(a), Leaf(b)) => block_schur_full(a, b, r.block_mut()),
         (Quad(a), Quad(b)) => {
+            // r_ij -= a_i0 * b_j0^T, then r_ij -= a_i1 * b_j1^T: each round writes every quadrant
+            // once. Quadrants that are single blocks are less than a task should be.
+            let round = if a.iter().any(|quadrant| matches!(quadrant, Leaf(_))) {
+                multiply_blocks
+            } else {
+                multiply_in_parallel
+            };
             let r = r.quadrants_mut();
-            // r_ij -= a_i0 * b_j0^T, then r_ij -= a_i1 * b_j1^T: each round writes every quadrant once.
-            mul_and_subt_round(lower, [&a[0], &a[2]], [&b[0], &b[2]], r);
-            mul_and_subt_round(lower, [&a[1], &a[3]], [&b[1], &b[3]], r);
+            round(lower, [&a[0], &a[2]], [&b[0], &b[2]], r);
+            round(lower, [&a[1], &a[3]], [&b[1], &b[3]], r);
         }
         _ => unreachable!("leaves of all matrices lie at one depth"),
     }
 }
 
 /// `r_ij -= a_i * b_j^T` for the quadrants of `r`, all in parallel.
-fn mul_and_subt_round(lower: bool, a: [&Matrix; 2], b: [&Matrix; 2], r: &mut [Matrix; 4]) {
+fn multiply_in_parallel(lower: bool, a: [&Matrix; 2], b: [&Matrix; 2], r: &mut [Matrix; 4]) {
     let [r00, r01, r10, r11] = r;
     let upper_row = || {
         if lower {
@@ -207,6 +213,17 @@ fn mul_and_subt_round(lower: bool, a: [&Matrix; 2], b: [&Matrix; 2], r: &mut [Ma
             || mul_and_subt(lower, a[1], b[1], r11),
         )
     });
+}
+
+/// The same for quadrants that are blocks, one after the other.
+fn multiply_blocks(lower: bool, a: [&Matrix; 2], b: [&Matrix; 2], r: &mut [Matrix; 4]) {
+    for (i, row) in a.into_iter().enumerate() {
+        for (j, column) in b.into_iter().enumerate() {
+            if !(lower && i < j) {
+                mul_and_subt(lower && i == j, row, column, &mut r[2 * i + j]);
+            }
+        }
+    }
 }
 
 // ---------------------------------------------------------------- serial helpers of the driver
