@@ -79,6 +79,8 @@ pub struct ThreadState {
     in_use: AtomicBool,
     /// The profiler is active in this thread.
     busy: AtomicBool,
+    /// It is the handler that is active.
+    in_handler: AtomicBool,
     /// State byte of a cooperating runtime's worker, or null.
     worker: AtomicPtr<AtomicU8>,
     /// Nested waits that the thread is in.
@@ -188,6 +190,7 @@ fn allocate() -> Option<&'static ThreadState> {
         next: AtomicPtr::new(ptr::null_mut()),
         in_use: AtomicBool::new(true),
         busy: AtomicBool::new(false),
+        in_handler: AtomicBool::new(false),
         worker: AtomicPtr::new(ptr::null_mut()),
         waiting: Cell::new(0),
         destructor_rounds: Cell::new(0),
@@ -227,6 +230,7 @@ pub struct Busy<'a>(&'a ThreadState);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
+        self.0.in_handler.store(false, Ordering::Relaxed);
         self.0.busy.store(false, Ordering::Release);
     }
 }
@@ -243,6 +247,19 @@ impl ThreadState {
         // busy, or we see that sampling is over / the new snapshot.
         fence(Ordering::SeqCst);
         Some(Busy(self))
+    }
+
+    /// As [`Self::enter`], for the signal handler. Async-signal-safe.
+    #[inline]
+    pub fn enter_handler(&self) -> Option<Busy<'_>> {
+        let busy = self.enter()?;
+        self.in_handler.store(true, Ordering::Relaxed);
+        Some(busy)
+    }
+
+    /// Whether the thread is in the signal handler.
+    pub fn is_in_handler(&self) -> bool {
+        self.in_handler.load(Ordering::Relaxed)
     }
 
     /// Whether the profiler is active in the thread.

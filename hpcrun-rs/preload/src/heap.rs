@@ -4,7 +4,7 @@
 //! Power-of-two size classes from mapped chunks, with a free list for each. The lists are behind
 //! a lock that is only ever tried: when it is taken (another thread, or a fork in the middle),
 //! memory comes fresh from the chunk, and freed memory is left unused. The signal handler never
-//! comes here; [`ALLOCATIONS_WHILE_BUSY`] proves it in tests.
+//! comes here; [`HPCRUN_ALLOCATIONS_IN_HANDLER`] proves it in tests.
 
 use hpcrun_core::{memory, threads};
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,10 +15,9 @@ const CHUNK: usize = 1 << 20;
 const SMALLEST_BITS: u32 = 4;
 const CLASSES: usize = 13; // 16 bytes to 64 KiB
 
-/// Allocations made while the allocating thread was inside the handler or a capture. Exported
-/// so that a test can read it in a profiled program.
+/// Allocations made while the allocating thread was in the signal handler. Exported so that a test can read it in a profiled program.
 #[unsafe(no_mangle)]
-pub static HPCRUN_ALLOCATIONS_WHILE_BUSY: AtomicU64 = AtomicU64::new(0);
+pub static HPCRUN_ALLOCATIONS_IN_HANDLER: AtomicU64 = AtomicU64::new(0);
 
 struct Heap {
     locked: AtomicBool,
@@ -101,8 +100,8 @@ impl Heap {
 // chunk, or a mapping of whole pages), and valid until deallocated. Nothing here panics.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if threads::current().is_some_and(|t| t.is_busy()) {
-            HPCRUN_ALLOCATIONS_WHILE_BUSY.fetch_add(1, Ordering::Relaxed);
+        if threads::current().is_some_and(|t| t.is_in_handler()) {
+            HPCRUN_ALLOCATIONS_IN_HANDLER.fetch_add(1, Ordering::Relaxed);
         }
         let class = class_of(&layout);
         if class < CLASSES {

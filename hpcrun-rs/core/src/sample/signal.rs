@@ -42,14 +42,17 @@ impl ProgramAction {
     }
 }
 
+type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
+
+/// libc's own `sigaction`: calling the symbol would reach the interposed one.
+static SIGACTION: AtomicUsize = AtomicUsize::new(0);
+
 /// Installs the handler for a kind of source.
 ///
 /// # Safety
 /// `sigaction` must be libc's own, not an interposed one.
-pub unsafe fn install(
-    kind: SourceKind,
-    sigaction: unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32,
-) -> Result<(), i32> {
+pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32> {
+    SIGACTION.store(sigaction as usize, Ordering::Release);
     // SAFETY: `action` is fully initialised; `handle` keeps the handler's contract (above).
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -105,7 +108,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         unsafe { forward(signal, info, context) };
         return;
     };
-    let Some(busy) = thread.enter() else {
+    let Some(busy) = thread.enter_handler() else {
         thread.count_loss(LossCause::Reentered);
         return;
     };
@@ -159,9 +162,13 @@ unsafe fn forward(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
         libc::SIG_IGN => {}
         libc::SIG_DFL if signal == libc::SIGURG => {}
         libc::SIG_DFL => {
-            // SAFETY: restores the default action and lets the signal do what it would have.
+            let sigaction = SIGACTION.load(Ordering::Acquire);
+            // SAFETY: `install` stored the function. Restores the default action and lets the
+            // signal do what it would have done: it is delivered when this handler returns.
             unsafe {
-                libc::signal(signal, libc::SIG_DFL);
+                let sigaction: Sigaction = std::mem::transmute(sigaction);
+                let default: libc::sigaction = std::mem::zeroed();
+                sigaction(signal, &default, std::ptr::null_mut());
                 libc::raise(signal);
             }
         }
