@@ -7,14 +7,15 @@ mod support;
 
 use std::time::{Duration, Instant};
 use support::program::{
-    caller, caller_join_closure, caller_push, closure, leaf, leaf_iterator, memcpy, serial, start,
+    caller, caller_join_closure, caller_push, closure, leaf, leaf_iterator, memcpy, scheduler,
+    serial, start,
 };
 use support::random::Random;
 use support::*;
 
 /// A run of four threads whose trees have `notes` notes in all: deep, with shared prefixes, and
 /// with samples at half of them.
-fn large_run(notes: u64) -> Run {
+fn large_run(notes: u64, stolen: bool) -> Run {
     let mut random = Random::new(1);
     let mut run = support::program::run();
     let addresses = [
@@ -30,7 +31,14 @@ fn large_run(notes: u64) -> Run {
     for ordinal in 1..=4 {
         let mut thread = ThreadBuilder::new(ordinal);
         let entry = thread.entry();
-        let mut nodes = vec![thread.natives(entry, &[start(), support::program::main()])];
+        let frames = [start(), support::program::main()];
+        let base = if stolen {
+            // The two projections differ, as they do under a task runtime.
+            thread.spawner(entry, scheduler(), &frames)
+        } else {
+            thread.natives(entry, &frames)
+        };
+        let mut nodes = vec![base];
         for _ in 0..notes / 4 {
             let recent = nodes.len().saturating_sub(2000) as u64;
             let parent = recent + random.below(nodes.len() as u64 - recent);
@@ -53,9 +61,21 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn main() {
     let notes = std::env::args().skip(1).find_map(|a| a.parse().ok());
     let notes = notes.unwrap_or(1_000_000_u64);
+    for stolen in [false, true] {
+        let what = if stolen {
+            "stolen tasks"
+        } else {
+            "native threads"
+        };
+        println!("{notes} notes, {what}");
+        measure(&large_run(notes, stolen));
+    }
+}
+
+fn measure(run: &Run) {
     let temp = TempDir::new();
     let (measurements, database) = (temp.join("m"), temp.join("db"));
-    large_run(notes).write(&measurements);
+    run.write(&measurements);
     let mut times = Vec::new();
     for _ in 0..3 {
         let _ = std::fs::remove_dir_all(&database);
@@ -65,7 +85,7 @@ fn main() {
     }
     let size = std::fs::metadata(database.join("database.sqlite")).map_or(0, |m| m.len());
     println!(
-        "build and first screen, {notes} notes: {:.2} s, database {:.1} MB",
+        "  build and first screen: {:.2} s, database {:.1} MB",
         median(times).as_secs_f64(),
         size as f64 / 1e6
     );
@@ -84,7 +104,7 @@ fn main() {
             times.push(start.elapsed());
         }
         println!(
-            "{} as {}: {:.2} s, {:.1} MB",
+            "  {} as {}: {:.2} s, {:.1} MB",
             arguments[0],
             arguments[1],
             median(times).as_secs_f64(),

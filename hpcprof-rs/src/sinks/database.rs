@@ -51,8 +51,15 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
         files: &files,
         metrics: &metrics,
     };
-    let next = writer.write(&experiment.logical, schema::LOGICAL, 1)?;
-    writer.write(&experiment.physical, schema::PHYSICAL, next)?;
+    let (logical, physical) = (&experiment.logical, &experiment.physical);
+    let next = writer.write(logical, 1)?;
+    writer.name(schema::LOGICAL, 1, next)?;
+    if logical.contexts == physical.contexts && logical.values == physical.values {
+        writer.name(schema::PHYSICAL, 1, next)?;
+    } else {
+        let end = writer.write(physical, next)?;
+        writer.name(schema::PHYSICAL, next, end)?;
+    }
     for ((process, cause), samples) in &experiment.losses {
         transaction.execute(
             "INSERT INTO loss VALUES (?, ?, ?)",
@@ -224,9 +231,12 @@ fn write_procedures(
     Ok(())
 }
 
-fn place_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<u32>) {
+fn place_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
     match line {
-        Some(line) => (files.get(line.file.0 as usize).copied(), Some(line.line)),
+        Some(line) => (
+            files.get(line.file.0 as usize).copied(),
+            Some(i64::from(line.line)),
+        ),
         None => (None, None),
     }
 }
@@ -240,35 +250,50 @@ struct ContextWriter<'a> {
 }
 
 impl ContextWriter<'_> {
-    /// Writes one projection with ids from `first`; returns the next free id.
-    fn write(&self, tree: &ContextTree, projection: i64, first: i64) -> rusqlite::Result<i64> {
+    /// Says which contexts a projection has.
+    fn name(&self, projection: &str, first: i64, end: i64) -> rusqlite::Result<()> {
+        self.connection.execute(
+            "INSERT INTO projection VALUES (?, ?, ?)",
+            params![projection, first, end - 1],
+        )?;
+        Ok(())
+    }
+
+    /// Writes a tree with ids from `first`; returns the next free id.
+    fn write(&self, tree: &ContextTree, first: i64) -> rusqlite::Result<i64> {
         let placed = order::preorder(tree, self.symbols, self.order);
         let values = self.values(tree);
         let mut insert = self
             .connection
-            .prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
+            .prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
         let mut insert_value = self
             .connection
             .prepare("INSERT INTO value VALUES (?, ?, ?)")?;
-        for (position, place) in (first..).zip(&placed) {
+        for (id, place) in (first..).zip(&placed) {
             let context = &tree.contexts[place.context.0 as usize];
             let (file, line) = place_columns(context.line, self.files);
             let (call_file, call_line) = place_columns(context.call, self.files);
-            insert.execute(params![
-                position,
-                first + i64::from(place.last),
-                projection,
+            let columns = [
+                Some(id),
+                Some(first + i64::from(place.last)),
                 place.parent.map(|p| first + i64::from(p)),
-                context.kind as u8,
-                i64::from(self.order.rank[context.procedure.0 as usize]) + 1,
+                Some(context.kind as i64),
+                Some(i64::from(self.order.rank[context.procedure.0 as usize]) + 1),
                 file,
                 line,
                 call_file,
                 call_line,
-                context.support
-            ])?;
+                Some(i64::from(context.support)),
+            ];
+            for (index, column) in columns.iter().enumerate() {
+                insert.raw_bind_parameter(index + 1, column)?;
+            }
+            insert.raw_execute()?;
             for (_, metric, value) in values_of(&values, place.context.0) {
-                insert_value.execute(params![position, metric.0, value])?;
+                insert_value.raw_bind_parameter(1, id)?;
+                insert_value.raw_bind_parameter(2, metric.0)?;
+                insert_value.raw_bind_parameter(3, value)?;
+                insert_value.raw_execute()?;
             }
         }
         Ok(first + placed.len() as i64)

@@ -9,15 +9,16 @@ pub const APPLICATION_ID: i64 = 0x4850_4352;
 pub const VERSION: i64 = 1;
 /// The file within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
-/// [`crate::model::contexts::ContextTree`] numbers: the logical projection.
-pub const LOGICAL: i64 = 1;
-/// The physical projection.
-pub const PHYSICAL: i64 = 2;
+/// `projection.name` of user-level call paths.
+pub const LOGICAL: &str = "logical";
+/// `projection.name` of machine call paths.
+pub const PHYSICAL: &str = "physical";
 
 /// Creates all tables. Every amount is in whole nanoseconds unless its metric says otherwise.
 ///
 /// Contexts are numbered in preorder: the contexts below `id` are `id+1 ..= last`, so an
-/// inclusive value is the sum of `value` over `context BETWEEN id AND last`.
+/// inclusive value is the sum of `value` over `context BETWEEN id AND last`. A projection is a
+/// range of contexts; where both projections are equal (no task runtime), they are one range.
 pub const CREATE: &str = "
 CREATE TABLE process(
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, ppid INTEGER NOT NULL, image INTEGER NOT NULL,
@@ -42,8 +43,10 @@ CREATE TABLE file(id INTEGER PRIMARY KEY, path TEXT NOT NULL);
 CREATE TABLE procedure(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
     file INTEGER REFERENCES file, line INTEGER, origin INTEGER NOT NULL);
+CREATE TABLE projection(
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE context(
-    id INTEGER PRIMARY KEY, last INTEGER NOT NULL, projection INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY, last INTEGER NOT NULL,
     parent INTEGER REFERENCES context, kind INTEGER NOT NULL,
     procedure INTEGER NOT NULL REFERENCES procedure,
     file INTEGER REFERENCES file, line INTEGER,

@@ -33,7 +33,7 @@ impl Projection {
         }
     }
 
-    fn number(self) -> i64 {
+    fn key(self) -> &'static str {
         match self {
             Projection::Logical => schema::LOGICAL,
             Projection::Physical => schema::PHYSICAL,
@@ -218,18 +218,20 @@ impl Database {
 
     fn read_contexts(&self, projection: Projection) -> rusqlite::Result<Tree> {
         let mut tree = Tree::new(self.metrics.len());
-        // Contexts of a projection have consecutive ids.
-        let mut first = None;
+        let (first, last) = self.connection.query_row(
+            "SELECT first, last FROM projection WHERE name = ?",
+            [projection.key()],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        )?;
         let files = Bound::of(self.files.len());
         let procedures = Bound::of(self.procedures.len());
         let mut query = self.connection.prepare(
             "SELECT id, parent, kind, procedure, file, line, call_file, call_line, support
-             FROM context WHERE projection = ? ORDER BY id",
+             FROM context WHERE id BETWEEN ? AND ? ORDER BY id",
         )?;
-        let mut rows = query.query([projection.number()])?;
+        let mut rows = query.query([first, last])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let first = *first.get_or_insert(id);
             let known = Bound {
                 first,
                 rows: tree.nodes.len(),
@@ -254,7 +256,7 @@ impl Database {
             };
             tree.push(node);
         }
-        self.read_values(first.unwrap_or(1), &mut tree)?;
+        self.read_values(first, &mut tree)?;
         Ok(tree)
     }
 
