@@ -1,10 +1,10 @@
 //! Recovers the structure of load modules: procedures, inlined scopes, source lines and
 //! overhead tags.
 //!
-//! The pipeline, wired in [`analyse_bytes`]: [`image`] (ELF) → [`symbols`] (symbol tables, unwind
-//! entries) → [`dwarf`] (units: procedures, inlined scopes, lines) → [`product`] (per unit:
-//! [`frames`] name and judge procedures by [`names`], [`owner`], [`tags`] and [`rules`];
-//! [`paint`] flattens scopes; [`verdict`] picks categories) → [`assemble`] (one structure).
+//! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols` (symbol tables, unwind
+//! entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
+//! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
+//! `paint` flattens scopes; `verdict` picks categories) → `assemble` (one structure).
 //!
 //! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
@@ -140,18 +140,12 @@ fn analyse_in(
     let products = parallel::run(units.len(), options.threads, |i| {
         product::analyse(&inputs, units[i])
     });
-    for product in &products {
-        for note in &product.notes {
-            if !notes.contains(note) {
-                notes.push(note.clone());
-            }
-        }
-    }
+    notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     let mut structure = assemble::assemble(&inputs, &products, &unwind);
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();
     structure.complete = wanted.is_all();
-    structure.notes = notes;
+    structure.notes = tidy(&notes);
     Ok(structure)
 }
 
@@ -166,6 +160,24 @@ fn units_with_wanted_code(inputs: &Inputs<'_, '_>) -> Vec<u32> {
         .filter(|unit| {
             let ranges = inputs.debug.unit_ranges(*unit);
             ranges.is_none_or(|ranges| ranges.iter().any(|r| inputs.wanted.hits(r)))
+        })
+        .collect()
+}
+
+/// Each note once, on one line, with the number of times that it was made.
+fn tidy(notes: &[String]) -> Vec<String> {
+    let mut out: Vec<(String, usize)> = Vec::new();
+    for note in notes {
+        let line = note.split_whitespace().collect::<Vec<_>>().join(" ");
+        match out.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => out.push((line, 1)),
+        }
+    }
+    out.into_iter()
+        .map(|(line, count)| match count {
+            1 => line,
+            n => format!("{line} ({n} times)"),
         })
         .collect()
 }

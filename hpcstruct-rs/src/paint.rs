@@ -5,6 +5,7 @@
 //! nesting: a scope counts only inside the procedure, and where scopes of different depth
 //! overlap the deeper one wins (the later one at equal depth).
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A range of a scope.
@@ -42,22 +43,27 @@ pub(crate) fn paint(base: &[Range<u64>], layers: &[Layer]) -> Vec<Segment> {
     // Ends sort before starts at one address.
     events.sort_unstable();
     let mut next = 0;
-    let mut open: Vec<usize> = Vec::new();
+    // By depth, then number: the last one is innermost.
+    let mut open: BTreeSet<(u32, usize)> = BTreeSet::new();
     let mut free_from = 0;
     for range in &base {
         let mut at = range.start.max(free_from);
         while at < range.end {
             while let Some((_, opens, i)) = events.get(next).filter(|e| e.0 <= at) {
+                let key = (layers[*i].depth, *i);
                 if *opens {
-                    open.push(*i);
+                    open.insert(key);
                 } else {
-                    open.retain(|o| o != i);
+                    open.remove(&key);
                 }
                 next += 1;
             }
             let end = events.get(next).map_or(range.end, |e| e.0.min(range.end));
-            let innermost = open.iter().max_by_key(|i| (layers[**i].depth, **i));
-            push(&mut out, at..end, innermost.map(|i| layers[*i].scope));
+            push(
+                &mut out,
+                at..end,
+                open.last().map(|(_, i)| layers[*i].scope),
+            );
             at = end;
         }
         free_from = free_from.max(range.end);

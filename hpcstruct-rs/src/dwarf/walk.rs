@@ -41,6 +41,9 @@ pub(crate) struct ScopeDie {
 /// many scopes share one long list.
 const MAX_RANGES: usize = 1 << 24;
 
+/// Deepest nesting of entries that is followed; real inlining stays below a few hundred.
+const MAX_NESTING: usize = 4096;
+
 /// What surrounds procedures: a namespace or a type.
 #[derive(Debug)]
 pub(crate) struct Context<'d> {
@@ -149,6 +152,9 @@ impl<'d> Walker<'_, 'd> {
             };
             while self.stack.last().is_some_and(|(d, _)| *d >= depth) {
                 self.stack.pop();
+            }
+            if self.stack.len() > MAX_NESTING {
+                return Err(gimli::Error::UnsupportedOffset);
             }
             match abbreviation.tag() {
                 gimli::DW_TAG_subprogram => {
