@@ -4,7 +4,8 @@
 //! interrupts set), and `perf record` when it is there. The runs alternate, so that a neighbour's
 //! load falls on all of them; a ratio is taken within a round, and the table gives the median over
 //! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
-//! what the program itself times.
+//! what the program itself times. Every run is a session of its own that the kernel is asked to
+//! prefer to others, where that is allowed.
 
 use crate::build;
 use std::path::{Path, PathBuf};
@@ -163,10 +164,8 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
             command
         }
     };
-    command
-        .args(program.arguments)
-        .current_dir(folder)
-        .stderr(Stdio::null());
+    command.args(program.arguments).current_dir(folder);
+    let mut command = shielded(&command);
     let start = Instant::now();
     let output = command.output().map_err(|e| {
         format!(
@@ -181,6 +180,26 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
     let inner = inner_seconds(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| format!("{} printed no total", program.name))?;
     Ok(Timing { whole, inner })
+}
+
+/// The same command in a session of its own, preferred by the scheduler where that is allowed.
+fn shielded(command: &Command) -> Command {
+    const PREFER: &str = "(echo -20 >/proc/self/autogroup) 2>/dev/null; exec \"$@\"";
+    let mut shield = Command::new("setsid");
+    shield
+        .args(["sh", "-c", PREFER, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stderr(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        shield.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            shield.env(name, value);
+        }
+    }
+    shield
 }
 
 /// The number after the word `total` in a program's output.
