@@ -19,6 +19,15 @@ pub const PHYSICAL: &str = "physical";
 /// Contexts are numbered in preorder: the contexts below `id` are `id+1 ..= last`, so an
 /// inclusive value is the sum of `value` over `context BETWEEN id AND last`. A projection is a
 /// range of contexts; where both projections are equal (no task runtime), they are one range.
+///
+/// ```sql
+/// -- Inclusive idleness of every context of a procedure, seconds.
+/// SELECT c.id, SUM(v.value) / 1e9 FROM context c
+/// JOIN projection r ON r.name = 'logical' AND c.id BETWEEN r.first AND r.last
+/// JOIN procedure p ON p.id = c.procedure AND p.name = 'app::copy_matrix'
+/// JOIN value v ON v.context BETWEEN c.id AND c.last
+/// JOIN metric m ON m.id = v.metric AND m.name = 'idleness' GROUP BY c.id;
+/// ```
 pub const CREATE: &str = "
 CREATE TABLE process(
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, ppid INTEGER NOT NULL, image INTEGER NOT NULL,
