@@ -5,13 +5,14 @@
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{Kind, Line, ProcedureIndex, Text};
+use std::hash::{Hash, Hasher};
 
 /// Index into a [`ContextTree`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ContextIndex(pub u32);
 
 /// One calling context.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     /// The calling or enclosing context; `None` for a root.
     pub parent: Option<ContextIndex>,
@@ -25,6 +26,18 @@ pub struct Context {
     pub call: Option<Line>,
     /// Whether the agent said that this frame has no user-level frame (1<->0, M<->0).
     pub support: bool,
+}
+
+/// All fields, packed: this hash is taken for every frame of every path.
+impl Hash for Context {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let line = |line: Option<Line>| line.map_or(u64::MAX, |l| pair(l.file.0, l.line));
+        let parent = self.parent.map_or(u32::MAX, |p| p.0);
+        state.write_u64(pair(parent, self.procedure.0));
+        state.write_u64(line(self.line) ^ line(self.call).rotate_left(17));
+        state.write_u64(pair(self.kind as u32, u32::from(self.support)));
+    }
 }
 
 /// What an amount measures, before overhead categories become metrics.
