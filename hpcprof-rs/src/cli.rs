@@ -144,3 +144,26 @@ fn percentage(text: &str) -> Result<f64, String> {
         Err("not between 0 and 100".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_its_examples_parse() {
+        Cli::command().debug_assert();
+        for line in EXAMPLES.lines().chain(VIEW_EXAMPLES.lines()) {
+            let words = line.trim().split(" > ").next().unwrap_or_default();
+            if let Some(rest) = words.strip_prefix("hpcprof-rs ") {
+                let all = std::iter::once("hpcprof-rs").chain(rest.split_whitespace());
+                assert!(Cli::try_parse_from(all).is_ok(), "{line}");
+            }
+        }
+        let shown = EXAMPLES.matches("\n  hpcprof-rs ").count();
+        assert_eq!(
+            (shown, VIEW_EXAMPLES.matches("\n  hpcprof-rs ").count()),
+            (3, 3)
+        );
+    }
+}
