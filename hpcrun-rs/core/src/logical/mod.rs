@@ -11,11 +11,25 @@ pub mod path;
 pub use cursor::LogicalCursor;
 pub use path::{Note, PathBuffer, PathRoot};
 
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::Association;
+
 /// The paper's Algorithm 1: unwinds logically and leaves the path in `path`, innermost note
 /// first. The result says what the outermost note hangs under.
 pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathRoot {
     path.clear();
     while let Some(association) = cursor.step_bichord() {
+        if association == Association::OneToOne {
+            // One of each, by definition: no chords to gather.
+            let (ip, lip) = (cursor.step_pnote(), cursor.step_lnote());
+            let (None, None) = (cursor.step_pnote(), cursor.step_lnote()) else {
+                return PathRoot::Partial(LossCause::BadUnwindInfo);
+            };
+            if !path.push_native(ip.unwrap_or_default(), lip.unwrap_or_default()) {
+                return PathRoot::Partial(LossCause::TooDeep);
+            }
+            continue;
+        }
         path.open();
         while let Some(ip) = cursor.step_pnote() {
             path.push_pnote(ip);
@@ -26,7 +40,7 @@ pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathR
             }
         }
         if !path.close(association) {
-            return PathRoot::Partial(hpc_formats::loss::LossCause::TooDeep);
+            return PathRoot::Partial(LossCause::TooDeep);
         }
     }
     cursor.root()

@@ -120,21 +120,16 @@ impl PathBuffer {
         self.lnotes.push(lip)
     }
 
-    /// Forms the bichord's notes; false when the path is full.
+    /// Adds a 1 <-> 1 bichord; false when the path is full.
     #[inline]
-    pub(super) fn close(&mut self, association: Association) -> bool {
-        let (p, l) = (self.pnotes.len, self.lnotes.len);
-        if p == 1 && l == 1 && association == Association::OneToOne {
-            let (ip, lip) = (self.pnotes.as_slice()[0], self.lnotes.as_slice()[0]);
-            let meta = meta(RecordKind::Note, association as u8, 1);
-            return self.notes.push(Note { ip, lip, meta });
-        }
-        self.close_long(association)
+    pub(super) fn push_native(&mut self, ip: CodeAddress, lip: CodeAddress) -> bool {
+        let meta = const { meta(RecordKind::Note, Association::OneToOne as u8, 1) };
+        self.notes.push(Note { ip, lip, meta })
     }
 
-    /// Note `j` (1 = outermost) of the bichord pairs the j-th p-note and the j-th l-note,
+    /// Forms the bichord's notes from its chords; false when the path is full. Note `j` (1 = outermost) of the bichord pairs the j-th p-note and the j-th l-note,
     /// counted from the outermost; the chords are stored innermost first.
-    fn close_long(&mut self, association: Association) -> bool {
+    pub(super) fn close(&mut self, association: Association) -> bool {
         let (p, l) = (self.pnotes.len, self.lnotes.len);
         let n = p.max(l);
         for j in (1..=n).rev() {

@@ -4,10 +4,10 @@
 
 use super::cfi::{self, Method};
 use super::loadmap::{self, Located, Snapshot};
-use super::registers::{Registers, number};
-use super::rules::Rule;
+use super::registers::Registers;
+use super::rules::{self, Rule};
 use super::stack::{StackBounds, StackReader};
-use super::{End, Unwind};
+use super::{End, FRAMEHOP_CACHES, Unwind};
 use framehop::x86_64::UnwindRegsX86_64;
 use framehop::{FrameAddress, Unwinder};
 use hpc_formats::address::CodeAddress;
@@ -30,9 +30,12 @@ pub struct Cursor<'a> {
     unwind: &'a mut Unwind,
     snapshot: &'a Snapshot,
     stack: StackReader,
-    registers: Registers,
+    /// The three registers that framehop keeps, in its own form: most steps need no other.
+    registers: UnwindRegsX86_64,
+    /// The full register file, valid while only `cfi` has stepped since `start`.
+    full: Option<Registers>,
     frame: Frame,
-    /// Whether `registers.ip()` is an interrupted instruction rather than a return address.
+    /// Whether the instruction pointer is an interrupted instruction rather than a return address.
     exact: bool,
     start: Registers,
     steps: u32,
@@ -58,7 +61,8 @@ impl<'a> Cursor<'a> {
             unwind,
             snapshot,
             stack: StackReader::new(bounds),
-            registers,
+            registers: short(&registers),
+            full: Some(registers),
             frame: Frame {
                 lookup: 0,
                 code: CodeAddress::NONE,
@@ -76,7 +80,8 @@ impl<'a> Cursor<'a> {
     /// Goes over to another stack, at a suspended instruction there.
     pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
         self.stack.set_bounds(bounds);
-        self.registers = registers;
+        self.registers = short(&registers);
+        self.full = Some(registers);
         self.start = registers;
         self.steps = 0;
         self.exact = true;
@@ -187,27 +192,28 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     fn step_framehop(&mut self) -> Result<(), End> {
-        let r = &mut self.registers;
+        let ip = self.registers.ip();
         let address = if self.exact {
-            FrameAddress::from_instruction_pointer(r.ip())
+            FrameAddress::from_instruction_pointer(ip)
         } else {
-            match FrameAddress::from_return_address(r.ip()) {
+            match FrameAddress::from_return_address(ip) {
                 Some(a) => a,
                 None => return Err(End::Root),
             }
         };
-        let mut regs = UnwindRegsX86_64::new(r.ip(), r.sp(), r.fp());
+        self.full = None;
+        let bank = rules::hash(self.frame.lookup) as usize % FRAMEHOP_CACHES;
         let stack = &mut self.stack;
         let mut read = |a: u64| stack.read(a).ok_or(());
         let next = self.snapshot.unwinder().unwind_frame(
             address,
-            &mut regs,
-            &mut self.unwind.framehop,
+            &mut self.registers,
+            &mut self.unwind.framehop[bank],
             &mut read,
         );
         match next {
             Ok(Some(ip)) => {
-                *r = Registers::new(ip, regs.sp(), regs.bp());
+                self.registers.set_ip(ip);
                 Ok(())
             }
             Ok(None) => Err(End::Root),
@@ -238,18 +244,26 @@ impl<'a> Cursor<'a> {
         let Some(sections) = &located.sections else {
             return Err(End::Broken(LossCause::NoUnwindInfo));
         };
+        let mut full = self.full.unwrap_or_else(|| {
+            let r = &self.registers;
+            Registers::new(r.ip(), r.sp(), r.bp())
+        });
         cfi::step(
             sections,
             lookup.wrapping_sub(located.bias),
             &mut self.unwind.cfi,
-            &mut self.registers,
+            &mut full,
             &mut self.stack,
-        )
+        )?;
+        self.registers = short(&full);
+        self.full = Some(full);
+        Ok(())
     }
 
     fn replay(&mut self) -> Result<(), End> {
-        let target = (self.registers.get(number::RSP), self.registers.ip());
-        self.registers = self.start;
+        let target = (self.registers.sp(), self.registers.ip());
+        self.registers = short(&self.start);
+        self.full = Some(self.start);
         let mut exact = true;
         for _ in 0..self.steps {
             let ip = self.registers.ip();
@@ -263,10 +277,15 @@ impl<'a> Cursor<'a> {
             self.step_located(&located, lookup)?;
             exact = signal;
         }
-        if (self.registers.get(number::RSP), self.registers.ip()) == target {
+        if (self.registers.sp(), self.registers.ip()) == target {
             Ok(())
         } else {
             Err(End::Broken(LossCause::BadUnwindInfo))
         }
     }
+}
+
+/// The registers that framehop steps with.
+fn short(r: &Registers) -> UnwindRegsX86_64 {
+    UnwindRegsX86_64::new(r.ip(), r.sp(), r.fp())
 }

@@ -33,9 +33,16 @@ pub enum End {
 /// address and [`loadmap`] generation, the result is cached.
 pub type OwnerOf = fn(u64, ModuleId) -> u8;
 
+type FramehopCache = framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>;
+
+/// A power of two.
+const FRAMEHOP_CACHES: usize = 4;
+
 /// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
 pub struct Unwind {
-    framehop: framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>,
+    /// framehop's own rule cache has 509 slots, so that two addresses of one deep recursion can
+    /// evict each other at every frame; several caches, chosen by another hash, keep them apart.
+    framehop: [FramehopCache; FRAMEHOP_CACHES],
     cfi: Box<cfi::Context>,
     rules: Box<rules::RuleTable>,
     owner_of: OwnerOf,
@@ -51,7 +58,7 @@ impl Unwind {
     /// Allocates the caches. Not async-signal-safe.
     pub fn new(owner_of: OwnerOf) -> Unwind {
         Unwind {
-            framehop: framehop::x86_64::CacheX86_64::new_in(),
+            framehop: std::array::from_fn(|_| FramehopCache::new_in()),
             cfi: Box::new(cfi::Context::new_in()),
             rules: rules::RuleTable::boxed(),
             owner_of,

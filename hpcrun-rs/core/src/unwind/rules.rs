@@ -26,6 +26,12 @@ const EMPTY: Rule = Rule {
     owner: 0,
 };
 
+/// Mixes an address; every bit of the result depends on the lower bits of the address.
+#[inline]
+pub(super) fn hash(lookup: u64) -> u64 {
+    lookup.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
 /// The table.
 pub(super) struct RuleTable([Rule; SLOTS]);
 
@@ -37,7 +43,7 @@ impl RuleTable {
 
     #[inline]
     fn slot(lookup: u64) -> usize {
-        (lookup.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % SLOTS
+        (hash(lookup) >> 12) as usize % SLOTS
     }
 
     /// The rule for an address, if it was classified in this generation of the load map.

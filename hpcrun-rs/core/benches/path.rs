@@ -1,0 +1,157 @@
+//! Cost of one logical call path: unwinding it, and unwinding plus inserting it into the tree,
+//! at several depths, beside framehop alone over the same stack. Warm: the same stack over and
+//! over. `cargo bench -p hpcrun-core`.
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64};
+use framehop::{FrameAddress, MustNotAllocateDuringUnwind, Unwinder};
+use hpcrun_core::lcct::{Identity, Tree};
+use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, agents};
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
+use std::hint::black_box;
+use std::time::Instant;
+
+const ROUNDS: usize = 41;
+const PER_ROUND: u32 = 2000;
+
+/// Registers here: the walk starts in the caller's frame.
+#[inline(always)]
+fn here() -> (u64, u64, u64) {
+    let (ip, sp, fp): (u64, u64, u64);
+    // SAFETY: reads three registers.
+    unsafe {
+        core::arch::asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp",
+            out(reg) ip, out(reg) sp, out(reg) fp, options(nomem, nostack, preserves_flags));
+    }
+    (ip, sp, fp)
+}
+
+#[inline(never)]
+fn descend(depth: usize, bench: &mut Bench) {
+    if depth == 0 {
+        bench.measure();
+    } else {
+        descend(depth - 1, bench);
+    }
+    black_box(depth);
+}
+
+struct Bench {
+    bounds: StackBounds,
+    unwind: Unwind,
+    path: PathBuffer,
+    tree: Tree,
+    framehop: CacheX86_64<MustNotAllocateDuringUnwind>,
+}
+
+impl Bench {
+    fn backtrace(&mut self, regs: (u64, u64, u64)) -> logical::PathRoot {
+        let snapshot = loadmap::current().expect("a snapshot was taken");
+        let registers = Registers::new(regs.0, regs.1, regs.2);
+        let cursor = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
+        let mut cursor = LogicalCursor::new(cursor.expect("the walk starts"));
+        logical::backtrace(&mut cursor, &mut self.path)
+    }
+
+    fn with_insertion(&mut self, regs: (u64, u64, u64)) -> u32 {
+        let root = self.backtrace(regs);
+        let node = self.tree.insert(root, self.path.notes()).expect("room");
+        self.tree.add(node, 1, 0.5).expect("room");
+        node
+    }
+
+    fn framehop_alone(&mut self, regs: (u64, u64, u64)) -> usize {
+        let snapshot = loadmap::current().expect("a snapshot was taken");
+        let bounds = self.bounds;
+        let mut read = |a: u64| {
+            if a >= bounds.low && a + 8 <= bounds.high {
+                // SAFETY: within this thread's own stack.
+                Ok(unsafe { (a as *const u64).read() })
+            } else {
+                Err(())
+            }
+        };
+        let mut r = UnwindRegsX86_64::new(regs.0, regs.1, regs.2);
+        let mut address = FrameAddress::from_instruction_pointer(regs.0);
+        let mut frames = 1;
+        while let Ok(Some(ip)) =
+            snapshot
+                .unwinder()
+                .unwind_frame(address, &mut r, &mut self.framehop, &mut read)
+        {
+            let Some(next) = FrameAddress::from_return_address(ip) else {
+                break;
+            };
+            address = next;
+            frames += 1;
+        }
+        frames
+    }
+
+    #[inline(never)]
+    fn measure(&mut self) {
+        let regs = here();
+        let frames = self.framehop_alone(regs);
+        self.with_insertion(regs);
+        assert_eq!(
+            self.path.notes().len(),
+            frames,
+            "both walks see the same frames"
+        );
+        let mut times: [Vec<f64>; 3] = Default::default();
+        for _ in 0..ROUNDS {
+            times[0].push(nanoseconds(|| {
+                black_box(self.framehop_alone(regs));
+            }));
+            times[1].push(nanoseconds(|| {
+                black_box(self.backtrace(regs));
+            }));
+            times[2].push(nanoseconds(|| {
+                black_box(self.with_insertion(regs));
+            }));
+        }
+        let text = times.map(|mut t| {
+            t.sort_by(f64::total_cmp);
+            let q = |p: usize| t[(t.len() - 1) * p / 4];
+            format!("{:.3} ({:.3}-{:.3})", q(2) / 1e3, q(1) / 1e3, q(3) / 1e3)
+        });
+        println!("| {frames} | {} | {} | {} |", text[0], text[1], text[2]);
+    }
+}
+
+fn nanoseconds(mut f: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..PER_ROUND {
+        f();
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(PER_ROUND)
+}
+
+fn main() {
+    loadmap::refresh(|| true);
+    let (low, high) = hpcrun_core::session::pthread_stack().expect("the stack has bounds");
+    let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));
+    let name = std::ffi::CString::new(file.to_str().expect("UTF-8")).expect("no NUL");
+    let identity = Identity {
+        pid: 1,
+        image: 1,
+        thread: 1,
+        tid: 1,
+        period_ns: 1,
+        creator_thread: 0,
+        creator_node: 0,
+    };
+    let mut bench = Bench {
+        bounds: StackBounds { low, high },
+        unwind: Unwind::new(agents::owner_of),
+        path: PathBuffer::new().expect("memory"),
+        tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
+        framehop: CacheX86_64::new_in(),
+    };
+    println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");
+    println!("| frames | framehop alone | logical unwind | unwind and insertion |");
+    println!("|---|---|---|---|");
+    for depth in [0, 40, 190] {
+        descend(depth, &mut bench);
+    }
+    std::fs::remove_file(&file).expect("the file is ours");
+}
