@@ -44,13 +44,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let text = |e: std::io::Error| e.to_string();
     // LD_PRELOAD is a list separated by spaces and colons.
     let separator = |c: &u8| matches!(c, b' ' | b':');
-    if !folder.is_absolute()
-        || folder
-            .as_os_str()
-            .as_encoded_bytes()
-            .iter()
-            .any(|c| separator(c))
-    {
+    if !folder.is_absolute() || folder.as_os_str().as_encoded_bytes().iter().any(separator) {
         return Err("not an absolute path without spaces and colons".to_owned());
     }
     fs::DirBuilder::new()

@@ -13,15 +13,22 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     let Some(state) = threads::current() else {
         return wait();
     };
-    session::refresh_if_stale();
     state.begin_wait();
     let result = wait();
     state.end_wait();
     result
 }
 
+/// As [`waiting`], in functions that no signal handler may call: a good moment to take up
+/// modules that the sampler has met since the last load map.
+#[inline]
+fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
+    session::refresh_if_stale();
+    waiting(wait)
+}
+
 macro_rules! interpose_wait {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;)*) => { $(
+    ($how:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;)*) => { $(
         /// Interposed; see the module.
         ///
         /// # Safety
@@ -36,7 +43,7 @@ macro_rules! interpose_wait {
             };
             static REAL: Real = interpose_wait!(@real $($version)?);
             // SAFETY: libc's function of this name and signature, same arguments.
-            waiting(|| unsafe {
+            $how(|| unsafe {
                 crate::real::function::<unsafe extern "C" fn($($type),*) -> $result>(&REAL)(
                     $($argument),*
                 )
@@ -54,6 +61,7 @@ type Time = *const libc::timespec;
 type Buffer = *mut c_void;
 
 interpose_wait! {
+    waiting_outside_handlers:
     pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
     pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, time: Time) -> c_int;
     pthread_clockjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time) -> c_int;
@@ -65,6 +73,10 @@ interpose_wait! {
     pthread_rwlock_timedrdlock(lock: RwLock, time: Time) -> c_int;
     pthread_rwlock_timedwrlock(lock: RwLock, time: Time) -> c_int;
     pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
+}
+
+interpose_wait! {
+    waiting:
     sem_wait(semaphore: *mut libc::sem_t) -> c_int;
     sem_timedwait(semaphore: *mut libc::sem_t, time: Time) -> c_int;
     sem_clockwait(semaphore: *mut libc::sem_t, clock: c_int, time: Time) -> c_int;
@@ -120,7 +132,7 @@ macro_rules! interpose_lock {
                         result => return result,
                     }
                 }
-                waiting(|| real!($literal: fn($type) -> c_int)(lock))
+                waiting_outside_handlers(|| real!($literal: fn($type) -> c_int)(lock))
             }
         }
     )* };
