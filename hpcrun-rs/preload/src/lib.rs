@@ -2,10 +2,10 @@
 //! and interposes the libc functions through which a program could escape it or break it.
 //!
 //! Every interposed function is thin: bookkeeping, then libc's own. The duties, by file:
-//! [`start`] (constructor, exit), [`threads`] (creation contexts, thread end), [`exec`], [`fork`],
-//! [`signals`] (keep our signal and stack usable), [`waits`] (who is blocked), [`loader`]
-//! (`dlclose`), [`runtime`] (the entry for cooperating runtimes), [`real`] (libc's own
-//! functions), [`heap`] (memory that is not the program's).
+//! `start` (constructor, exit), `threads` (creation contexts, thread end), `exec`, `fork`,
+//! `signals` (keep our signal and stack usable), `waits` (who is blocked), `loader`
+//! (`dlclose`), `runtime` (the entry for cooperating runtimes), `real` (libc's own
+//! functions), `heap` (memory that is not the program's).
 //!
 //! The library is built with `panic = "abort"`: no panic of ours can unwind into the program.
 

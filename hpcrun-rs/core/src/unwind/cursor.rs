@@ -1,6 +1,6 @@
 //! Walks one physical stack, frame by frame.
 //!
-//! Async-signal-safe. The return-address-minus-one of the whole project is in [`Cursor::place`].
+//! Async-signal-safe. The return-address-minus-one of the whole project is in `Cursor::place`.
 
 use super::cfi::{self, Method};
 use super::loadmap::{self, Located, Snapshot};

@@ -1,5 +1,5 @@
 //! Physical unwinding: from a register state to the chain of frames, strictly by call frame
-//! information. framehop steps the frames whose rule it can represent exactly; [`cfi`] evaluates
+//! information. framehop steps the frames whose rule it can represent exactly; `cfi` evaluates
 //! the rest (stack-realigned functions, signal frames, CFA on other registers) over the full
 //! register file. A frame without information ends the walk with a counted cause: the unwinder
 //! never guesses, so no sample gets a wrong parent.
