@@ -1,9 +1,9 @@
 //! Which overhead category a piece of code has, decided over its chain of inlined scopes.
 //!
 //! The chain is walked from the innermost frame outwards, the procedure last. The first tagged
-//! frame wins, unless user code lies between it and the instruction: a frame of another crate
-//! than the tagged one, or a closure that is not tagged itself, is the work of a task that the
-//! runtime runs. Frames of the standard libraries are transparent. C has no crates: there only
+//! frame wins, unless user code lies between it and the instruction: within a runtime's or the
+//! standard library's tagged code a frame of another crate, and anywhere a closure that is not
+//! tagged itself, is the work of a task. Frames of the standard libraries are transparent. C has no crates: there only
 //! lambdas and function objects are such a boundary.
 
 use crate::frames::Frame;
@@ -25,8 +25,10 @@ pub(crate) fn category(chain: impl Iterator<Item = Step>) -> Option<StringId> {
     let mut mixed = false;
     for Step { frame, call_tag } in chain {
         if let Some(tag) = call_tag.or(frame.tag) {
-            let foreign =
-                frame.owner.is_some() && (mixed || user.is_some_and(|u| Some(u) != frame.owner));
+            // In a program's own tagged module every crate's inlined helpers serve the tag.
+            let foreign = frame.origin != Origin::User
+                && frame.owner.is_some()
+                && (mixed || user.is_some_and(|u| Some(u) != frame.owner));
             return (!foreign).then_some(tag);
         }
         if frame.origin == Origin::System {
@@ -109,6 +111,8 @@ mod tests {
         assert_eq!(of(&[step(User, APP, None), tagged]), SYNC);
         assert_eq!(of(&[closure(step(User, APP, None)), tagged]), None);
         assert_eq!(of(&[closure(step(User, APP, SYNC)), tagged]), SYNC);
+        let helper_crate = step(User, RT, None);
+        assert_eq!(of(&[helper_crate, tagged]), SYNC);
     }
 
     #[test]
