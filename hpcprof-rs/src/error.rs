@@ -45,6 +45,18 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// An error of standard output; a reader that has seen enough is none.
+    pub fn output(source: std::io::Error) -> Error {
+        if source.kind() == std::io::ErrorKind::BrokenPipe {
+            return Error::OutputClosed;
+        }
+        Error::Io {
+            action: "write to",
+            path: PathBuf::from("standard output"),
+            source,
+        }
+    }
+
     /// An [`Error::Io`] for `map_err`.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();

@@ -6,7 +6,7 @@
 use clap::Parser;
 use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
-use hpcprof_rs::run::{output_error, run};
+use hpcprof_rs::run::run;
 use hpcprof_rs::views::text::Style;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = BufWriter::new(std::io::stdout().lock());
     let result =
-        run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(output_error));
+        run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));
     match result {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {

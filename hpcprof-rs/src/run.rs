@@ -17,7 +17,7 @@ use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
 use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Carries out a command line; output goes to `out` in the given style, warnings to standard
@@ -178,17 +178,5 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Format::Csv => csv::print(&view, &database, out),
         Format::Folded => folded::print(&view, &database, sort, out),
     }
-    .map_err(output_error)
-}
-
-/// An error of standard output; a reader that has seen enough is none.
-pub fn output_error(source: io::Error) -> Error {
-    if source.kind() == io::ErrorKind::BrokenPipe {
-        return Error::OutputClosed;
-    }
-    Error::Io {
-        action: "write to",
-        path: PathBuf::from("standard output"),
-        source,
-    }
+    .map_err(Error::output)
 }

@@ -58,8 +58,7 @@ pub(crate) struct Options {
     #[arg(
         value_name = "PROGRAM [ARGS]",
         required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     pub(crate) program: Vec<OsString>,
 }

@@ -139,6 +139,7 @@ fn the_sampler_is_layered() {
 fn no_crate_has_a_cycle_of_modules() {
     for (name, source) in [
         ("hpc-formats", "hpcprof-rs/formats/src"),
+        ("hpcrun-core", "hpcrun-rs/core/src"),
         ("hpcprof-rs", "hpcprof-rs/src"),
         ("hpcstruct-rs", "hpcstruct-rs/src"),
     ] {

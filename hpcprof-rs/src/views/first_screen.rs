@@ -44,7 +44,7 @@ pub fn print(
         thresholds,
         style,
     };
-    screen.print(out).map_err(crate::run::output_error)
+    screen.print(out).map_err(crate::error::Error::output)
 }
 
 struct Screen<'a> {

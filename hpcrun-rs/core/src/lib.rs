@@ -1,9 +1,10 @@
 //! The sampler that lives inside a profiled process. The folders follow a sample:
 //!
-//! [`sample`] (timers, the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
+//! [`timer`] -> [`sample`] (the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
 //! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which
 //! is the profile file). Around them: [`threads`] (per-thread state), [`activity`] (who works,
-//! how many), [`session`] (start, end, fork, the process file), [`config`].
+//! how many), [`image`] (the process image and its files), [`session`] (start, end, fork),
+//! [`config`].
 //!
 //! # Contract of everything that the signal handler can reach
 //! No allocation, no lock, no lazy initialisation, no panic path that is taken, no libc call
@@ -17,10 +18,12 @@ compile_error!(
 
 pub mod activity;
 pub mod config;
+pub mod image;
 pub mod lcct;
 pub mod logical;
 pub mod memory;
 pub mod sample;
 pub mod session;
 pub mod threads;
+pub mod timer;
 pub mod unwind;

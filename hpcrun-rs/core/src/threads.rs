@@ -4,12 +4,12 @@
 //! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
 
 use crate::activity;
+use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
 use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot};
 use crate::memory::{self, PAGE};
-use crate::sample::source::Source;
-use crate::session;
+use crate::timer::Source;
 use crate::unwind::stack::StackSlot;
 use crate::unwind::{Cursor, End, Registers, Unwind, loadmap, stack};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
@@ -422,7 +422,7 @@ impl ThreadState {
         if load.oversubscribed > 0.0 {
             tree.add_f64(header::OVERSUBSCRIBED, periods as f64 * load.oversubscribed);
         }
-        tree.set_u64(header::LAST_NS, session::coarse_now());
+        tree.set_u64(header::LAST_NS, image::coarse_now());
         Ok(())
     }
 
@@ -436,7 +436,7 @@ impl ThreadState {
     #[cold]
     fn create_tree(&self) -> Result<Tree, LossCause> {
         let (creator_thread, creator_node) = self.creation.get();
-        session::create_profile(&Identity {
+        image::create_profile(&Identity {
             pid: 0,
             image: 0,
             thread: self.ordinal(),
@@ -449,7 +449,7 @@ impl ThreadState {
 
     /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`].
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        if !session::is_running() {
+        if !image::is_running() {
             return None;
         }
         let busy = self.enter()?;
@@ -491,7 +491,7 @@ impl ThreadState {
             inner.tree = self.create_tree().ok();
         }
         let Some(mut tree) = inner.tree.take() else {
-            session::add_losses(losses());
+            image::add_losses(losses());
             return;
         };
         let cpu = self

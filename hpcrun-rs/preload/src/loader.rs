@@ -20,6 +20,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         // SAFETY: libc's own, same argument.
         return unsafe { real(handle) };
     }
+    // What was sampled in a module is named while it is still there.
+    session::refresh_loadmap();
     loadmap::begin_unload();
     // SAFETY: as above.
     let result = unsafe { real(handle) };

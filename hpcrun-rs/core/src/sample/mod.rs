@@ -1,6 +1,5 @@
-//! Samples: what delivers them ([`source`]) and the one signal handler that takes them
-//! ([`signal`]).
+//! Samples: the one signal handler, which takes them ([`signal`]), and a record of how long it
+//! takes ([`latency`]).
 
 pub mod latency;
 pub mod signal;
-pub mod source;

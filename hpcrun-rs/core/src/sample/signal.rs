@@ -9,7 +9,7 @@ use super::latency;
 use crate::config::{Event, SourceKind};
 use crate::threads::{self, Busy, ThreadState};
 use crate::unwind::Registers;
-use crate::{activity, session};
+use crate::{activity, image};
 use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -60,7 +60,7 @@ pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32>
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigfillset(&mut action.sa_mask);
         let mut old: libc::sigaction = std::mem::zeroed();
-        if sigaction(super::source::signal_of(kind), &action, &mut old) != 0 {
+        if sigaction(crate::timer::signal_of(kind), &action, &mut old) != 0 {
             return Err(*libc::__errno_location());
         }
         PROGRAM_ACTION.replace(old.sa_sigaction, old.sa_flags);
@@ -91,7 +91,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     let _errno = Errno::keep();
     // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO.
     let (siginfo, ucontext) = unsafe { (&*info, &*context.cast::<libc::ucontext_t>()) };
-    if session::has_empty_handler() {
+    if image::has_empty_handler() {
         return;
     }
     let start = if latency::enabled() {
@@ -112,7 +112,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         thread.count_loss(LossCause::Reentered);
         return;
     };
-    if session::is_running() {
+    if image::is_running() {
         take(thread, &busy, ucontext, periods);
     }
     drop(busy);
@@ -134,7 +134,7 @@ fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, perio
         Some(idle) => idle,
         // An ordinary thread that is charged CPU time runs, whatever it is about to wait for;
         // on the wall clock a waiting one is blocked.
-        None => thread.is_waiting() && session::event() == Event::WallTime,
+        None => thread.is_waiting() && image::event() == Event::WallTime,
     };
     if idle {
         thread.count_idle(periods);

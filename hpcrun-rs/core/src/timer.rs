@@ -1,4 +1,4 @@
-//! Sample sources: per-thread timers that deliver a signal to their own thread.
+//! Timers: what delivers a thread's samples, a signal to the thread itself.
 //!
 //! In the order of preference: the perf task clock with a synchronous SIGTRAP (exact rates, no
 //! EINTR in system calls); the perf task clock with a queued signal; a POSIX per-thread CPU timer,

@@ -1,0 +1,201 @@
+//! The process image being measured: what is fixed for its life, whether samples are taken, its
+//! losses that no thread can count, and its files.
+//!
+//! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`coarse_now`],
+//! [`create_profile`], [`add_losses`].
+
+use crate::config::{Config, Event, SourceKind};
+use crate::lcct::{Identity, Tree};
+use hpc_formats::loss::{LOSS_SLOTS, LossCause};
+use std::ffi::CStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// What is fixed for the life of a process image.
+#[derive(Debug)]
+pub struct Image {
+    /// Settings of the run.
+    pub config: Config,
+    /// What delivers samples.
+    pub kind: SourceKind,
+    /// Process id.
+    pub pid: u32,
+    /// The monotonic clock at its start, nanoseconds: tells images of one process apart.
+    pub id: u64,
+    /// Argument vector.
+    pub arguments: Vec<String>,
+}
+
+static IMAGE: AtomicPtr<Image> = AtomicPtr::new(ptr::null_mut());
+static RUNNING: AtomicBool = AtomicBool::new(false);
+static EMPTY_HANDLER: AtomicBool = AtomicBool::new(false);
+static LOSSES: [AtomicU64; LOSS_SLOTS] = [const { AtomicU64::new(0) }; LOSS_SLOTS];
+
+/// The image in force; `None` in a process that is not measured.
+pub fn current() -> Option<&'static Image> {
+    // SAFETY: images are leaked, never freed.
+    unsafe { IMAGE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Makes a new image the one in force.
+pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'static Image {
+    EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
+    let image: &'static Image = Box::leak(Box::new(Image {
+        config,
+        kind,
+        // SAFETY: no arguments.
+        pid: unsafe { libc::getpid() } as u32,
+        id: clock(libc::CLOCK_MONOTONIC),
+        arguments,
+    }));
+    IMAGE.store(ptr::from_ref(image).cast_mut(), Ordering::Release);
+    image
+}
+
+/// Whether samples are taken.
+#[inline]
+pub fn is_running() -> bool {
+    RUNNING.load(Ordering::SeqCst)
+}
+
+/// Starts or stops taking samples; returns whether they were taken before.
+pub fn set_running(on: bool) -> bool {
+    RUNNING.swap(on, Ordering::SeqCst)
+}
+
+/// Whether the handler is to do nothing (benchmarks).
+#[inline]
+pub fn has_empty_handler() -> bool {
+    EMPTY_HANDLER.load(Ordering::Relaxed)
+}
+
+/// What is sampled.
+#[inline]
+pub fn event() -> Event {
+    current().map_or(Event::CpuTime, |i| i.config.event)
+}
+
+/// A clock's time, nanoseconds.
+pub fn clock(id: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is ours.
+    unsafe { libc::clock_gettime(id, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// The monotonic clock with the resolution of a tick, nanoseconds; a few instructions.
+#[inline]
+pub fn coarse_now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Adds losses of a thread that has no profile of its own, by cause number.
+pub fn add_losses(losses: impl Iterator<Item = u64>) {
+    for (slot, n) in LOSSES.iter().zip(losses) {
+        slot.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// Counts a loss of the process.
+pub fn count_loss(cause: LossCause) {
+    LOSSES[cause as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process's losses of one cause.
+pub fn losses(cause: LossCause) -> u64 {
+    LOSSES[cause as usize].load(Ordering::Relaxed)
+}
+
+/// Starts counting losses anew: in a forked child.
+pub fn forget_losses() {
+    for loss in &LOSSES {
+        loss.store(0, Ordering::Relaxed);
+    }
+}
+
+fn process_path(s: &Image) -> PathBuf {
+    let mut path = PathBuf::from(&s.config.output);
+    path.push(format!("process-{}-{}.hpcproc", s.pid, s.id));
+    path
+}
+
+/// Appends to the process file with one write.
+pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
+    let Some(s) = current() else {
+        return Ok(());
+    };
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create_new(create)
+        .mode(0o644)
+        .open(process_path(s))?
+        .write_all(bytes)
+}
+
+/// Creates a thread's profile; fills in what is the process's. Async-signal-safe.
+pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
+    let s = current().ok_or(LossCause::NoThreadState)?;
+    let mut name = PathName::new();
+    name.text(s.config.output.as_bytes());
+    name.text(b"/thread-");
+    name.number(u64::from(s.pid));
+    name.text(b"-");
+    name.number(s.id);
+    name.text(b"-");
+    name.number(u64::from(identity.thread));
+    name.text(b".hpcprofile");
+    let identity = Identity {
+        pid: s.pid,
+        image: s.id,
+        period_ns: s.config.period_ns(),
+        ..*identity
+    };
+    Tree::create(name.as_c_str().ok_or(LossCause::DiskFull)?, &identity)
+}
+
+/// A path built without allocation.
+struct PathName {
+    bytes: [u8; 4224],
+    len: usize,
+}
+
+impl PathName {
+    fn new() -> PathName {
+        PathName {
+            bytes: [0; 4224],
+            len: 0,
+        }
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        if let Some(to) = self.bytes.get_mut(self.len..self.len + text.len()) {
+            to.copy_from_slice(text);
+            self.len += text.len();
+        }
+    }
+
+    fn number(&mut self, mut n: u64) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.text(&digits[at..]);
+    }
+
+    fn as_c_str(&self) -> Option<&CStr> {
+        CStr::from_bytes_until_nul(&self.bytes).ok()
+    }
+}
