@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use object::elf::PT_INTERP;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ReadCache, ReadRef};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -74,10 +74,12 @@ pub(crate) fn inspect(path: &Path) -> Result<Vec<String>, Failure> {
             path.display()
         ));
     }
-    let Ok(bytes) = fs::read(path) else {
+    let Ok(file) = fs::File::open(path) else {
         return Ok(warnings);
     };
-    if !bytes.starts_with(b"\x7fELF") {
+    // Reads the headers only: a program with its debug information can be large.
+    let bytes = ReadCache::new(file);
+    if (&bytes).read_bytes_at(0, 4) != Ok(b"\x7fELF") {
         return Ok(warnings);
     }
     if is_static(&bytes) {
@@ -90,7 +92,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(warnings)
 }
 
-fn is_static(bytes: &[u8]) -> bool {
+fn is_static<'a>(bytes: impl ReadRef<'a>) -> bool {
     let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(bytes) else {
         return false;
     };
@@ -105,34 +107,25 @@ fn is_static(bytes: &[u8]) -> bool {
     is_loadable && !segments.iter().any(|s| s.p_type(endian) == PT_INTERP)
 }
 
-fn missing_symbols(path: &Path, bytes: &[u8]) -> Option<String> {
+fn missing_symbols<'a>(path: &Path, bytes: impl ReadRef<'a>) -> Option<String> {
     let file = object::File::parse(bytes).ok()?;
+    let has = |name| file.section_by_name(name).is_some_and(|s| s.size() > 0);
     let remedy = "CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=1 (C: -g)";
-    let separate = file.section_by_name(".gnu_debuglink").is_some();
-    if separate {
+    // Separate debug information may be installed.
+    if has(".gnu_debuglink") {
         return None;
     }
-    let named = file.symbols().any(|s| s.is_definition() && s.size() > 0);
-    if !named {
+    if !has(".symtab") {
         return Some(format!(
             "{} is stripped: its procedures will have no names; rebuild with {remedy}",
             path.display()
         ));
     }
-    let lines = file
-        .section_by_name(".debug_line")
-        .is_some_and(|s| s.size() > 4096 || is_own_code(&file));
-    (!lines).then(|| {
+    let has_lines = has(".debug_info") || has(".zdebug_info");
+    (!has_lines).then(|| {
         format!(
             "{} has no debug information: no source lines, inlined code or overhead tags; rebuild with {remedy}",
             path.display()
         )
     })
-}
-
-/// Whether there is line information at all; std's own lines alone say nothing of the program,
-/// but they are larger than a page.
-fn is_own_code(file: &object::File<'_>) -> bool {
-    file.section_by_name(".debug_info")
-        .is_some_and(|s| s.size() > 0)
 }

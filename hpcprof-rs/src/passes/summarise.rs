@@ -4,6 +4,7 @@ use crate::model::experiment::{Experiment, ProcessSummary, ThreadSummary};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{ProcessInput, ThreadInput};
 use hpc_formats::loss::LossCause;
+use hpc_formats::process::Start;
 
 /// Adds a process's summary and its lost samples; partial ones are counted in the tree.
 pub fn process(
@@ -36,6 +37,9 @@ pub fn process(
         summary.source.clone_from(&start.source);
         summary.realtime_ns = start.realtime_ns;
         summary.cores = start.cores;
+        if let Some(text) = coarse_rate(start) {
+            warnings.add(text);
+        }
         match &file.end {
             Some(end) => {
                 summary.end_ns = end.monotonic_ns.max(start.image);
@@ -63,6 +67,19 @@ pub fn process(
         }
     }
     experiment.processes.push(summary);
+}
+
+/// A source that the kernel's tick limits takes fewer samples than asked for, each for several
+/// periods: totals stay right, detail is coarser.
+fn coarse_rate(start: &Start) -> Option<String> {
+    let rate = 1_000_000_000 / start.period_ns.max(1);
+    let ceiling = u64::from(start.rate_ceiling);
+    (ceiling > 0 && rate > ceiling).then(|| {
+        format!(
+            "{} takes at most {ceiling} samples per second of the {rate} asked for; they are weighted, so totals are right (for more detail allow perf_event_open: sysctl kernel.perf_event_paranoid=1)",
+            start.source
+        )
+    })
 }
 
 /// A thread's summary, before its samples are counted.

@@ -1,9 +1,11 @@
 //! Timers: what delivers a thread's samples, a signal to the thread itself.
 //!
-//! In the order of preference: the perf task clock with a synchronous SIGTRAP (exact rates, no
-//! EINTR in system calls); the perf task clock with a queued signal; a POSIX per-thread CPU timer,
-//! which needs no permission, has the kernel tick as its highest rate, and is weighted by its
-//! overrun count. Wall time is always a POSIX timer.
+//! Up to a rate of four fifths of the kernel's tick: a POSIX per-thread CPU timer, which needs no
+//! permission and costs next to nothing, since it fires in the tick that comes anyway; it is
+//! weighted by its overrun count. Above: the perf task clock with a synchronous SIGTRAP (exact
+//! rates, no EINTR in system calls), or with a queued signal; where neither is allowed, the POSIX
+//! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
+//! timer.
 //!
 //! Arming is not async-signal-safe; [`Source::claim`] is.
 
@@ -125,6 +127,13 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
     }
 }
 
+/// Whether a POSIX timer serves a rate with a sample of its own for every period: the kernel
+/// looks at CPU timers once a tick, so a rate too close to the tick's would lose some to overruns.
+fn tick_suffices(config: &Config) -> bool {
+    let tick = u64::from(rate_ceiling(SourceKind::PosixTimer, config.event));
+    u64::from(config.rate) * 5 <= tick * 4
+}
+
 /// Finds the best source that is allowed, by trying on the calling thread.
 pub fn choose(config: &Config) -> Result<SourceKind, String> {
     if config.event == Event::WallTime {
@@ -135,6 +144,7 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
     }
     let wanted = match config.source {
         Some(kind) => vec![kind],
+        None if tick_suffices(config) => vec![SourceKind::PosixTimer],
         None => vec![SourceKind::PerfSigtrap, SourceKind::PerfSignal],
     };
     for kind in wanted {
