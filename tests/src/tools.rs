@@ -80,8 +80,9 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 5] = [
+    let flags: [(&str, &[&str]); 6] = [
         ("pthreads", &["-pthread"]),
+        ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),
         ("library.so", &["-shared", "-fPIC"]),

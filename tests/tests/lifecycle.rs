@@ -132,3 +132,15 @@ fn libraries_that_come_and_go_are_named() {
         view.quality
     );
 }
+
+#[test]
+fn threads_with_the_smallest_stacks_are_sampled() {
+    let _machine = machine();
+    let run = Spec::new("lifecycle-small-stacks", c_program("small_stack"))
+        .rate(RATE)
+        .succeed();
+    assert_eq!(run.stdout(), "done\n");
+    let view = run.database().top_down();
+    assert_eq!(view.unrooted(), 0, "{:?}", view.quality);
+    assert!(view.inclusive("spin", "work") > 0.5, "{:?}", view.totals);
+}

@@ -142,7 +142,7 @@ fn main() {
     };
     let mut bench = Bench {
         bounds: StackBounds { low, high },
-        unwind: Unwind::new(agents::owner_of),
+        unwind: Unwind::new(agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
         tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
         framehop: CacheX86_64::new_in(),

@@ -134,18 +134,22 @@ impl GrowingFile {
     }
 
     /// Cuts the file to `used` bytes and unmaps it.
-    pub fn finish(self, path: &CStr, used: usize) {
-        // SAFETY: `self` owns the reservation and is consumed; callers hold no pointer into it.
+    /// Nothing may be done with it afterwards.
+    pub fn finish(&mut self, path: &CStr, used: usize) {
+        // SAFETY: `self` owns the reservation; callers hold no pointer into it.
         unsafe {
             unmap(self.base, self.limit);
             libc::truncate(path.as_ptr(), used as libc::off_t);
         }
+        self.mapped = 0;
     }
 
     /// Unmaps without touching the file: for a forked child, whose parent owns it.
-    pub fn abandon(self) {
+    /// Nothing may be done with it afterwards.
+    pub fn abandon(&mut self) {
         // SAFETY: as in `finish`.
         unsafe { unmap(self.base, self.limit) };
+        self.mapped = 0;
     }
 }
 

@@ -42,8 +42,8 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     }
     activity::set_cores(config.cores);
     open_image(config, kind, arguments)?;
-    let state = threads::begin((0, 0), main_stack(), true)
-        .ok_or("out of memory for the profiler's thread state")?;
+    let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
+    threads::begin(state, (0, 0), main_stack(), true);
     image::set_running(true);
     arm(state);
     Ok(())

@@ -141,17 +141,21 @@ pub fn quiescent() -> bool {
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
-/// Gives the calling thread a state. `creation` is its creation context (thread, node), zeros
-/// when unknown. Not async-signal-safe. `None` when memory for it cannot be had.
-pub fn begin(
-    creation: (u32, u32),
-    stack: (u64, u64),
-    is_main: bool,
-) -> Option<&'static ThreadState> {
-    let state = match reuse() {
-        Some(state) => state,
-        None => allocate()?,
-    };
+/// Takes a state for a thread that is about to start: a free one, or a new one. Needs some tens
+/// of KiB of stack, so a creator calls it for its new thread, whose stack may be small.
+/// Not async-signal-safe. `None` when memory for it cannot be had.
+pub fn acquire() -> Option<&'static ThreadState> {
+    reuse().or_else(allocate)
+}
+
+/// Gives back a state whose thread did not start.
+pub fn release(state: &'static ThreadState) {
+    state.in_use.store(false, Ordering::Release);
+}
+
+/// Makes an acquired state the calling thread's. `creation` is its creation context (thread,
+/// record), zeros when unknown; `stack` its bounds. Not async-signal-safe.
+pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64), is_main: bool) {
     let ordinal = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
     // SAFETY: gettid has no arguments.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
@@ -171,7 +175,6 @@ pub fn begin(
     state.install_signal_stack();
     set_slot(ptr::from_ref(state).cast_mut());
     activity::begin_work();
-    Some(state)
 }
 
 fn reuse() -> Option<&'static ThreadState> {
@@ -205,7 +208,7 @@ fn allocate() -> Option<&'static ThreadState> {
         source: Source::new(),
         inner: std::cell::UnsafeCell::new(Inner {
             tree: None,
-            unwind: Unwind::new(agents::owner_of),
+            unwind: Unwind::new(agents::owner_of)?,
             path: PathBuffer::new()?,
         }),
         idle_weight: AtomicU64::new(0),

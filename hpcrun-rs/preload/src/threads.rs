@@ -17,6 +17,7 @@ struct Start {
     routine: StartRoutine,
     argument: *mut c_void,
     creation: (u32, u32),
+    state: Option<&'static ThreadState>,
 }
 
 /// What the thread-start frame keeps on its stack.
@@ -86,13 +87,15 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         argument: start.argument,
     };
     if !session::is_running() {
+        start.state.inspect(|state| threads::release(state));
         return;
     }
     let stack = session::pthread_stack().unwrap_or((0, 0));
-    let Some(state) = threads::begin(start.creation, stack, false) else {
+    let Some(state) = start.state else {
         threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         return;
     };
+    threads::begin(state, start.creation, stack, false);
     // SAFETY: a valid key; the value is our state.
     unsafe {
         let value = ptr::from_ref(state).cast();
@@ -164,12 +167,14 @@ pub unsafe extern "C" fn pthread_create(
         routine,
         argument,
         creation,
+        state: threads::acquire(),
     }));
     // SAFETY: `start` is taken over by `enter` in the new thread, or taken back here.
     unsafe {
         let error = real(thread, attributes, hpcrun_thread_start, start.cast());
         if error != 0 {
-            drop(Box::from_raw(start));
+            let start = Box::from_raw(start);
+            start.state.inspect(|state| threads::release(state));
         }
         error
     }

@@ -20,7 +20,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// Most records of a tree: handles have 32 bits, and the file stays within 2 GiB.
 const MAX_RECORDS: usize = 1 << 26;
 const FIRST_INDEX_SLOTS: usize = 1 << 12;
-const PATH_CAPACITY: usize = 4096 + 128;
+const PATH_CAPACITY: usize = 2 * memory::PAGE;
+/// The mapping that holds the last path's nodes and the file's path.
+const LAST_MAPPING: usize = MAX_NOTES * 4 + PATH_CAPACITY;
 
 /// A note record as it lies in the file; `FORMATS.md` has the table.
 #[repr(C)]
@@ -64,12 +66,13 @@ pub struct Identity {
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
-    path: [u8; PATH_CAPACITY],
     len: u32,
     index: NonNull<u32>,
     mask: usize,
     /// Nodes of the last path, outermost first, for quick re-insertion of a common prefix.
     last: NonNull<u32>,
+    /// The file's path, behind `last` in the same mapping: a tree is moved on small stacks.
+    path: NonNull<u8>,
     last_len: usize,
     last_root: u32,
 }
@@ -78,27 +81,31 @@ impl Tree {
     /// Creates the profile file and its synthetic root.
     pub fn create(path: &CStr, identity: &Identity) -> Result<Tree, LossCause> {
         let bytes = path.to_bytes_with_nul();
-        let mut path_bytes = [0; PATH_CAPACITY];
-        path_bytes
-            .get_mut(..bytes.len())
-            .ok_or(LossCause::DiskFull)?
-            .copy_from_slice(bytes);
+        if bytes.len() > PATH_CAPACITY {
+            return Err(LossCause::DiskFull);
+        }
         let index = memory::map_anonymous(FIRST_INDEX_SLOTS * 4).ok_or(LossCause::TreeFull)?;
-        let last = memory::map_anonymous(MAX_NOTES * 4).ok_or(LossCause::TreeFull)?;
+        let last = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
         let file = match GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE) {
             Ok(file) => file,
             Err(cause) => {
                 // SAFETY: both mappings were made above and are not used.
                 unsafe {
                     memory::unmap(index, FIRST_INDEX_SLOTS * 4);
-                    memory::unmap(last, MAX_NOTES * 4);
+                    memory::unmap(last, LAST_MAPPING);
                 }
                 return Err(cause);
             }
         };
+        // SAFETY: the mapping has room for the notes' nodes and, behind them, for the path.
+        let kept_path = unsafe {
+            let kept = last.add(MAX_NOTES * 4);
+            kept.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            kept
+        };
         let mut tree = Tree {
             file,
-            path: path_bytes,
+            path: kept_path,
             len: 0,
             index: index.cast(),
             mask: FIRST_INDEX_SLOTS - 1,
@@ -189,10 +196,6 @@ impl Tree {
         self.add_u64(header::LOSSES + 8 * cause as usize, n);
     }
 
-    fn file_path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).unwrap_or_default()
-    }
-
     #[inline]
     fn record(&self, index: u32) -> *mut NodeRecord {
         debug_assert!(index < self.len);
@@ -208,9 +211,9 @@ impl Tree {
         let index = self.len;
         let end = HEADER_SIZE + (index as usize + 1) * RECORD_SIZE;
         if end > self.file.len() {
-            let Tree { file, path, .. } = self;
-            let path = CStr::from_bytes_until_nul(path).unwrap_or_default();
-            file.grow(path)?;
+            // SAFETY: `create` copied a NUL-terminated path there.
+            let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
+            self.file.grow(path)?;
         }
         self.len = index + 1;
         // SAFETY: the record's bytes are mapped (just checked).
@@ -360,23 +363,23 @@ impl Tree {
     pub fn finish(mut self) {
         self.set_u32(header::STATE, 1);
         let used = HEADER_SIZE + self.len as usize * RECORD_SIZE;
+        let Tree { file, path, .. } = &mut self;
+        // SAFETY: `create` copied a NUL-terminated path there; it is unmapped below.
+        file.finish(unsafe { CStr::from_ptr(path.as_ptr().cast()) }, used);
         self.unmap_tables();
-        let path = self.path;
-        self.file
-            .finish(CStr::from_bytes_until_nul(&path).unwrap_or_default(), used);
     }
 
     /// Lets go of the file without touching it (in a forked child: it is the parent's).
     pub fn abandon(mut self) {
-        self.unmap_tables();
         self.file.abandon();
+        self.unmap_tables();
     }
 
     fn unmap_tables(&mut self) {
         // SAFETY: the tree is consumed by its callers; nothing else points to the tables.
         unsafe {
             memory::unmap(self.index.cast(), (self.mask + 1) * 4);
-            memory::unmap(self.last.cast(), MAX_NOTES * 4);
+            memory::unmap(self.last.cast(), LAST_MAPPING);
         }
     }
 
@@ -387,7 +390,8 @@ impl Tree {
 
     /// The file being written.
     pub fn path(&self) -> &CStr {
-        self.file_path()
+        // SAFETY: `create` copied a NUL-terminated path there; unmapped with the tree.
+        unsafe { CStr::from_ptr(self.path.as_ptr().cast()) }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) enum Method {
     /// The return address is undefined: the outermost frame.
     Root = 4,
     /// There is no information for this address.
-    None = 5,
+    None = 0,
 }
 
 fn bases(sections: &UnwindSections) -> BaseAddresses {

@@ -44,7 +44,7 @@ pub struct Unwind {
     /// evict each other at every frame; several caches, chosen by another hash, keep them apart.
     framehop: [FramehopCache; FRAMEHOP_CACHES],
     cfi: Box<cfi::Context>,
-    rules: Box<rules::RuleTable>,
+    rules: &'static mut rules::RuleTable,
     owner_of: OwnerOf,
 }
 
@@ -55,13 +55,13 @@ impl std::fmt::Debug for Unwind {
 }
 
 impl Unwind {
-    /// Allocates the caches. Not async-signal-safe.
-    pub fn new(owner_of: OwnerOf) -> Unwind {
-        Unwind {
+    /// Allocates the caches. Not async-signal-safe. `None` when memory cannot be had.
+    pub fn new(owner_of: OwnerOf) -> Option<Unwind> {
+        Some(Unwind {
             framehop: std::array::from_fn(|_| FramehopCache::new_in()),
             cfi: Box::new(cfi::Context::new_in()),
-            rules: rules::RuleTable::boxed(),
+            rules: rules::RuleTable::map()?,
             owner_of,
-        }
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! Async-signal-safe.
 
 use super::cfi::Method;
+use crate::memory;
 use hpc_formats::address::CodeAddress;
 
 const SLOTS: usize = 4096;
@@ -18,14 +19,6 @@ pub(super) struct Rule {
     pub(super) owner: u8,
 }
 
-const EMPTY: Rule = Rule {
-    lookup: 0,
-    code: CodeAddress::NONE,
-    generation: 0,
-    method: Method::None,
-    owner: 0,
-};
-
 /// Mixes an address; every bit of the result depends on the lower bits of the address.
 #[inline]
 pub(super) fn hash(lookup: u64) -> u64 {
@@ -36,9 +29,13 @@ pub(super) fn hash(lookup: u64) -> u64 {
 pub(super) struct RuleTable([Rule; SLOTS]);
 
 impl RuleTable {
-    /// An empty table.
-    pub(super) fn boxed() -> Box<RuleTable> {
-        Box::new(RuleTable([EMPTY; SLOTS]))
+    /// An empty table in a mapping of its own, which lives for ever as thread states do; too
+    /// large to be made on a stack, and its pages appear when they are used.
+    pub(super) fn map() -> Option<&'static mut RuleTable> {
+        let base = memory::map_anonymous(size_of::<RuleTable>())?;
+        // SAFETY: the mapping is ours, page-aligned, large enough, never unmapped; all bits zero
+        // are a valid rule: address 0 of generation 0, which no snapshot has, `Method::None`.
+        Some(unsafe { base.cast::<RuleTable>().as_mut() })
     }
 
     #[inline]
