@@ -15,7 +15,8 @@ const CHUNK: usize = 1 << 20;
 const SMALLEST_BITS: u32 = 4;
 const CLASSES: usize = 13; // 16 bytes to 64 KiB
 
-/// Allocations made while the allocating thread was in the signal handler. Exported so that a test can read it in a profiled program.
+/// Allocations made while the allocating thread was in the signal handler. Exported so that a
+/// test can read it in a profiled program.
 #[unsafe(no_mangle)]
 pub static HPCRUN_ALLOCATIONS_IN_HANDLER: AtomicU64 = AtomicU64::new(0);
 
