@@ -2,8 +2,9 @@
 //!
 //! The chain is walked from the innermost frame outwards, the procedure last. The first tagged
 //! frame wins, unless user code lies between it and the instruction: within a runtime's or the
-//! standard library's tagged code a frame of another crate, and anywhere a closure that is not
-//! tagged itself, is the work of a task. Frames of the standard libraries are transparent. C has no crates: there only
+//! standard library's tagged code a frame of another crate, within other tagged code a frame of a
+//! crate that also calls it, and anywhere a closure that is not tagged itself, is the work of a
+//! task. Frames of the standard libraries are transparent. C has no crates: there only
 //! lambdas and function objects are such a boundary.
 
 use crate::frames::Frame;
@@ -21,15 +22,21 @@ pub(crate) struct Step {
 
 /// The category of code whose innermost frame is the first of `chain`.
 pub(crate) fn category(chain: impl Iterator<Item = Step>) -> Option<StringId> {
-    let mut user: Option<StringId> = None;
-    let mut mixed = false;
-    for Step { frame, call_tag } in chain {
+    let mut chain = chain;
+    let mut inner: Vec<StringId> = Vec::new();
+    while let Some(Step { frame, call_tag }) = chain.next() {
         if let Some(tag) = call_tag.or(frame.tag) {
-            // In a program's own tagged module every crate's inlined helpers serve the tag.
-            let foreign = frame.origin != Origin::User
-                && frame.owner.is_some()
-                && (mixed || user.is_some_and(|u| Some(u) != frame.owner));
-            return (!foreign).then_some(tag);
+            let foreign = |owner: StringId| frame.owner.is_some_and(|own| own != owner);
+            let is_task = match frame.origin {
+                // A program's own tagged code: helpers of any crate serve the tag, but a crate
+                // that calls the tagged code and is called back by it does its own work.
+                Origin::User => chain.any(|outer| {
+                    let owner = outer.frame.owner;
+                    owner.is_some_and(|o| foreign(o) && inner.contains(&o))
+                }),
+                Origin::Runtime | Origin::System => inner.iter().any(|owner| foreign(*owner)),
+            };
+            return (!is_task).then_some(tag);
         }
         if frame.origin == Origin::System {
             continue;
@@ -37,10 +44,7 @@ pub(crate) fn category(chain: impl Iterator<Item = Step>) -> Option<StringId> {
         if frame.is_closure && frame.origin == Origin::User {
             return None;
         }
-        if let Some(owner) = frame.owner {
-            mixed |= user.is_some_and(|u| u != owner);
-            user = Some(owner);
-        }
+        inner.extend(frame.owner);
     }
     None
 }
@@ -112,7 +116,17 @@ mod tests {
         assert_eq!(of(&[closure(step(User, APP, None)), tagged]), None);
         assert_eq!(of(&[closure(step(User, APP, SYNC)), tagged]), SYNC);
         let helper_crate = step(User, RT, None);
+        let caller = step(User, APP, None);
         assert_eq!(of(&[helper_crate, tagged]), SYNC);
+        assert_eq!(of(&[helper_crate, tagged, caller]), SYNC);
+    }
+
+    #[test]
+    fn a_crate_that_is_called_back_does_its_own_work() {
+        let tagged = step(User, RT, SYNC);
+        let task = step(User, APP, None);
+        assert_eq!(of(&[task, tagged, task]), None);
+        assert_eq!(of(&[step(User, RT, None), tagged, task]), SYNC);
     }
 
     #[test]
