@@ -1,4 +1,4 @@
-//! n, the cores that the program may use: affinity mask and cgroup CPU quota (MODEL terms).
+//! n, the cores that the program may use: affinity mask and cgroup CPU quota (ARCHITECTURE.md: terms).
 
 use crate::cli::CoresOption;
 use crate::failure::Failure;

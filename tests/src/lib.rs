@@ -4,7 +4,7 @@
 //! * [`tools`]: release builds of the tools, the fixtures and the C programs, and the lock that
 //!   keeps two measuring tests from running at once.
 //! * [`run`]: one profiled run, its measurement directory and its database.
-//! * [`view`]: the JSON of a view as MODEL.md states it, and the checks that hold for every view.
+//! * [`view`]: the JSON of a view as FORMATS.md states it, and the checks that hold for every view.
 //! * [`parsers`]: what a parser must do with any bytes.
 //! * [`repository`]: the source tree as the repository's own checks read it.
 //!

@@ -14,7 +14,7 @@ pub type Values = BTreeMap<String, f64>;
 
 /// A view.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs)] // the fields are those of MODEL.md
+#[allow(missing_docs)] // the fields are those of FORMATS.md
 pub struct View {
     pub schema: String,
     pub view: String,
@@ -96,7 +96,7 @@ impl View {
         });
         parsed.expect("parsing does not panic").unwrap_or_else(|e| {
             let start: String = json.chars().take(300).collect();
-            panic!("the view is not as MODEL.md states it: {e}\n{start}")
+            panic!("the view is not as FORMATS.md states it: {e}\n{start}")
         })
     }
 

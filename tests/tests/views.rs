@@ -1,4 +1,4 @@
-//! The views' interface: JSON as MODEL.md states it, conservation everywhere, text for reading.
+//! The views' interface: JSON as FORMATS.md states it, conservation everywhere, text for reading.
 
 use hpcrun_tests::run::{Database, Run, Spec};
 use hpcrun_tests::tools::{check, folder, machine, release, tool};

@@ -60,7 +60,7 @@ pub enum Origin {
     /// A task runtime (work-stealing-rt, rayon-core, …): folded in the logical projection.
     Runtime = 1,
     /// libc, the vdso, Rust's std/core/alloc, the C++ runtime, the kernel: covered by a tagged
-    /// call (MODEL: overhead tags).
+    /// call (ARCHITECTURE.md: terms).
     System = 2,
 }
 

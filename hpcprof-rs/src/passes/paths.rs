@@ -51,7 +51,7 @@ pub struct PathState {
     pub logical_line: Option<Line>,
     /// Line of the innermost frame of the physical projection.
     pub physical_line: Option<Line>,
-    /// Overhead category in force (MODEL: overhead tags).
+    /// Overhead category in force (ARCHITECTURE.md: terms).
     pub tag: Option<Text>,
     /// Set when the path does not reach the program's entry.
     pub partial: Option<PartialCause>,

@@ -1,4 +1,4 @@
-//! Prints a view as JSON, schema `hpcprof-rs/view/1` (MODEL: interfaces that scripts rely on).
+//! Prints a view as JSON, schema `hpcprof-rs/view/1` (FORMATS.md).
 //!
 //! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
 //! the depth of a tree is limited by the reader only.

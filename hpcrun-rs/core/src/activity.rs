@@ -1,4 +1,4 @@
-//! Who works: the node-wide counters n_working and n (paper, sections 2.1 and 5.1; MODEL terms).
+//! Who works: the node-wide counters n_working and n (paper, sections 2.1 and 5.1; ARCHITECTURE.md: terms).
 //!
 //! An ordinary thread works unless it is blocked in a wait. A worker of a cooperating runtime
 //! works between acquiring a task and returning to its scheduling loop; its runtime counts.
@@ -121,7 +121,7 @@ pub fn load(uncounted: bool) -> Load {
     ratio(working, cores())
 }
 
-/// n_idle / n_working with n_working capped to 1..=n (MODEL terms).
+/// n_idle / n_working with n_working capped to 1..=n (ARCHITECTURE.md: terms).
 fn ratio(working: i64, cores: u32) -> Load {
     let n = i64::from(cores.max(1));
     let capped = working.clamp(1, n);

@@ -1,5 +1,5 @@
 //! Waits of ordinary threads: from here on it is known who is blocked, so that n_working counts
-//! only threads that run (MODEL: "working"). Workers of cooperating runtimes count themselves.
+//! only threads that run (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
 //! Locks are first tried, so that an uncontended one costs no more than a try.
 
