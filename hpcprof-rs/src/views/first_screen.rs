@@ -149,7 +149,7 @@ impl Screen<'_> {
             let wait = self.run.wall_ns.saturating_sub(attributed).max(0);
             write!(
                 out,
-                "unattributed wait: about {} s of the wall time (estimate: nobody worked, or other programs had the cores)",
+                "unattributed wait: about {} s of the wall time (estimate: nobody worked, or others had the cores)",
                 seconds(wait)
             )?;
             if self.run.oversubscribed_ns > 0 {
@@ -182,7 +182,7 @@ impl Screen<'_> {
         let name_width = self
             .style
             .width
-            .saturating_sub(place_width + 4 * 9 + 34)
+            .saturating_sub(place_width + 4 * 9 + 5 + self.verdict_width())
             .clamp(16, 60);
         let head = format!(
             "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}  verdict",
@@ -206,6 +206,23 @@ impl Screen<'_> {
         )
     }
 
+    /// On a narrow terminal the verdict is its first word.
+    fn is_narrow(&self) -> bool {
+        self.style.width < 110
+    }
+
+    fn verdict_width(&self) -> usize {
+        if self.is_narrow() { 9 } else { 27 }
+    }
+
+    fn advice(&self, verdict: Verdict) -> &'static str {
+        let text = verdict.advice();
+        match text.split([' ', ':']).next() {
+            Some(word) if self.is_narrow() => word,
+            _ => text,
+        }
+    }
+
     fn row(
         &self,
         row: &Row,
@@ -225,8 +242,8 @@ impl Screen<'_> {
             name.push_str(" (the rest)");
         }
         let verdict = match row.verdict {
-            Verdict::Effective => self.style.paint("32", row.verdict.advice()),
-            _ => self.style.paint("33", row.verdict.advice()),
+            Verdict::Effective => self.style.paint("32", self.advice(row.verdict)),
+            _ => self.style.paint("33", self.advice(row.verdict)),
         };
         writeln!(
             out,

@@ -52,7 +52,7 @@ pub struct GrowingFile {
 
 /// First step of growth, bytes; doubles up to [`LARGEST_STEP`].
 const FIRST_STEP: usize = 64 << 10;
-const LARGEST_STEP: usize = 4 << 20;
+const LARGEST_STEP: usize = 256 << 10;
 
 impl GrowingFile {
     /// Creates the file (it must not exist) and maps its first 64 KiB, zeroed.
