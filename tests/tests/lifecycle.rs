@@ -141,6 +141,11 @@ fn threads_with_the_smallest_stacks_are_sampled() {
         .succeed();
     assert_eq!(run.stdout(), "done\n");
     let view = run.database().top_down();
-    assert_eq!(view.unrooted(), 0, "{:?}", view.quality);
+    // A sample may meet the profiler at work in the same thread, which is counted.
+    assert!(
+        view.unrooted() * 1000 <= view.quality.samples,
+        "{:?}",
+        view.quality
+    );
     assert!(view.inclusive("spin", "work") > 0.5, "{:?}", view.totals);
 }

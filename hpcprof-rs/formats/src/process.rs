@@ -71,7 +71,7 @@ pub struct Module {
 pub struct End {
     /// Monotonic clock at the end, nanoseconds (same clock as [`Start::image`]).
     pub monotonic_ns: u64,
-    /// How it ended: `exit`, `_exit`, `exec`, `signal N`.
+    /// How it ended: `exit`, `_exit`, `exec`. A process that a signal ended has no end entry.
     pub reason: String,
     /// Cores n that were in force.
     pub cores: u32,

@@ -186,6 +186,12 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     }
 }
 
+/// Whether a signal can have come from a timer of ours, of whichever thread.
+/// Async-signal-safe.
+pub fn may_be_sample(info: &libc::siginfo_t) -> bool {
+    matches!(info.si_code, TRAP_PERF | SI_TIMER)
+}
+
 impl Source {
     /// A disarmed source.
     pub const fn new() -> Source {

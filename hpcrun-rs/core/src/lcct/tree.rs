@@ -287,6 +287,10 @@ impl Tree {
             }
             slot = (slot + 1) & self.mask;
         }
+        if self.len as usize >= self.mask {
+            // The index could not grow: a full one would have no end to a search.
+            return Err(LossCause::TreeFull);
+        }
         let index = self.push(NodeRecord {
             meta: note.meta,
             parent,
@@ -303,8 +307,7 @@ impl Tree {
         Ok(index)
     }
 
-    /// Doubles the index. When that fails the old one serves on until it is nearly full, which
-    /// the record limit of its size prevents from ever being complete.
+    /// Doubles the index. When that fails the old one serves on until it is nearly full (`child`).
     #[cold]
     fn grow_index(&mut self) {
         let slots = (self.mask + 1) * 2;
@@ -381,17 +384,6 @@ impl Tree {
             memory::unmap(self.index.cast(), (self.mask + 1) * 4);
             memory::unmap(self.last.cast(), LAST_MAPPING);
         }
-    }
-
-    /// Number of records, for tests and benchmarks.
-    pub fn records(&self) -> u32 {
-        self.len
-    }
-
-    /// The file being written.
-    pub fn path(&self) -> &CStr {
-        // SAFETY: `create` copied a NUL-terminated path there; unmapped with the tree.
-        unsafe { CStr::from_ptr(self.path.as_ptr().cast()) }
     }
 }
 

@@ -100,7 +100,12 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         0
     };
     let Some(thread) = threads::current() else {
-        threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+        if crate::timer::may_be_sample(siginfo) {
+            threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+        } else {
+            // SAFETY: same arguments that we got.
+            unsafe { forward(signal, info, context) };
+        }
         return;
     };
     let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
