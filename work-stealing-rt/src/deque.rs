@@ -13,14 +13,19 @@
 //!   thief's claim and the owner's retreat are decided by one compare-and-exchange.
 //! * A slot is a [`Latch`] that carries the task's address: the thief sets it when the task is
 //!   over. The slot stays the thief's until then, since the owner pops in LIFO order and waits.
-//! * The owner learns of hunger and of overflow by one comparison: `limit` is the address of the
-//!   last usable slot, or 0 when the shared part ran empty (*attention*). Whoever empties the
-//!   shared part stores that 0, so the oldest task is nearly always open to thieves.
+//! * The owner learns of hunger, of overflow and of a shallow deque by one comparison: `limit` is
+//!   the distance from the end of the *open zone* to the last usable slot, or 0 when the shared
+//!   part ran empty (*attention*), and the distance of a slot inside the open zone is negative,
+//!   that is, huge. Whoever empties the shared part stores that 0, so the oldest task is nearly
+//!   always open to thieves.
+//! * What is pushed into the first [`OPEN_ZONE`] slots is open to thieves at once. These are the
+//!   large tasks of a divide-and-conquer program, whose owner may not push again for long.
 //!
 //! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
 //! `ends`) makes slot and task visible. `limit` is a hint and needs no ordering.
 
 use core::cell::Cell;
+use core::mem::size_of;
 use core::ptr;
 
 use crossbeam_utils::CachePadded;
@@ -30,6 +35,10 @@ use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) { 4 } else { 1 << 16 };
+
+/// The oldest so many pending joins are never private. In a binary recursion only one join in
+/// 2^depth is as shallow, so that their two atomic operations do not count.
+pub(crate) const OPEN_ZONE: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// A place in a deque; `NONE` stands for a task that found no place.
 pub(crate) type SlotPtr = *const Latch;
@@ -46,6 +55,8 @@ pub(crate) struct SplitDeque {
     /// The owner's copy of `split`.
     split: Cell<SlotPtr>,
     base: SlotPtr,
+    /// The end of the open zone, less half a slot: no slot is at distance 0.
+    zone: usize,
     /// There are no thieves: never ask for attention.
     solo: bool,
     shared: CachePadded<Shared>,
@@ -88,7 +99,9 @@ fn unpack(ends: u64) -> (u64, u64) {
 impl SplitDeque {
     pub(crate) fn new(solo: bool) -> Self {
         let base = allocate_slots();
+        let open = if solo { 0 } else { OPEN_ZONE };
         SplitDeque {
+            zone: base as usize + open * size_of::<Latch>() + size_of::<Latch>() / 2,
             head: Cell::new(base),
             split: Cell::new(base),
             base,
@@ -123,28 +136,34 @@ impl SplitDeque {
             slot.add(1)
         };
         self.head.set(next);
-        if next as usize > self.shared.limit.load(Ordering::Relaxed) {
+        if (next as usize).wrapping_sub(self.zone) > self.shared.limit.load(Ordering::Relaxed) {
             Err(slot)
         } else {
             Ok(slot)
         }
     }
 
-    /// Owner: the slow half of a push into `slot`: publishes half of the private part, or takes
-    /// the task out again (returning [`NONE`]) when the deque is full.
+    /// Owner: the slow half of a push into `slot`: publishes half of the private part (in the open
+    /// zone all of it), or takes the task out again (returning [`NONE`]) when the deque is full.
     #[inline(always)]
     pub(crate) fn attend(&self, slot: SlotPtr) -> SlotPtr {
-        self.shared
-            .limit
-            .store(self.last() as usize, Ordering::Relaxed);
+        if self.shared.limit.load(Ordering::Relaxed) == ATTENTION {
+            let limit = self.last() as usize - self.zone;
+            self.shared.limit.store(limit, Ordering::Relaxed);
+        }
         let mut slot = slot;
         if slot == self.last() {
             self.head.set(slot);
             slot = NONE;
         }
         if !self.solo {
-            let private = self.index(self.head.get()) - self.index(self.split.get());
-            self.publish(private.div_ceil(2));
+            let head = self.head.get();
+            let private = self.index(head) - self.index(self.split.get());
+            if (head as usize) < self.zone {
+                self.publish(private);
+            } else {
+                self.publish(private.div_ceil(2));
+            }
         }
         slot
     }
@@ -227,7 +246,13 @@ impl SplitDeque {
             .store(pack(index, index), Ordering::Release);
     }
 
-    /// Owner: would a task pushed now be published at once?
+    /// Owner: are there tasks that nobody has taken?
+    pub(crate) fn has_tasks(&self) -> bool {
+        let (tail, split) = unpack(self.shared.ends.load(Ordering::Relaxed));
+        self.head.get() != self.split.get() || tail < split
+    }
+
+    /// Owner: do others look for tasks that they could take?
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
         !self.solo && self.shared.limit.load(Ordering::Relaxed) == ATTENTION

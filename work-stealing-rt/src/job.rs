@@ -64,6 +64,7 @@ pub(crate) trait Task {
 
 /// A task that some worker must run once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub(crate) struct TaskRef(pub(crate) *const TaskHeader);
 
 // SAFETY: a task is made of `Send` parts (see the constructors), and the reference is used by
@@ -117,7 +118,7 @@ pub(crate) struct StackTask<F, R, E> {
 
 impl<F, R, E> StackTask<F, R, E>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
     E: Event,
 {
@@ -167,7 +168,7 @@ where
 
 impl<F, R, E> Task for StackTask<F, R, E>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
     E: Event,
 {
@@ -184,7 +185,7 @@ where
             sched::begin_work(&*worker);
             let this = &*header.cast::<Self>();
             let closure = this.take_closure();
-            let outcome = catch_unwind(AssertUnwindSafe(|| call_task(closure)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(true))));
             (*this.outcome.get()).write(outcome);
             sched::end_work(&*worker);
         }

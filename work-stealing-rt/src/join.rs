@@ -1,11 +1,12 @@
-//! `join`: two closures, potentially in parallel.
+//! `join` and `join_context`: two closures, potentially in parallel.
 //!
 //! One duty: run the first closure while the second is open to thieves, then run the second or
 //! wait for its thief. Invariant: whether the closures return or unwind, this frame is not left
 //! while another worker may use the task in it.
 
+use core::marker::PhantomData;
 use core::mem;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::deque::SlotPtr;
 use crate::job::{InSlot, StackTask};
@@ -22,8 +23,8 @@ use crate::worker::Worker;
 /// is rarely worth while.
 ///
 /// # Panics
-/// A panic of either closure goes on here, after the other one has ended. If the first one
-/// panics, the second one may or may not have run; if both do, the first one's panic goes on.
+/// A panic of either closure goes on here, after the other one has ended: both are always run. If
+/// both panic, the first one's panic goes on.
 ///
 /// ```
 /// fn fib(n: u64) -> u64 {
@@ -44,8 +45,64 @@ where
     RB: Send,
 {
     match sched::current() {
-        Some(worker) => join_on(worker, oper_a, oper_b),
+        Some(worker) => join_on::<_, _, _, _, false>(worker, false, |_| oper_a(), |_| oper_b()),
+        None => join_outside(|_| oper_a(), |_| oper_b()),
+    }
+}
+
+/// As [`join`], and tells each closure whether it *migrated*: whether another thread runs it than
+/// the one that called `join_context`. Loops that split adaptively do so as long as parts of
+/// them migrate.
+///
+/// # Panics
+/// As [`join`].
+///
+/// ```
+/// let pool = work_stealing_rt::ThreadPoolBuilder::new().num_threads(1).build()?;
+/// let migrated = pool.install(|| {
+///     work_stealing_rt::join_context(|a| a.migrated(), |b| b.migrated())
+/// });
+/// assert_eq!(migrated, (false, false));
+/// # Ok::<(), work_stealing_rt::ThreadPoolBuildError>(())
+/// ```
+#[inline(always)]
+pub fn join_context<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
+where
+    A: FnOnce(FnContext) -> RA + Send,
+    B: FnOnce(FnContext) -> RB + Send,
+    RA: Send,
+    RB: Send,
+{
+    let oper_a = |migrated| oper_a(FnContext::new(migrated));
+    let oper_b = |migrated| oper_b(FnContext::new(migrated));
+    match sched::current() {
+        Some(worker) => join_on::<_, _, _, _, true>(worker, false, oper_a, oper_b),
         None => join_outside(oper_a, oper_b),
+    }
+}
+
+/// What a closure of [`join_context`] is told of itself.
+#[derive(Debug)]
+pub struct FnContext {
+    migrated: bool,
+    /// It speaks of one thread: neither `Send` nor `Sync`.
+    marker: PhantomData<*mut ()>,
+}
+
+impl FnContext {
+    #[inline(always)]
+    fn new(migrated: bool) -> Self {
+        FnContext {
+            migrated,
+            marker: PhantomData,
+        }
+    }
+
+    /// Does the closure run on another thread than the one that called [`join_context`]? (Or was it
+    /// taken out of its order by that thread itself, which comes to the same.)
+    #[inline]
+    pub fn migrated(&self) -> bool {
+        self.migrated
     }
 }
 
@@ -53,34 +110,41 @@ where
 #[inline(never)]
 fn join_outside<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
 where
-    A: FnOnce() -> RA + Send,
-    B: FnOnce() -> RB + Send,
+    A: FnOnce(bool) -> RA + Send,
+    B: FnOnce(bool) -> RB + Send,
     RA: Send,
     RB: Send,
 {
-    pool::in_global(|worker| join_on(worker, oper_a, oper_b))
+    // Both closures have migrated to the pool.
+    pool::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
 }
 
+/// `migrated`: what closures that run on this worker are told. `COUNTED`: see `sched::fork`.
 #[inline(always)]
-fn join_on<A, B, RA, RB>(worker: &Worker, oper_a: A, oper_b: B) -> (RA, RB)
+fn join_on<A, B, RA, RB, const COUNTED: bool>(
+    worker: &Worker,
+    migrated: bool,
+    oper_a: A,
+    oper_b: B,
+) -> (RA, RB)
 where
-    A: FnOnce() -> RA + Send,
-    B: FnOnce() -> RB + Send,
+    A: FnOnce(bool) -> RA + Send,
+    B: FnOnce(bool) -> RB + Send,
     RA: Send,
     RB: Send,
 {
     let task = sched::task(oper_b);
-    let slot = sched::fork(worker, &task);
+    let slot = sched::fork::<_, _, COUNTED>(worker, &task);
     let forked = Forked {
         worker,
         task: &task,
         slot,
     };
-    let result_a = oper_a();
+    let result_a = oper_a(migrated);
     mem::forget(forked);
     // SAFETY: forked above. If the closure unwinds, its task is out of the deque already.
     if let Some(oper_b) = unsafe { sched::take_back(worker, slot, &task) } {
-        return (result_a, oper_b());
+        return (result_a, oper_b(migrated));
     }
     sched::wait_for_stolen(worker, slot);
     // SAFETY: the thief has announced the end.
@@ -93,7 +157,7 @@ where
 /// A forked task while the first closure runs; dropped only if that unwinds.
 struct Forked<'a, F, R>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     worker: &'a Worker,
@@ -103,28 +167,34 @@ where
 
 impl<F, R> Drop for Forked<'_, F, R>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     // Inlined, so that the guard itself need not exist in memory.
     #[inline(always)]
     fn drop(&mut self) {
-        abandon(self.worker, self.task, self.slot);
+        complete(self.worker, self.task, self.slot);
     }
 }
 
-/// The first closure unwinds: nobody will want the second one's result.
+/// The first closure unwinds: nobody will want the second one's result, but it is run.
 #[cold]
 #[inline(never)]
-fn abandon<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>, slot: SlotPtr)
+fn complete<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>, slot: SlotPtr)
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
-    // SAFETY: forked, and not taken back since. The closure is dropped without having run.
-    if unsafe { sched::take_back(worker, slot, task) }.is_none() {
-        sched::wait_for_stolen(worker, slot);
-        // SAFETY: the thief has announced the end. The first closure's panic wins.
-        drop(unsafe { task.take_outcome() });
-    }
+    // SAFETY: forked, and not taken back since.
+    let outcome = match unsafe { sched::take_back(worker, slot, task) } {
+        // Out of its order: as if another had taken it.
+        Some(closure) => catch_unwind(AssertUnwindSafe(|| closure(true))),
+        None => {
+            sched::wait_for_stolen(worker, slot);
+            // SAFETY: the thief has announced the end.
+            unsafe { task.take_outcome() }
+        }
+    };
+    // The first closure's panic wins.
+    drop(outcome);
 }

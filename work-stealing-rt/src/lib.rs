@@ -17,16 +17,24 @@
 //! | `boundary` | the one call through which tasks are entered, and the recording of contexts |
 //! | `profiler` | registration with a profiler |
 //! | `worker` | one worker's state and life |
+//! | `completion` | waiting for a number of tasks |
+//! | `fifo` | first-in-first-out order on top of a stack |
 //! | `pool` | pools, the global pool, installing work from outside |
 //! | `parallel_overhead` | all code that is runtime work; its *place* is the overhead tag |
-//! | `join`, `scope`, `spawn`, `par_for` | the public operations; they call the user's closures |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; they call the user's closures |
 //!
 //! A rule that the tests of the profiler rely on: a function that calls a user's closure never
 //! lives under `parallel_overhead/`, and every out-of-line function that is runtime work does.
 
 #[cfg(not(loom))]
 mod boundary;
+#[cfg(not(loom))]
+mod broadcast;
+#[cfg(not(loom))]
+mod completion;
 mod deque;
+#[cfg(not(loom))]
+mod fifo;
 #[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]
@@ -50,13 +58,26 @@ mod sleep;
 mod spawn;
 #[cfg(not(loom))]
 mod worker;
+#[cfg(not(loom))]
+mod yielding;
 
 #[cfg(not(loom))]
+#[allow(deprecated)]
+pub use crate::pool::{Configuration, initialize};
+#[cfg(not(loom))]
 pub use crate::{
-    join::join,
+    broadcast::{BroadcastContext, broadcast, spawn_broadcast},
+    join::{FnContext, join, join_context},
     par_for::{par_for, par_for_grain},
-    pool::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder},
-    pool::{current_num_threads, current_thread_index},
-    scope::{Scope, scope},
-    spawn::spawn,
+    pool::{
+        CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPool, ThreadPoolBuildError,
+        ThreadPoolBuilder, ThreadSpawn,
+    },
+    pool::{
+        current_num_threads, current_thread_has_pending_tasks, current_thread_index,
+        max_num_threads,
+    },
+    scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo},
+    spawn::{spawn, spawn_fifo},
+    yielding::{Yield, yield_local, yield_now},
 };

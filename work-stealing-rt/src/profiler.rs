@@ -49,7 +49,7 @@ impl Drop for Enrolment {
     }
 }
 
-pub(crate) use registry::{attach, capture_context};
+pub(crate) use registry::{attach, capture_context, counts};
 
 #[cfg(all(feature = "context", target_os = "linux"))]
 mod registry {
@@ -60,7 +60,10 @@ mod registry {
     use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
     use std::sync::Once;
 
-    use hpcrun_abi::{ABI_VERSION, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime, RuntimeTable};
+    use hpcrun_abi::{
+        ABI_VERSION, CountedSite, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime, RuntimeTable,
+        TaskHeader,
+    };
 
     use crate::boundary;
 
@@ -99,6 +102,7 @@ mod registry {
 
     fn describe() -> RuntimeTable {
         let (text_start, text_end) = boundary::text_range();
+        let (sites_start, sites_end) = boundary::sites();
         RuntimeTable {
             size: size_of::<RuntimeTable>() as u32,
             version: ABI_VERSION,
@@ -109,6 +113,8 @@ mod registry {
             text_end,
             boundary_return: boundary::return_address(),
             task_slot: boundary::TASK_SLOT,
+            sites_start,
+            sites_end,
         }
     }
 
@@ -123,6 +129,25 @@ mod registry {
         if let Some(profiler) = profiler() {
             // SAFETY: on the thread that entered.
             unsafe { (profiler.worker_leave)() }
+        }
+    }
+
+    /// Where the tasks of this one's site are counted; `None` without a profiler, or if the task
+    /// has no stack context.
+    ///
+    /// # Safety
+    /// The header is that of a live task.
+    #[inline(always)]
+    pub(crate) unsafe fn counts(header: *const TaskHeader) -> Option<&'static CountedSite> {
+        profiler()?;
+        // SAFETY: live by contract. A site with an address was emitted by `boundary::record`,
+        // which emits whole counted sites; they are static.
+        unsafe {
+            let site = (*header).site;
+            if (*site).ip == 0 {
+                return None;
+            }
+            Some(&*site.cast::<CountedSite>())
         }
     }
 
@@ -143,7 +168,13 @@ mod registry {
 
     use core::sync::atomic::AtomicU8;
 
+    use hpcrun_abi::{CountedSite, TaskHeader};
+
     pub(crate) fn attach() {}
+    #[inline(always)]
+    pub(crate) unsafe fn counts(_: *const TaskHeader) -> Option<&'static CountedSite> {
+        None
+    }
     pub(super) fn enter(_: &AtomicU8) {}
     pub(super) fn leave() {}
     #[inline(always)]

@@ -1,45 +1,48 @@
-//! `scope`: any number of tasks that may borrow from outside the scope.
+//! Scopes: any number of tasks that may borrow from outside the scope.
 //!
-//! One duty: let no task of a scope outlive it. A scope counts its body and its tasks; the last
-//! one to end sets the latch for which the scope's worker waits. The first panic is kept and
-//! goes on in the caller when all have ended.
+//! One duty: let no task of a scope outlive it. A scope counts its body and its tasks, and is left
+//! when all have ended. The first panic is kept and goes on in the caller then. The forms differ
+//! in the order of tasks (`fifo`) and in where the body runs (`in_place`).
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
-use crate::job::{HeapTask, Keeper};
-use crate::latch::Latch;
-use crate::parallel_overhead::{sched, sync};
-use crate::pool;
+use crate::broadcast::{self, BroadcastContext};
+use crate::completion::Completion;
+use crate::fifo::Fifo;
+use crate::job::{HeapTask, Keeper, TaskRef};
+use crate::parallel_overhead::sched;
+use crate::pool::{self, Pool};
 use crate::profiler;
-use crate::worker::Worker;
 
 type Payload = Box<dyn Any + Send>;
 
+/// Tasks may borrow for exactly `'scope`: invariant in it.
+type Invariant<'scope> = PhantomData<fn(&'scope ()) -> &'scope ()>;
+
 /// A scope in which tasks can be spawned; see [`scope()`].
 pub struct Scope<'scope> {
-    /// The worker that waits for the scope. It outlives the scope, which lies on its stack.
-    owner: *const Worker,
-    /// The body, and the tasks that are not over.
-    pending: AtomicUsize,
-    over: Latch,
-    /// The first panic; null while there is none.
-    panic: AtomicPtr<Payload>,
-    /// Tasks may borrow for exactly `'scope`: invariant.
-    marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
+    base: ScopeBase,
+    marker: Invariant<'scope>,
 }
 
-// SAFETY: all fields that change are atomics; `owner` leads to a `Sync` worker.
-unsafe impl Sync for Scope<'_> {}
-// SAFETY: as above.
-unsafe impl Send for Scope<'_> {}
+/// A scope whose tasks start in the order of their spawns; see [`scope_fifo()`].
+pub struct ScopeFifo<'scope> {
+    base: ScopeBase,
+    /// One for each worker of the pool.
+    fifos: Box<[Fifo]>,
+    marker: Invariant<'scope>,
+}
 
 /// Calls `op` with a scope, and returns when it and all tasks spawned in the scope have ended.
 /// Outside of a pool this happens in the global pool.
+///
+/// A worker that runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Panics
 /// If `op` or a task panics, the first of these panics goes on here when all have ended.
@@ -58,32 +61,49 @@ where
     OP: FnOnce(&Scope<'scope>) -> R + Send,
     R: Send,
 {
-    pool::on_worker(|worker| {
-        let scope = Scope {
-            owner: worker,
-            pending: AtomicUsize::new(1),
-            over: Latch::new(),
-            panic: AtomicPtr::new(ptr::null_mut()),
-            marker: PhantomData,
-        };
-        let result = catch_unwind(AssertUnwindSafe(|| op(&scope)));
-        let result = result.map_err(|payload| scope.keep_panic(payload));
-        // SAFETY: the body is counted, and this frame keeps the scope.
-        unsafe { Scope::one_over(&raw const scope) };
-        sched::wait_in_task(worker, &scope.over);
-        let panic = scope.panic.swap(ptr::null_mut(), Ordering::Acquire);
-        match result {
-            Ok(result) if panic.is_null() => result,
-            _ => {
-                // SAFETY: not null, for if `result` is an error its panic, or an earlier one, was
-                // kept. Boxed by `keep_panic`.
-                resume_unwind(*unsafe { Box::from_raw(panic) })
-            }
-        }
-    })
+    pool::on_worker(|worker| Scope::new(worker.pool()).run(op))
+}
+
+/// As [`scope()`], but a worker that runs tasks it has spawned itself begins with the oldest.
+pub fn scope_fifo<'scope, OP, R>(op: OP) -> R
+where
+    OP: FnOnce(&ScopeFifo<'scope>) -> R + Send,
+    R: Send,
+{
+    pool::on_worker(|worker| ScopeFifo::new(worker.pool()).run(op))
+}
+
+/// As [`scope()`], but `op` runs in the calling thread, whether that is a worker or not; the tasks
+/// run in the calling thread's pool, else in the global pool.
+pub fn in_place_scope<'scope, OP, R>(op: OP) -> R
+where
+    OP: FnOnce(&Scope<'scope>) -> R,
+{
+    pool::with_pool(|pool| Scope::new(pool).run(op))
+}
+
+/// As [`in_place_scope`], with the order of [`scope_fifo()`].
+pub fn in_place_scope_fifo<'scope, OP, R>(op: OP) -> R
+where
+    OP: FnOnce(&ScopeFifo<'scope>) -> R,
+{
+    pool::with_pool(|pool| ScopeFifo::new(pool).run(op))
 }
 
 impl<'scope> Scope<'scope> {
+    /// A scope whose tasks run in `pool`, which outlives it.
+    pub(crate) fn new(pool: &Pool) -> Self {
+        Scope {
+            base: ScopeBase::new(pool),
+            marker: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn run<R>(self, op: impl FnOnce(&Self) -> R) -> R {
+        self.base.run(|| op(&self))
+    }
+
     /// Spawns a task into the scope. It gets the scope, so as to spawn more.
     ///
     /// The task is put on the heap; where a caller waits for two things only,
@@ -92,19 +112,125 @@ impl<'scope> Scope<'scope> {
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
     {
-        // Relaxed: the caller is itself counted (the body or a task), or else holds a borrow
-        // of the scope that one of these waits for.
-        self.pending.fetch_add(1, Ordering::Relaxed);
-        let member = Member(ptr::from_ref(self).cast::<Scope<'static>>());
-        let this = SharedScope(self);
-        let body = move || {
-            let SharedScope(scope) = { this };
-            // SAFETY: the scope is not left before this task is over.
-            body(unsafe { &*scope })
-        };
-        let task = HeapTask::boxed(body, member, profiler::capture_context());
-        // SAFETY: the worker outlives the scope.
-        sched::offer(unsafe { &*self.owner }.pool(), task);
+        let this = Shared(self);
+        let task = self.base.task(move || body(this.get()));
+        sched::offer(self.base.pool(), task);
+    }
+
+    /// Spawns one task for each worker of the scope's pool. Each gets the scope, and says where it
+    /// runs.
+    pub fn spawn_broadcast<BODY>(&self, body: BODY)
+    where
+        BODY: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
+    {
+        let this = Shared(self);
+        self.base
+            .broadcast(move |context| body(this.get(), context));
+    }
+}
+
+impl<'scope> ScopeFifo<'scope> {
+    /// As [`Scope::new`].
+    pub(crate) fn new(pool: &Pool) -> Self {
+        ScopeFifo {
+            base: ScopeBase::new(pool),
+            fifos: pool.workers().iter().map(|_| Fifo::new()).collect(),
+            marker: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn run<R>(self, op: impl FnOnce(&Self) -> R) -> R {
+        self.base.run(|| op(&self))
+    }
+
+    /// Spawns a task into the scope. It gets the scope, so as to spawn more.
+    pub fn spawn_fifo<BODY>(&self, body: BODY)
+    where
+        BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
+    {
+        let this = Shared(self);
+        let task = self.base.task(move || body(this.get()));
+        sched::offer_in_order(self.base.pool(), task, |worker| &self.fifos[worker.index]);
+    }
+
+    /// As [`Scope::spawn_broadcast`].
+    pub fn spawn_broadcast<BODY>(&self, body: BODY)
+    where
+        BODY: Fn(&ScopeFifo<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
+    {
+        let this = Shared(self);
+        self.base
+            .broadcast(move |context| body(this.get(), context));
+    }
+}
+
+/// What the two kinds of scope share.
+struct ScopeBase {
+    /// Where the tasks run. The scope's caller keeps it.
+    pool: *const Pool,
+    /// The body and the tasks.
+    completion: Completion,
+    /// The first panic; null while there is none.
+    panic: AtomicPtr<Payload>,
+}
+
+// SAFETY: what changes is atomic; `pool` leads to a `Sync` pool.
+unsafe impl Sync for ScopeBase {}
+// SAFETY: as above.
+unsafe impl Send for ScopeBase {}
+
+impl ScopeBase {
+    fn new(pool: &Pool) -> Self {
+        ScopeBase {
+            pool,
+            completion: Completion::new(1),
+            panic: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        // SAFETY: the scope's caller keeps the pool while it waits for the scope.
+        unsafe { &*self.pool }
+    }
+
+    /// Calls the scope's body, waits for the tasks, and lets a panic go on.
+    #[inline(always)]
+    fn run<R>(&self, body: impl FnOnce() -> R) -> R {
+        let result = catch_unwind(AssertUnwindSafe(body));
+        let result = result.map_err(|payload| self.keep_panic(payload));
+        // SAFETY: the body is counted, and the calling frame keeps the scope.
+        unsafe { Completion::one_over(&raw const self.completion) };
+        self.completion.wait();
+        let panic = self.panic.swap(ptr::null_mut(), Ordering::Acquire);
+        match result {
+            Ok(result) if panic.is_null() => result,
+            _ => {
+                // SAFETY: not null, for if `result` is an error its panic, or an earlier one, was
+                // kept. Boxed by `keep_panic`.
+                resume_unwind(*unsafe { Box::from_raw(panic) })
+            }
+        }
+    }
+
+    /// A task of the scope, which must be run.
+    #[inline(always)]
+    fn task(&self, body: impl FnOnce() + Send) -> TaskRef {
+        // The caller is itself counted (the body or a task), or else holds a borrow of the scope
+        // that one of these waits for.
+        self.completion.add();
+        HeapTask::boxed(body, Member(self), profiler::capture_context())
+    }
+
+    fn broadcast(&self, body: impl Fn(BroadcastContext<'_>) + Send + Sync) {
+        let body = Arc::new(body);
+        let context = profiler::capture_context();
+        for worker in self.pool().workers() {
+            self.completion.add();
+            let body = Arc::clone(&body);
+            let call = move || broadcast::call(&*body);
+            sched::post(worker, HeapTask::boxed(call, Member(self), context));
+        }
     }
 
     fn keep_panic(&self, payload: Payload) {
@@ -121,33 +247,41 @@ impl<'scope> Scope<'scope> {
         }
     }
 
-    /// The body or a task is over.
-    ///
-    /// # Safety
-    /// The scope counts the caller; it may be gone afterwards.
-    unsafe fn one_over(this: *const Self) {
-        // SAFETY: the scope stays until its latch is set, which is the last access here. The
-        // owner belongs to a pool that the calling thread keeps, since a scope's tasks run in
-        // that pool only.
-        unsafe {
-            let owner = &*(*this).owner;
-            if (*this).pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-                sync::announce(owner.pool(), &(*this).over, owner.index);
-            }
-        }
+    fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("pending", &self.completion.pending())
+            .finish_non_exhaustive()
     }
 }
 
 /// The scope's address, to be sent along with a task.
-struct SharedScope<'scope>(*const Scope<'scope>);
+struct Shared<S>(*const S);
 
-// SAFETY: a `Scope` is `Sync`, and outlives its tasks.
-unsafe impl Send for SharedScope<'_> {}
+impl<S> Clone for Shared<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
-/// A task's membership in its scope, the lifetime erased.
-struct Member(*const Scope<'static>);
+impl<S> Copy for Shared<S> {}
 
-// SAFETY: as for `SharedScope`.
+// SAFETY: as a `&S`, and a scope outlives its tasks.
+unsafe impl<S: Sync> Send for Shared<S> {}
+// SAFETY: as above.
+unsafe impl<S: Sync> Sync for Shared<S> {}
+
+impl<S> Shared<S> {
+    /// The scope; only for its tasks.
+    fn get(&self) -> &S {
+        // SAFETY: the scope is not left before its tasks are over.
+        unsafe { &*self.0 }
+    }
+}
+
+/// A task's membership in its scope.
+struct Member(*const ScopeBase);
+
+// SAFETY: a `ScopeBase` is `Sync`, and outlives its tasks.
 unsafe impl Send for Member {}
 
 impl Keeper for Member {
@@ -158,14 +292,18 @@ impl Keeper for Member {
 
     fn over(self) {
         // SAFETY: the scope counts the task until here.
-        unsafe { Scope::one_over(self.0) };
+        unsafe { Completion::one_over(&raw const (*self.0).completion) };
     }
 }
 
 impl fmt::Debug for Scope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope")
-            .field("pending", &self.pending.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
+        self.base.describe("Scope", f)
+    }
+}
+
+impl fmt::Debug for ScopeFifo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.base.describe("ScopeFifo", f)
     }
 }

@@ -1,21 +1,22 @@
-//! `spawn`: detached tasks.
+//! `spawn`, `spawn_fifo`: detached tasks.
 //!
 //! One duty: run a closure some time, with nobody waiting for it. The pool stays until it is
 //! over.
 
 use std::any::Any;
-use std::process::abort;
 
-use crate::job::{HeapTask, Keeper};
+use crate::job::{HeapTask, Keeper, TaskRef};
 use crate::parallel_overhead::sched;
 use crate::pool::{self, Pool};
 use crate::profiler;
 
-/// Runs the closure some time in the calling thread's pool, or in the global pool.
+/// Runs the closure some time in the calling thread's pool, or in the global pool. A worker that
+/// runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Aborts
-/// As nobody waits for the closure, a panic in it has nowhere to go: after the usual message the
-/// process is aborted.
+/// As nobody waits for the closure, a panic in it goes to the pool's panic handler
+/// ([`ThreadPoolBuilder::panic_handler`](crate::ThreadPoolBuilder::panic_handler)). Without one,
+/// the process is aborted after the usual message.
 pub fn spawn<F>(func: F)
 where
     F: FnOnce() + Send + 'static,
@@ -23,30 +24,59 @@ where
     pool::with_pool(|pool| spawn_in(pool, func));
 }
 
+/// As [`spawn`], but a worker begins with the oldest of the tasks that it has spawned this way.
+pub fn spawn_fifo<F>(func: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    pool::with_pool(|pool| spawn_fifo_in(pool, func));
+}
+
 /// [`spawn`] in the given pool.
 pub(crate) fn spawn_in<F>(pool: &Pool, func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    pool.retain();
-    let task = HeapTask::boxed(func, Detached(pool), profiler::capture_context());
-    sched::offer(pool, task);
+    sched::offer(pool, task(pool, func));
+}
+
+/// [`spawn_fifo`] in the given pool.
+pub(crate) fn spawn_fifo_in<F>(pool: &Pool, func: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    sched::offer_in_order(pool, task(pool, func), |worker| &worker.fifo);
+}
+
+#[inline(always)]
+fn task<F>(pool: &Pool, func: F) -> TaskRef
+where
+    F: FnOnce() + Send + 'static,
+{
+    HeapTask::boxed(func, Detached::new(pool), profiler::capture_context())
 }
 
 /// A detached task's hold on its pool.
-struct Detached(*const Pool);
+pub(crate) struct Detached(*const Pool);
+
+impl Detached {
+    pub(crate) fn new(pool: &Pool) -> Self {
+        pool.retain();
+        Detached(pool)
+    }
+}
 
 // SAFETY: a `Pool` is `Sync`, and stays while it counts the task.
 unsafe impl Send for Detached {}
 
 impl Keeper for Detached {
-    fn panicked(&self, _: Box<dyn Any + Send>) {
-        eprintln!("work-stealing-rt: a detached task panicked; aborting");
-        abort();
+    fn panicked(&self, payload: Box<dyn Any + Send>) {
+        // SAFETY: the calling thread is one of the pool's workers, and keeps it.
+        unsafe { &*self.0 }.handle_panic(payload);
     }
 
     fn over(self) {
-        // SAFETY: the calling thread is one of the pool's workers, and keeps it.
+        // SAFETY: as above.
         unsafe { &*self.0 }.release();
     }
 }

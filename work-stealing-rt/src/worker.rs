@@ -1,22 +1,23 @@
 //! One worker: its state and its life.
 //!
 //! One duty: hold what a worker owns and what others see of it. The `Worker` belongs to its
-//! pool, which every worker thread keeps alive; the thread-local pointer to it is set for the
-//! thread's whole life.
+//! pool, which every worker thread keeps alive; the thread-local pointer to it is set for as long
+//! as the thread is a worker.
 
 use core::cell::Cell;
-use core::ptr;
 use core::sync::atomic::AtomicU8;
+use core::{mem, ptr};
 use std::sync::Arc;
 
-use crossbeam_deque as chase_lev;
+use crossbeam_deque::{self as chase_lev, Injector};
 use crossbeam_utils::CachePadded;
 use hpcrun_abi::WORKER_IDLE;
 
 use crate::deque::SplitDeque;
+use crate::fifo::{Fifo, Queued};
 use crate::job::TaskRef;
-use crate::latch::Latch;
-use crate::parallel_overhead::sync;
+use crate::latch::{Latch, ThreadLatch};
+use crate::parallel_overhead::{sched, sync};
 use crate::pool::Pool;
 use crate::profiler::Enrolment;
 
@@ -29,9 +30,13 @@ pub(crate) struct Worker {
     /// The tasks of its pending joins.
     pub(crate) joins: SplitDeque,
     /// The tasks it has spawned (owner).
-    pub(crate) spawns: chase_lev::Worker<TaskRef>,
+    pub(crate) spawns: chase_lev::Worker<Queued>,
     /// The other end of `spawns`.
-    pub(crate) stealer: chase_lev::Stealer<TaskRef>,
+    pub(crate) stealer: chase_lev::Stealer<Queued>,
+    /// Those of its detached tasks that start in the order of their spawns.
+    pub(crate) fifo: Fifo,
+    /// Tasks that this worker alone may run: broadcasts.
+    pub(crate) mailbox: Injector<TaskRef>,
     /// Its place in the pool.
     pub(crate) index: usize,
     /// Its pool, kept alive by the worker's thread.
@@ -42,6 +47,8 @@ pub(crate) struct Worker {
     pub(crate) searching: Cell<bool>,
     /// For the profiler: idle or working.
     pub(crate) state: CachePadded<AtomicU8>,
+    /// The worker has started.
+    pub(crate) started: ThreadLatch,
     /// The pool ends.
     pub(crate) terminate: Latch,
 }
@@ -53,17 +60,25 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 impl Worker {
-    pub(crate) fn new(index: usize, solo: bool, pool: *const Pool) -> Self {
-        let spawns = chase_lev::Worker::new_lifo();
+    /// Worker `index` of `pool`; `breadth_first`: its oldest spawned task comes first.
+    pub(crate) fn new(index: usize, solo: bool, breadth_first: bool, pool: *const Pool) -> Self {
+        let spawns = if breadth_first {
+            chase_lev::Worker::new_fifo()
+        } else {
+            chase_lev::Worker::new_lifo()
+        };
         Worker {
             joins: SplitDeque::new(solo),
             stealer: spawns.stealer(),
             spawns,
+            fifo: Fifo::new(),
+            mailbox: Injector::new(),
             index,
             pool,
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
             searching: Cell::new(false),
             state: CachePadded::new(AtomicU8::new(WORKER_IDLE)),
+            started: ThreadLatch::new(),
             terminate: Latch::new(),
         }
     }
@@ -89,6 +104,11 @@ impl Worker {
         ptr::eq(worker.pool, pool).then_some(worker)
     }
 
+    /// Has it spawned or forked tasks that nobody has taken?
+    pub(crate) fn has_pending_tasks(&self) -> bool {
+        !self.spawns.is_empty() || self.joins.has_tasks()
+    }
+
     /// Is the calling thread to split its work, because others look for some?
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
@@ -99,9 +119,41 @@ impl Worker {
 /// The life of worker `index`: the body of its thread.
 pub(crate) fn live(pool: Arc<Pool>, index: usize) {
     let worker = &pool.workers()[index];
-    CURRENT.set(worker);
-    let enrolment = Enrolment::new(&worker.state);
+    let enrolment = begin(worker);
+    if let Some(handler) = &pool.handlers.start {
+        // The user's code: it works.
+        sched::begin_work(worker);
+        pool.call_handler(|| handler(index));
+        sched::end_work(worker);
+    }
     sync::wait(worker, &worker.terminate);
+    if let Some(handler) = &pool.handlers.exit {
+        sched::begin_work(worker);
+        pool.call_handler(|| handler(index));
+        sched::end_work(worker);
+    }
     drop(enrolment);
     CURRENT.set(ptr::null());
+}
+
+/// Makes the calling thread worker `index` for the rest of its life, without a scheduling loop:
+/// it takes tasks only where it waits for some. False if it is a worker already.
+pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
+    if !Worker::current().is_null() {
+        return false;
+    }
+    // Kept for as long as the thread lives, which is as good as for ever.
+    let pool = mem::ManuallyDrop::new(Arc::clone(pool));
+    let worker = &pool.workers()[index];
+    mem::forget(begin(worker));
+    sched::begin_work(worker);
+    true
+}
+
+fn begin(worker: &Worker) -> Enrolment {
+    CURRENT.set(worker);
+    let enrolment = Enrolment::new(&worker.state);
+    // SAFETY: the latch lives as long as the pool, which the calling thread keeps.
+    unsafe { ThreadLatch::set(&raw const worker.started) };
+    enrolment
 }

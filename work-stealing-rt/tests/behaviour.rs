@@ -74,19 +74,15 @@ fn the_global_pool_serves_calls_from_outside() {
     let error = ThreadPoolBuilder::new()
         .build_global()
         .expect_err("it exists");
-    assert!(error.to_string().contains("exists already"), "{error}");
+    assert!(
+        error.to_string().contains("already been initialized"),
+        "{error}"
+    );
 }
 
 #[test]
-fn senseless_numbers_of_threads_are_refused() {
-    let error = ThreadPoolBuilder::new()
-        .num_threads(1 << 40)
-        .build()
-        .expect_err("too many");
-    assert!(
-        error.to_string().contains("ask for at most 65535"),
-        "{error}"
-    );
+fn the_number_of_threads_is_limited() {
+    assert_eq!(work_stealing_rt::max_num_threads(), 65_535);
 }
 
 #[test]

@@ -14,7 +14,7 @@
 #![no_std]
 
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Version of both tables. Changes when the meaning of a field changes.
 pub const ABI_VERSION: u32 = 1;
@@ -61,6 +61,10 @@ pub struct RuntimeTable {
     /// Where the boundary's frame keeps the address of its [`TaskHeader`]: at
     /// `stack pointer + task_slot`, with the stack pointer as it is at `boundary_return`.
     pub task_slot: usize,
+    /// The first of the runtime's [`CountedSite`]s, which lie side by side.
+    pub sites_start: *const CountedSite,
+    /// One past the last of them; equal to `sites_start` when there is none.
+    pub sites_end: *const CountedSite,
 }
 
 // SAFETY: the table is immutable after construction and its pointers lead to statics (the
@@ -77,6 +81,26 @@ pub struct SpawnSite {
     pub ip: usize,
     /// The runtime's own entry for tasks of this site. The profiler does not read it.
     pub entry: usize,
+}
+
+/// A [`SpawnSite`] whose tasks are counted while a profiler is present. Sites that differ in
+/// their code address may belong to one place in the source: code is inlined and copied.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CountedSite {
+    /// As [`SpawnSite::ip`]; not zero.
+    pub ip: usize,
+    /// As [`SpawnSite::entry`].
+    pub entry: usize,
+    /// The runtime's own.
+    pub finish: usize,
+    /// How often the site forked a task that may be split further (`join_context`, by which
+    /// parallel iterators split their work). Other forks are not counted: they cost too little.
+    pub forks: AtomicU64,
+    /// How many of the site's tasks were run by another than their spawner's own call.
+    pub steals: AtomicU64,
+    /// The time in those tasks, in nanoseconds of wall time.
+    pub stolen_ns: AtomicU64,
 }
 
 /// The first three words of every task that may run through the boundary: its spawner's context.

@@ -30,5 +30,5 @@ mod imp;
 mod imp;
 
 #[cfg(all(feature = "context", target_os = "linux"))]
-pub(crate) use imp::{TASK_SLOT, return_address, text_range};
+pub(crate) use imp::{TASK_SLOT, return_address, sites, text_range};
 pub(crate) use imp::{enter, record};

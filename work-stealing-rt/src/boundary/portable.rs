@@ -4,6 +4,8 @@
 
 use core::ptr;
 
+#[cfg(all(feature = "context", target_os = "linux"))]
+use hpcrun_abi::CountedSite;
 use hpcrun_abi::TaskHeader;
 
 use crate::job::{Entry, Task};
@@ -34,6 +36,12 @@ pub(crate) fn return_address() -> usize {
 #[cfg(all(feature = "context", target_os = "linux"))]
 pub(crate) fn text_range() -> (usize, usize) {
     (0, 0)
+}
+
+/// No sites are recorded.
+#[cfg(all(feature = "context", target_os = "linux"))]
+pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
+    (ptr::null(), ptr::null())
 }
 
 /// Fills `header` without a context.

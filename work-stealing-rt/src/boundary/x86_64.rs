@@ -8,8 +8,10 @@
 
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
+use core::hint::black_box;
+use core::sync::atomic::AtomicU64;
 
-use hpcrun_abi::TaskHeader;
+use hpcrun_abi::{CountedSite, TaskHeader};
 
 use crate::job::{Entry, Task};
 use crate::worker::Worker;
@@ -54,7 +56,23 @@ unsafe extern "C" {
     static TEXT_START: u8;
     #[link_name = "__stop_wsrt_text"]
     static TEXT_STOP: u8;
+    #[link_name = "__start_wsrt_sites"]
+    static SITES_START: CountedSite;
+    #[link_name = "__stop_wsrt_sites"]
+    static SITES_STOP: CountedSite;
 }
+
+/// A record of no code, so that there is a section, and with it the linker's two symbols, in every
+/// program.
+#[unsafe(link_section = "wsrt_sites")]
+static NO_SITE: CountedSite = CountedSite {
+    ip: 0,
+    entry: 0,
+    finish: 0,
+    forks: AtomicU64::new(0),
+    steals: AtomicU64::new(0),
+    stolen_ns: AtomicU64::new(0),
+};
 
 /// Enters a task through the boundary.
 ///
@@ -80,6 +98,13 @@ pub(crate) fn text_range() -> (usize, usize) {
     )
 }
 
+/// The records of all sites that [`record`] has emitted.
+pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
+    // Linkers drop a section that nothing names.
+    black_box(&raw const NO_SITE);
+    (&raw const SITES_START, &raw const SITES_STOP)
+}
+
 /// Fills `header` with this very place as the spawner's context, and the task's entry points.
 ///
 /// Always inlined, so that the place is in the spawner's own frame.
@@ -88,8 +113,8 @@ pub(crate) fn text_range() -> (usize, usize) {
 /// `header` is valid for a write and is the header of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
-    // SAFETY: writes the three words of the header; the static it emits (a `job::Site`) has
-    // relocated contents only. Neither the stack nor the flags change, and nothing can panic.
+    // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of
+    // which a `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and nothing can panic.
     unsafe {
         asm!(
             "lea {site}, [rip + 771f]",
@@ -97,10 +122,10 @@ pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
             "772:",
             "mov [{header} + 8], rsp",
             "mov [{header} + 16], rbp",
-            ".pushsection .data.rel.ro.wsrt_sites,\"aw\",@progbits",
+            ".pushsection wsrt_sites,\"aw\",@progbits",
             ".p2align 3",
             "771:",
-            ".quad 772b, {entry}, {finish}",
+            ".quad 772b, {entry}, {finish}, 0, 0, 0",
             ".popsection",
             site = out(reg) _,
             header = in(reg) header,

@@ -6,11 +6,13 @@
 
 use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
+use std::time::Instant;
 
 use crossbeam_deque as chase_lev;
 
 use crate::boundary;
 use crate::deque::{NONE, SlotPtr, Steal};
+use crate::fifo::{Fifo, Queued};
 use crate::job::{InSlot, StackTask, TaskRef};
 use crate::latch::Latch;
 use crate::parallel_overhead::sync;
@@ -36,6 +38,11 @@ impl Found {
             victim: 0,
         }
     }
+
+    fn queued(queued: Queued) -> Self {
+        // SAFETY: who queued it keeps it alive until it has run, and it was taken off its queue.
+        Found::on_its_own(unsafe { queued.redeem() })
+    }
 }
 
 /// The calling thread's worker; `None` on other threads.
@@ -50,20 +57,30 @@ pub(crate) fn current<'a>() -> Option<&'a Worker> {
 #[inline(always)]
 pub(crate) fn task<F, R>(closure: F) -> StackTask<F, R, InSlot>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     StackTask::new(closure, InSlot)
 }
 
-/// Records the calling frame as the task's spawner, and offers the task to others.
+/// Records the calling frame as the task's spawner, and offers the task to others. `COUNTED`: the
+/// fork is counted for a profiler.
 #[inline(always)]
-pub(crate) fn fork<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>) -> SlotPtr
+pub(crate) fn fork<F, R, const COUNTED: bool>(
+    worker: &Worker,
+    task: &StackTask<F, R, InSlot>,
+) -> SlotPtr
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     let task = task.record();
+    if COUNTED {
+        // SAFETY: the task lives in the calling frame.
+        if let Some(counts) = unsafe { profiler::counts(task.0) } {
+            counts.forks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
     match worker.joins.push(task.0.expose_provenance()) {
         Ok(slot) => slot,
         Err(slot) => attend(worker, slot),
@@ -95,7 +112,7 @@ pub(crate) unsafe fn take_back<F, R>(
     task: &StackTask<F, R, InSlot>,
 ) -> Option<F>
 where
-    F: FnOnce() -> R + Send,
+    F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     if worker.joins.pop_private(slot) || take_back_shared(worker, slot) {
@@ -121,10 +138,32 @@ fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
 #[inline(always)]
 pub(crate) fn offer(pool: &Pool, task: TaskRef) {
     match Worker::current_in(pool) {
-        Some(worker) => worker.spawns.push(task),
+        Some(worker) => worker.spawns.push(Queued::task(task)),
         None => pool.injector.push(task),
     }
     pool.sleep.notify();
+}
+
+/// As [`offer`], but the calling worker will begin the task after all that it has offered through
+/// the same `Fifo`, which `fifo` chooses by the worker.
+#[inline(always)]
+pub(crate) fn offer_in_order<'a>(
+    pool: &Pool,
+    task: TaskRef,
+    fifo: impl FnOnce(&'a Worker) -> &'a Fifo,
+) {
+    match Worker::current_in(pool) {
+        Some(worker) => worker.spawns.push(fifo(worker).push(task)),
+        None => pool.injector.push(task),
+    }
+    pool.sleep.notify();
+}
+
+/// Gives the task to one worker, who alone may run it.
+#[inline(always)]
+pub(crate) fn post(worker: &Worker, task: TaskRef) {
+    worker.mailbox.push(task);
+    worker.pool().sleep.notify_one(worker.index);
 }
 
 /// The calling worker starts to work.
@@ -141,17 +180,18 @@ pub(crate) fn end_work(worker: &Worker) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Looks once for a task: own spawned tasks, then the others' joins. If `everywhere`, also the
-/// others' spawned tasks, the common queue, and at last its own shared joins (which a worker
-/// that waits in the middle of a scope may have); these cost more to look at.
+/// Looks once for a task: own spawned tasks, tasks for this worker alone, then the others' joins.
+/// If `everywhere`, also the others' spawned tasks, the common queue, and at last its own shared
+/// joins (which a worker that waits in the middle of a task may have); these cost more to look at.
 #[inline(never)]
 #[cfg_attr(
     all(target_os = "linux", not(miri)),
     unsafe(link_section = "wsrt_text")
 )]
 pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
-    if let Some(task) = worker.spawns.pop() {
-        return Some(Found::on_its_own(task));
+    let found = find_own(worker);
+    if found.is_some() {
+        return found;
     }
     let workers = worker.pool().workers();
     let start = next_random(worker, workers.len());
@@ -179,6 +219,28 @@ pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
     }
 }
 
+/// The youngest task that this worker has spawned; else one that is for it alone.
+#[inline(always)]
+fn find_own(worker: &Worker) -> Option<Found> {
+    if let Some(queued) = worker.spawns.pop() {
+        return Some(Found::queued(queued));
+    }
+    if worker.mailbox.is_empty() {
+        return None;
+    }
+    steal_retrying(|| worker.mailbox.steal()).map(Found::on_its_own)
+}
+
+/// As [`find`], without the tasks of others.
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find_local(worker: &Worker) -> Option<Found> {
+    find_own(worker).or_else(|| steal_join(worker, false))
+}
+
 #[inline(never)]
 #[cfg_attr(
     all(target_os = "linux", not(miri)),
@@ -191,8 +253,8 @@ fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
         .chain(0..start)
         .filter(|&victim| victim != worker.index)
         .find_map(|victim| steal_retrying(|| workers[victim].stealer.steal()))
-        .or_else(|| steal_retrying(|| pool.injector.steal()))
-        .map(Found::on_its_own)
+        .map(Found::queued)
+        .or_else(|| steal_retrying(|| pool.injector.steal()).map(Found::on_its_own))
         .or_else(|| steal_join(worker, false))
 }
 
@@ -219,7 +281,7 @@ fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
 }
 
 #[inline(always)]
-fn steal_retrying(mut steal: impl FnMut() -> chase_lev::Steal<TaskRef>) -> Option<TaskRef> {
+fn steal_retrying<T>(mut steal: impl FnMut() -> chase_lev::Steal<T>) -> Option<T> {
     loop {
         match steal() {
             chase_lev::Steal::Success(task) => return Some(task),
@@ -252,7 +314,16 @@ pub(crate) fn run(worker: &Worker, found: Found) {
     // return normally whatever the user's closure does.
     unsafe {
         let site = found.task.site();
-        boundary::enter(found.task.0, worker, site.entry);
+        match profiler::counts(found.task.0) {
+            None => boundary::enter(found.task.0, worker, site.entry),
+            Some(counts) => {
+                let start = Instant::now();
+                boundary::enter(found.task.0, worker, site.entry);
+                let spent = start.elapsed().as_nanos() as u64;
+                counts.steals.fetch_add(1, Ordering::Relaxed);
+                counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);
+            }
+        }
         if found.slot == NONE {
             (site.finish)(found.task.0);
         } else {
@@ -290,6 +361,19 @@ pub(crate) fn wait_in_task(worker: &Worker, latch: &Latch) {
     end_work(worker);
     sync::wait(worker, latch);
     begin_work(worker);
+}
+
+/// Runs one task in the middle of the calling worker's own, if `find` finds one; all forks of the
+/// calling worker are public then.
+pub(crate) fn run_one(worker: &Worker, find: impl FnOnce(&Worker) -> Option<Found>) -> bool {
+    share_all(worker);
+    let Some(found) = find(worker) else {
+        return false;
+    };
+    end_work(worker);
+    run(worker, found);
+    begin_work(worker);
+    true
 }
 
 /// Waits for the stolen task of the given slot, and frees the slot.

@@ -76,6 +76,14 @@ impl Sleep {
         self.wake_if_unattended();
     }
 
+    /// Work that only worker `index` may take was made available just before: wakes it if it
+    /// sleeps.
+    #[inline(always)]
+    pub(crate) fn notify_one(&self, index: usize) {
+        fence(Ordering::SeqCst);
+        self.wake(index);
+    }
+
     #[inline(always)]
     fn wake_if_unattended(&self) {
         let counts = self.counts.load(Ordering::Relaxed);

@@ -1,0 +1,135 @@
+//! Broadcasts: one task on every worker of a pool.
+//!
+//! One duty: put a task into each worker's mailbox, and collect the results where somebody waits
+//! for them. A worker runs what is in its mailbox when it has no other task of its own.
+
+use core::fmt;
+use core::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use crate::completion::Completion;
+use crate::job::{Event, HeapTask, StackTask};
+use crate::parallel_overhead::sched;
+use crate::pool::{self, Pool};
+use crate::profiler;
+use crate::spawn::Detached;
+use crate::worker::Worker;
+
+/// Where a task of a broadcast runs.
+pub struct BroadcastContext<'a> {
+    worker: &'a Worker,
+    /// It belongs to one call: invariant, neither `Send` nor `Sync`.
+    marker: PhantomData<&'a mut dyn Fn()>,
+}
+
+impl BroadcastContext<'_> {
+    /// The worker's index in the pool, from 0 on.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.worker.index
+    }
+
+    /// The number of workers that take part.
+    #[inline]
+    pub fn num_threads(&self) -> usize {
+        self.worker.pool().workers().len()
+    }
+}
+
+impl fmt::Debug for BroadcastContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroadcastContext")
+            .field("index", &self.index())
+            .field("num_threads", &self.num_threads())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls `op` on every worker of the calling thread's pool (outside of any, of the global pool) and
+/// returns the results by worker. Each calls it when it has no other task of its own.
+///
+/// # Panics
+/// If calls of `op` panic, the panic of the first worker among them goes on here, after all calls
+/// have ended.
+///
+/// ```
+/// let indices = work_stealing_rt::broadcast(|context| context.index());
+/// assert!(indices.into_iter().eq(0..work_stealing_rt::current_num_threads()));
+/// ```
+pub fn broadcast<OP, R>(op: OP) -> Vec<R>
+where
+    OP: Fn(BroadcastContext<'_>) -> R + Sync,
+    R: Send,
+{
+    pool::with_pool(|pool| broadcast_in(pool, op))
+}
+
+/// Calls `op` some time on every worker of the calling thread's pool, or of the global pool.
+///
+/// A panic of `op` is treated as that of a [`spawn`](crate::spawn())ed task.
+pub fn spawn_broadcast<OP>(op: OP)
+where
+    OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
+{
+    pool::with_pool(|pool| spawn_broadcast_in(pool, op));
+}
+
+/// [`broadcast`] in the given pool.
+pub(crate) fn broadcast_in<OP, R>(pool: &Pool, op: OP) -> Vec<R>
+where
+    OP: Fn(BroadcastContext<'_>) -> R + Sync,
+    R: Send,
+{
+    let workers = pool.workers();
+    let completion = Completion::new(workers.len());
+    let run = |_migrated: bool| call(&op);
+    let tasks: Vec<_> = workers
+        .iter()
+        .map(|_| StackTask::new(&run, OneOf(&completion)))
+        .collect();
+    for (worker, task) in workers.iter().zip(&tasks) {
+        sched::post(worker, task.record());
+    }
+    completion.wait();
+    tasks
+        .iter()
+        // SAFETY: all tasks are over, and each is asked once.
+        .map(|task| unsafe { task.take_outcome() })
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// [`spawn_broadcast`] in the given pool.
+pub(crate) fn spawn_broadcast_in<OP>(pool: &Pool, op: OP)
+where
+    OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
+{
+    let op = Arc::new(op);
+    let context = profiler::capture_context();
+    for worker in pool.workers() {
+        let op = Arc::clone(&op);
+        let task = HeapTask::boxed(move || call(&*op), Detached::new(pool), context);
+        sched::post(worker, task);
+    }
+}
+
+/// Calls `op` with the calling worker's context.
+#[inline(always)]
+pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
+    let worker = sched::current().expect("tasks run on workers");
+    op(BroadcastContext {
+        worker,
+        marker: PhantomData,
+    })
+}
+
+/// The end of one of the tasks of a [`Completion`].
+struct OneOf<'a>(&'a Completion);
+
+impl Event for OneOf<'_> {
+    unsafe fn happen(this: *const Self) {
+        // SAFETY: valid until the waiter is told, which `one_over` does last.
+        unsafe { Completion::one_over((*this).0) }
+    }
+}

@@ -1,0 +1,105 @@
+//! The threads of a pool: how they are started.
+//!
+//! One duty: hand each worker's life to a thread, one of the standard library's or one that the
+//! user starts.
+
+use core::fmt;
+use std::sync::Arc;
+use std::{io, thread};
+
+use super::Pool;
+use crate::worker;
+
+/// A worker that waits for a thread to live on; see
+/// [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler).
+pub struct ThreadBuilder {
+    pub(super) pool: Arc<Pool>,
+    pub(super) index: usize,
+    pub(super) name: Option<String>,
+    pub(super) stack_size: Option<usize>,
+}
+
+impl ThreadBuilder {
+    /// The worker's index in its pool, from 0 on.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The name that the pool's builder gives the thread, if any.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The stack size, in bytes, that the pool's builder was asked for, if any.
+    pub fn stack_size(&self) -> Option<usize> {
+        self.stack_size
+    }
+
+    /// Makes the calling thread the worker. Returns when the pool has ended.
+    pub fn run(self) {
+        worker::live(self.pool, self.index);
+    }
+}
+
+impl fmt::Debug for ThreadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadBuilder")
+            .field("index", &self.index)
+            .field("name", &self.name)
+            .field("stack_size", &self.stack_size)
+            .finish_non_exhaustive()
+    }
+}
+
+mod sealed {
+    //! Keeps [`super::ThreadSpawn`] to the types of this module.
+
+    /// See the module.
+    pub trait Sealed {}
+}
+
+/// Starts threads for a pool. Only [`DefaultSpawn`] and [`CustomSpawn`] implement it.
+pub trait ThreadSpawn: sealed::Sealed {
+    #[doc(hidden)]
+    fn spawn(&mut self, thread: ThreadBuilder) -> io::Result<()>;
+}
+
+/// Starts threads of the standard library.
+#[derive(Debug, Default)]
+pub struct DefaultSpawn;
+
+impl sealed::Sealed for DefaultSpawn {}
+
+impl ThreadSpawn for DefaultSpawn {
+    fn spawn(&mut self, thread: ThreadBuilder) -> io::Result<()> {
+        named(&thread).spawn(|| thread.run()).map(drop)
+    }
+}
+
+/// Starts threads by the user's function.
+#[derive(Debug)]
+pub struct CustomSpawn<F>(pub(super) F);
+
+impl<F> sealed::Sealed for CustomSpawn<F> where F: FnMut(ThreadBuilder) -> io::Result<()> {}
+
+impl<F> ThreadSpawn for CustomSpawn<F>
+where
+    F: FnMut(ThreadBuilder) -> io::Result<()>,
+{
+    #[inline]
+    fn spawn(&mut self, thread: ThreadBuilder) -> io::Result<()> {
+        (self.0)(thread)
+    }
+}
+
+/// The standard library's builder with the worker's name and stack size.
+pub(super) fn named(worker: &ThreadBuilder) -> thread::Builder {
+    let mut builder = thread::Builder::new();
+    if let Some(name) = worker.name() {
+        builder = builder.name(name.to_owned());
+    }
+    if let Some(size) = worker.stack_size() {
+        builder = builder.stack_size(size);
+    }
+    builder
+}
