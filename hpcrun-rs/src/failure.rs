@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Why the program was not run.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Our own: status 125.
     Own(String),
     /// The program exists but cannot be executed: status 126.
@@ -16,7 +16,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn own(text: impl Into<String>) -> Failure {
+    /// A failure of ours, said in one line with the remedy.
+    pub fn own(text: impl Into<String>) -> Failure {
         Failure::Own(text.into())
     }
 
@@ -29,7 +30,8 @@ impl Failure {
         }
     }
 
-    pub(crate) fn status(&self) -> u8 {
+    /// The exit status that says so.
+    pub fn status(&self) -> u8 {
         match self {
             Failure::Own(_) => 125,
             Failure::NotExecutable(_) => 126,

@@ -1,11 +1,11 @@
 //! Puts the preloaded library, which this binary carries, where the dynamic linker finds it: in
 //! the user's cache, under a name that states its content.
 
+use crate::cache;
 use crate::failure::Failure;
-use nix::unistd::{Uid, getuid};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The library's bytes.
@@ -13,9 +13,12 @@ const LIBRARY: &[u8] = include_bytes!(env!("HPCRUN_PRELOAD"));
 
 /// Writes the library unless it is there, and returns its path.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
-    let name = format!("libhpcrun_preload-{:016x}.so", fingerprint(LIBRARY));
+    let name = format!(
+        "libhpcrun_preload-{:016x}.so",
+        cache::fingerprint(LIBRARY.iter().copied())
+    );
     let mut reasons = Vec::new();
-    for folder in candidates(getuid()) {
+    for folder in cache::folders() {
         match install_in(&folder, &name) {
             Ok(path) => return Ok(path),
             Err(reason) => reasons.push(format!("{}: {reason}", folder.display())),
@@ -27,35 +30,13 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
     )))
 }
 
-fn candidates(user: Uid) -> Vec<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
-    let mut all = Vec::new();
-    all.extend(variable("XDG_CACHE_HOME").map(|c| c.join("hpcrun-rs")));
-    all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
-    all.push(std::env::temp_dir().join(format!("hpcrun-rs-{user}")));
-    all
-}
-
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
-    let text = |e: std::io::Error| e.to_string();
     // LD_PRELOAD is a list separated by spaces and colons.
     let separator = |c: &u8| matches!(c, b' ' | b':');
-    if !folder.is_absolute() || folder.as_os_str().as_encoded_bytes().iter().any(separator) {
-        return Err("not an absolute path without spaces and colons".to_owned());
+    if folder.as_os_str().as_encoded_bytes().iter().any(separator) {
+        return Err("has spaces or colons in its path".to_owned());
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(text)?;
-    let owner = fs::symlink_metadata(folder).map_err(text)?;
-    if !owner.is_dir() || owner.uid() != getuid().as_raw() {
-        return Err("belongs to another user".to_owned());
-    }
+    cache::make(folder)?;
     let path = folder.join(name);
     if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
         return Ok(path);
@@ -76,11 +57,4 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
         return Err(error.to_string());
     }
     Ok(path)
-}
-
-/// FNV-1a, for a name only; the content is compared byte by byte.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -84,7 +84,7 @@ pub(crate) fn remove_if_empty(directory: &Path) {
 }
 
 /// The directory as the user would type it: relative when it is below the current one.
-pub(crate) fn display(directory: &Path) -> String {
+pub fn display(directory: &Path) -> String {
     let here = std::env::current_dir().and_then(fs::canonicalize).ok();
     here.and_then(|h| directory.strip_prefix(h).ok().map(Path::to_owned))
         .filter(|p| !p.as_os_str().is_empty())

@@ -1,11 +1,10 @@
 //! `--report`: runs the program as a child, then hpcprof-rs over the measurements.
 
+use crate::child;
 use crate::failure::Failure;
 use crate::output;
-use nix::sys::signal::{SigSet, Signal, raise};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 
 /// Waits for the program, prints its report, and ends as the program did. A program that fails
 /// still has a profile.
@@ -14,24 +13,9 @@ pub(crate) fn supervise(
     directory: &Path,
     quiet: bool,
 ) -> Result<ExitCode, Failure> {
-    let program = PathBuf::from(command.get_program());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            output::remove_if_empty(directory);
-            return Err(Failure::exec(&program, &error));
-        }
-    };
-    // The terminal's interrupt is meant for the program; we stay for the report.
-    let interrupts: SigSet = [Signal::SIGINT, Signal::SIGQUIT].into_iter().collect();
-    // Without the block an interrupt ends us before the report, which loses only the report.
-    let _ = interrupts.thread_block();
-    let status = child
-        .wait()
-        .map_err(|e| Failure::own(format!("lost track of the program: {e}")))?;
+    let status = child::run(&mut command, directory)?;
     report(directory, quiet);
-    let _ = interrupts.thread_unblock();
-    Ok(end_like(status))
+    Ok(child::end_like(status))
 }
 
 fn report(directory: &Path, quiet: bool) {
@@ -63,17 +47,4 @@ fn beside_us(name: &str) -> PathBuf {
         .and_then(|me| Some(me.parent()?.join(name)))
         .filter(|path| path.is_file())
         .unwrap_or_else(|| PathBuf::from(name))
-}
-
-/// The child's exit code, or the signal that ended it, raised again.
-fn end_like(status: ExitStatus) -> ExitCode {
-    if let Some(code) = status.code() {
-        return ExitCode::from(code as u8);
-    }
-    let number = status.signal().unwrap_or(0);
-    if let Ok(number) = Signal::try_from(number) {
-        // Returns when the signal does not end us; then the shell's convention has to do.
-        let _ = raise(number);
-    }
-    ExitCode::from(128u8.wrapping_add(number as u8))
 }

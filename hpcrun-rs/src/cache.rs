@@ -1,0 +1,47 @@
+//! The user's cache: where what our binaries carry is written to when it is needed as files.
+//!
+//! Invariant: a folder is used only when it is the user's own, since what lies in it is executed.
+
+use nix::unistd::getuid;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The cache folder, then those to fall back on.
+pub fn folders() -> Vec<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    let mut all = Vec::new();
+    all.extend(variable("XDG_CACHE_HOME").map(|c| c.join("hpcrun-rs")));
+    all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
+    all.push(std::env::temp_dir().join(format!("hpcrun-rs-{}", getuid())));
+    all
+}
+
+/// Makes a folder that others cannot write to, unless it is there; refuses another user's, and a
+/// relative one, as the program may run elsewhere.
+pub fn make(folder: &Path) -> Result<(), String> {
+    if !folder.is_absolute() {
+        return Err("not an absolute path".to_owned());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|e| e.to_string())?;
+    let owner = fs::symlink_metadata(folder).map_err(|e| e.to_string())?;
+    if !owner.is_dir() || owner.uid() != getuid().as_raw() {
+        return Err("belongs to another user".to_owned());
+    }
+    Ok(())
+}
+
+/// FNV-1a, for names only; whoever finds a file under such a name compares its content.
+pub fn fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,88 @@
+//! A program as our child: its interrupts, its end, and ending as it did.
+//!
+//! The terminal sends its interrupt to the program and to us; we stay, so that what was measured
+//! is reported. A signal sent to us alone is passed on. The second interrupt kills the program,
+//! whose measurement is complete even then.
+
+use crate::failure::Failure;
+use crate::output;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+/// `si_code` of a signal that the kernel sent, as the terminal's are.
+const SI_KERNEL: i32 = 0x80;
+
+/// Runs the program to its end; takes `directory` back when it cannot be started.
+pub(crate) fn run(command: &mut Command, directory: &Path) -> Result<ExitStatus, Failure> {
+    let program = PathBuf::from(command.get_program());
+    let mut child = command.spawn().map_err(|error| {
+        output::remove_if_empty(directory);
+        Failure::exec(&program, &error)
+    })?;
+    // Only now, for a child inherits the mask. An interrupt just before ends us without a report.
+    let watched: SigSet = [
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGCHLD,
+    ]
+    .into_iter()
+    .collect();
+    let lost = |e: &dyn std::fmt::Display| Failure::own(format!("lost track of the program: {e}"));
+    watched.thread_block().map_err(|e| lost(&e))?;
+    let signals = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC).map_err(|e| lost(&e))?;
+    let status = watch(&mut child, &signals).map_err(|e| lost(&e));
+    drop(signals);
+    // Cannot fail with a valid set; a signal that is pending now is meant for the report.
+    let _ = watched.thread_unblock();
+    status
+}
+
+/// Waits for the child's end and acts on signals until then.
+fn watch(child: &mut Child, signals: &SignalFd) -> std::io::Result<ExitStatus> {
+    // Not reaped before this function returns, so the number stays the child's.
+    let pid = Pid::from_raw(child.id() as i32);
+    let mut interrupts = 0;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let signal = match signals.read_signal() {
+            Ok(Some(signal)) => signal,
+            Ok(None) | Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else {
+            continue;
+        };
+        if number == Signal::SIGCHLD {
+            continue;
+        }
+        interrupts += u32::from(number == Signal::SIGINT);
+        // A failure means that the child is gone, which the next round sees.
+        if interrupts > 1 {
+            let _ = kill(pid, Signal::SIGKILL);
+        } else if signal.ssi_code != SI_KERNEL {
+            let _ = kill(pid, number);
+        }
+    }
+}
+
+/// Ends as a child did: with its exit code, or by the signal that ended it, raised again.
+pub fn end_like(status: ExitStatus) -> ExitCode {
+    if let Some(code) = status.code() {
+        return ExitCode::from(code as u8);
+    }
+    let number = status.signal().unwrap_or(0);
+    if let Ok(number) = Signal::try_from(number) {
+        // Returns when the signal does not end us; then the shell's convention has to do.
+        let _ = raise(number);
+    }
+    ExitCode::from(128u8.wrapping_add(number as u8))
+}

@@ -1,0 +1,127 @@
+//! The launcher: prepares a measurement directory, puts the sampler into a program's environment,
+//! and becomes the program (or, with `--report`, waits for it and prints the report).
+//!
+//! Exit status: the program's own; 125 for a failure of ours, 126 for a program that cannot be
+//! executed, 127 for one that is not found.
+//!
+//! A library too, so that `cargo hpcrun` measures by the same code: [`measure`].
+
+#![forbid(unsafe_code)]
+
+pub mod cache;
+mod child;
+mod cli;
+mod cores;
+mod environment;
+mod failure;
+mod library;
+mod output;
+mod program;
+mod report;
+
+pub use child::end_like;
+pub use failure::Failure;
+pub use output::display;
+
+use clap::Parser;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// The `hpcrun-rs` command with these arguments, its name the first of them.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match run(arguments) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("hpcrun-rs: error: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
+    let options = match cli::Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(error) => return Ok(cli::explain(&error)),
+    };
+    let mut prepared = prepare(&options)?;
+    for warning in &prepared.warnings {
+        eprintln!("hpcrun-rs: warning: {warning}");
+    }
+    if options.report {
+        return report::supervise(prepared.command, &prepared.directory, options.quiet);
+    }
+    if !options.quiet {
+        eprintln!(
+            "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
+            output::display(&prepared.directory)
+        );
+    }
+    let error = prepared.command.exec();
+    output::remove_if_empty(&prepared.directory);
+    Err(Failure::exec(&prepared.program, &error))
+}
+
+/// A program that was measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// The measurement directory, absolute.
+    pub directory: PathBuf,
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// What its profile will lack, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Runs a program as a child under the sampler and waits for it, as `hpcrun-rs` with these
+/// arguments (its name the first of them) would; `environment` is added to the program's.
+/// Prints nothing. A first interrupt ends the program and keeps the measurement, a second kills.
+pub fn measure(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Measured, Failure> {
+    let options = cli::Options::try_parse_from(arguments)
+        .map_err(|error| Failure::own(error.render().to_string().trim().to_owned()))?;
+    let mut prepared = prepare(&options)?;
+    prepared.command.envs(environment);
+    let status = child::run(&mut prepared.command, &prepared.directory)?;
+    Ok(Measured {
+        directory: prepared.directory,
+        status,
+        warnings: prepared.warnings,
+    })
+}
+
+/// A run that only needs to be started.
+struct Prepared {
+    program: PathBuf,
+    directory: PathBuf,
+    command: Command,
+    warnings: Vec<String>,
+}
+
+fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
+    let event = options.event()?;
+    let program = program::find(&options.program)?;
+    let warnings = program::inspect(&program)?;
+    let cores = cores::resolve(options.cores)?;
+    let library = library::install()?;
+    let directory = output::create(options.output.as_deref(), &program)?;
+    let command = environment::command(
+        &program,
+        options,
+        &environment::Settings {
+            event,
+            cores,
+            library: &library,
+            directory: &directory,
+        },
+    );
+    Ok(Prepared {
+        program,
+        directory,
+        command,
+        warnings,
+    })
+}
