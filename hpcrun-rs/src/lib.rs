@@ -75,16 +75,16 @@ pub struct Measured {
 }
 
 /// Runs a program as a child under the sampler and waits for it, as `hpcrun-rs` with these
-/// arguments (its name the first of them) would; `environment` is added to the program's.
+/// arguments (its name the first of them) would; `adjust` sees its command before the start.
 /// Prints nothing. A first interrupt ends the program and keeps the measurement, a second kills.
 pub fn measure(
     arguments: impl IntoIterator<Item = OsString>,
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    adjust: impl FnOnce(&mut Command),
 ) -> Result<Measured, Failure> {
     let options = cli::Options::try_parse_from(arguments)
         .map_err(|error| Failure::own(error.render().to_string().trim().to_owned()))?;
     let mut prepared = prepare(&options)?;
-    prepared.command.envs(environment);
+    adjust(&mut prepared.command);
     let status = child::run(&mut prepared.command, &prepared.directory)?;
     Ok(Measured {
         directory: prepared.directory,

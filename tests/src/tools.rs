@@ -63,7 +63,13 @@ pub fn check(command: &mut Command) -> String {
 
 fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["hpcrun-rs", "hpcprof-rs", "hpcstruct-rs", "hpcrun-fixtures"];
+    let packages = [
+        "hpcrun-rs",
+        "cargo-hpcrun",
+        "hpcprof-rs",
+        "hpcstruct-rs",
+        "hpcrun-fixtures",
+    ];
     let cargo_build = |arguments: &[&str]| {
         check(
             Command::new(&cargo)

@@ -7,7 +7,7 @@ use hpcrun_tests::repository::{files_with, metadata, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("hpcrun-abi", &[]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
@@ -17,6 +17,7 @@ const CRATES: [(&str, &[&str]); 11] = [
         &["hpcrun-core", "hpcrun-abi", "hpc-formats"],
     ),
     ("hpcrun-rs", &["hpc-formats"]),
+    ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
     ("hpcrun-fixtures", &["work-stealing-rt"]),
@@ -141,6 +142,8 @@ fn no_crate_has_a_cycle_of_modules() {
         ("hpc-formats", "hpcprof-rs/formats/src"),
         ("hpcrun-core", "hpcrun-rs/core/src"),
         ("hpcprof-rs", "hpcprof-rs/src"),
+        ("hpcrun-rs", "hpcrun-rs/src"),
+        ("cargo-hpcrun", "hpcrun-rs/cargo-hpcrun/src"),
         ("hpcstruct-rs", "hpcstruct-rs/src"),
     ] {
         let graph = module_graph(source);

@@ -1,0 +1,240 @@
+//! The build: cargo as the user would run it, in a target folder of its own, with symbols, and with
+//! the stand-in for rayon-core where that is wanted.
+//!
+//! Invariant: nothing is written but below that target folder and by cargo itself; what is compiled
+//! with the stand-in never lies where the user's own builds look.
+
+use crate::cli::Build;
+use crate::project::{Kind, Project};
+use crate::stand_in;
+use crate::wrapper::{ENV_INNER, ENV_STAND_IN};
+use cargo_metadata::Message;
+use hpcrun_rs::Failure;
+use std::ffi::OsString;
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What was built.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// Where its shared libraries may lie.
+    pub(crate) libraries: Vec<PathBuf>,
+}
+
+/// The toolchain in use.
+#[derive(Debug)]
+pub(crate) struct Toolchain {
+    /// Its triple.
+    pub(crate) host: String,
+    /// Rust 1.MINOR.
+    pub(crate) minor: u64,
+}
+
+/// The cargo that runs us, else the one in PATH.
+pub(crate) fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Asks cargo for its version, which is the compiler's.
+pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
+    let output = Command::new(cargo()).arg("-vV").output().map_err(|e| {
+        Failure::own(format!(
+            "cannot run {}: {e}; install Rust, or set CARGO",
+            cargo().to_string_lossy()
+        ))
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    parse_toolchain(&text).ok_or_else(|| {
+        let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Failure::own(format!("cargo does not tell its version: {complaint}"))
+    })
+}
+
+fn parse_toolchain(text: &str) -> Option<Toolchain> {
+    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name));
+    Some(Toolchain {
+        host: field("host: ")?.to_owned(),
+        minor: field("release: 1.")?.split('.').next()?.parse().ok()?,
+    })
+}
+
+/// Our folder in the project's target folder.
+pub(crate) fn own_folder(project: &Project) -> PathBuf {
+    project.target_dir.join("hpcrun")
+}
+
+/// Builds the project's program, with the stand-in in the given folder, or with what is locked.
+pub(crate) fn build(
+    project: &Project,
+    options: &Build,
+    stand_in: Option<&Path>,
+    is_quiet: bool,
+) -> Result<Built, Failure> {
+    let target = target_folder(project, stand_in.is_some());
+    let mut command = command(project, options, &target, is_quiet);
+    if let Some(folder) = stand_in {
+        let own = std::env::current_exe()
+            .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
+        command.env(ENV_STAND_IN, folder);
+        let inner = ["RUSTC_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"]
+            .into_iter()
+            .find_map(std::env::var_os);
+        command.env(ENV_INNER, inner.unwrap_or_default());
+        command.env("RUSTC_WRAPPER", own);
+    }
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
+    let messages = child.stdout.take().map(BufReader::new);
+    let built = messages.map(|m| read(m, project)).transpose();
+    let status = child
+        .wait()
+        .map_err(|e| Failure::own(format!("lost track of cargo: {e}")))?;
+    if !status.success() {
+        return Err(Failure::own("cargo build failed, as it says above"));
+    }
+    let built = built.map_err(|e| Failure::own(format!("cargo's messages: {e}")))?;
+    let program = built.as_ref().and_then(|(program, _)| program.clone());
+    let program = program.ok_or_else(|| {
+        Failure::own(format!(
+            "cargo built no program for --{} {}",
+            project.kind.name(),
+            project.program
+        ))
+    })?;
+    let mut libraries = built.map(|(_, libraries)| libraries).unwrap_or_default();
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    libraries.extend([folder.to_owned(), folder.join("deps")]);
+    Ok(Built { program, libraries })
+}
+
+/// A target folder for each content of the stand-in, for cargo does not see that rayon-core's
+/// source is exchanged; those for other contents are removed.
+fn target_folder(project: &Project, is_patched: bool) -> PathBuf {
+    let own = own_folder(project);
+    if !is_patched {
+        return own.join("stock");
+    }
+    let name = format!("rayon-{}", stand_in::fingerprint());
+    for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let is_older = other.to_str().is_some_and(|o| {
+            o.strip_prefix("rayon-").is_some_and(|digits| {
+                digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) && o != name
+            })
+        });
+        if is_older {
+            // What cannot be removed only takes space.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    own.join(name)
+}
+
+fn command(project: &Project, options: &Build, target: &Path, is_quiet: bool) -> Command {
+    let profile = match (&options.profile, project.kind) {
+        (Some(name), _) => name.as_str(),
+        (None, Kind::Bench) => "bench",
+        (None, _) => "release",
+    };
+    let mut command = Command::new(cargo());
+    command
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(["--profile", profile])
+        .arg("--manifest-path")
+        .arg(&project.package.manifest_path)
+        .arg(format!("--{}", project.kind.name()))
+        .arg(&project.program)
+        .args(options.common())
+        .args(options.of_build())
+        .arg("--target-dir")
+        .arg(target)
+        // Newer cargos can keep the parts of a build apart from its products.
+        .env("CARGO_BUILD_BUILD_DIR", target);
+    if is_quiet {
+        command.arg("--quiet");
+    }
+    symbols(&mut command, profile);
+    command
+}
+
+/// Symbols and line tables are what a profile is attributed by, whatever the profile says.
+fn symbols(command: &mut Command, profile: &str) {
+    let prefix = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
+    let debug = format!("{prefix}_DEBUG");
+    let has_lines =
+        |value: &str| !matches!(value, "" | "0" | "none" | "false" | "line-directives-only");
+    if !std::env::var(&debug).is_ok_and(|value| has_lines(&value)) {
+        // With line tables only, inlined functions lack the names of inline modules.
+        command.env(debug, "1");
+    }
+    command.env(format!("{prefix}_STRIP"), "none");
+    command.env(format!("{prefix}_SPLIT_DEBUGINFO"), "off");
+}
+
+/// The program and the library folders that cargo's messages name.
+fn read(
+    messages: impl std::io::BufRead,
+    project: &Project,
+) -> std::io::Result<(Option<PathBuf>, Vec<PathBuf>)> {
+    let mut program = None;
+    let mut libraries = Vec::new();
+    for message in Message::parse_stream(messages) {
+        match message? {
+            Message::CompilerArtifact(artifact) => {
+                let is_meant = artifact.package_id == project.package.id
+                    && project.kind.is_of(&artifact.target)
+                    && artifact.target.name == project.program;
+                if let Some(path) = artifact.executable.filter(|_| is_meant) {
+                    program = Some(path.into_std_path_buf());
+                }
+            }
+            Message::BuildScriptExecuted(script) => {
+                let paths = script.linked_paths.iter().map(|p| {
+                    let text = p.as_str();
+                    PathBuf::from(text.split_once('=').map_or(text, |(_, path)| path))
+                });
+                libraries.extend(paths);
+            }
+            _ => {}
+        }
+    }
+    Ok((program, libraries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_toolchain_is_read_from_cargos_version() {
+        let text =
+            "cargo 1.90.0-beta (x)\nrelease: 1.90.0-beta.2\nhost: x86_64-unknown-linux-gnu\n";
+        let toolchain = parse_toolchain(text).expect("both fields are there");
+        assert_eq!(toolchain.minor, 90);
+        assert_eq!(toolchain.host, "x86_64-unknown-linux-gnu");
+        assert!(parse_toolchain("cargo 1.90.0\n").is_none());
+    }
+
+    #[test]
+    fn symbols_are_asked_for_in_the_profile_that_is_built() {
+        let mut command = Command::new("cargo");
+        symbols(&mut command, "my-release");
+        let set: Vec<_> = command.get_envs().collect();
+        for (name, value) in [
+            ("CARGO_PROFILE_MY_RELEASE_DEBUG", "1"),
+            ("CARGO_PROFILE_MY_RELEASE_STRIP", "none"),
+            ("CARGO_PROFILE_MY_RELEASE_SPLIT_DEBUGINFO", "off"),
+        ] {
+            assert!(
+                set.contains(&(name.as_ref(), Some(value.as_ref()))),
+                "{set:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `cargo hpcrun`: builds a Rust program with symbols and with a rayon whose tasks keep their
+//! logical contexts, profiles it, and prints the report.
+//!
+//! [`project`] asks cargo what is meant; [`compile`] builds it, with this very program as the
+//! compiler's [`wrapper`], which has the [`stand_in`] compiled in rayon-core's place; [`marker`]
+//! checks the result; [`profile`] measures and reports. The user's files stay as they are.
+//!
+//! Exit status: the program's own; 125 for a failure of ours or of the build.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod compile;
+mod marker;
+mod profile;
+mod project;
+mod stand_in;
+mod wrapper;
+
+use clap::Parser;
+use cli::{Action, Options};
+use hpcrun_rs::Failure;
+use marker::Linked;
+use project::{Project, Rayon};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(folder) = std::env::var_os(wrapper::ENV_STAND_IN) {
+        return wrapper::main(Path::new(&folder), &arguments[1..]);
+    }
+    // Cargo puts the subcommand's name first.
+    if arguments.get(1).is_some_and(|a| a == "hpcrun") {
+        arguments.remove(1);
+    }
+    let options = match Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(error) => return cli::explain(&error),
+    };
+    match run(&options) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("cargo hpcrun: error: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let toolchain = compile::toolchain()?;
+    if let Some(other) = options
+        .build
+        .target
+        .as_ref()
+        .filter(|t| **t != toolchain.host)
+    {
+        return Err(Failure::own(format!(
+            "--target {other}: only programs for this machine ({}) can be run and profiled",
+            toolchain.host
+        )));
+    }
+    let project = project::inspect(&options.choice, &options.build, &toolchain.host)?;
+    let is_quiet = options.profiling.quiet;
+    let stand_in = stand_in(&project, options, toolchain.minor)?;
+    let built = compile::build(&project, &options.build, stand_in.as_deref(), is_quiet)?;
+    if stand_in.is_some() {
+        verify(&project, &built.program, is_quiet)?;
+    }
+    match options.action {
+        Action::Build => {
+            println!("{}", built.program.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Run => profile::run(&project, &built, options),
+    }
+}
+
+/// The folder of the stand-in for rayon-core, where the program is to have it; says why not.
+fn stand_in(
+    project: &Project,
+    options: &Options,
+    rust_minor: u64,
+) -> Result<Option<PathBuf>, Failure> {
+    let name = &project.program;
+    let say = |text: String| {
+        if !options.profiling.quiet {
+            eprintln!("cargo hpcrun: {text}");
+        }
+    };
+    match &project.rayon {
+        Rayon::Absent => {
+            say(format!("{name} does not use rayon: profiled as it is"));
+            Ok(None)
+        }
+        _ if options.profiling.no_patch => Ok(None),
+        Rayon::Foreign(version) => {
+            say(format!(
+                "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen tasks lie under workers"
+            ));
+            Ok(None)
+        }
+        Rayon::Unserved(version) => Err(Failure::own(format!(
+            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core`, or --no-patch to profile it as it is"
+        ))),
+        Rayon::Served(_) if rust_minor < stand_in::OLDEST_RUST_MINOR => Err(Failure::own(format!(
+            "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} or newer (cargo +stable hpcrun), or --no-patch",
+            stand_in::OLDEST_RUST_MINOR
+        ))),
+        Rayon::Served(_) => stand_in::install().map(Some),
+    }
+}
+
+/// The program must have what it was built for.
+fn verify(project: &Project, program: &Path, is_quiet: bool) -> Result<(), Failure> {
+    let name = &project.program;
+    match marker::linked(program)? {
+        Linked::StandIn => Ok(()),
+        Linked::Nothing => {
+            if !is_quiet {
+                eprintln!("cargo hpcrun: {name} links no code of rayon: profiled as it is");
+            }
+            Ok(())
+        }
+        Linked::Stock => Err(Failure::own(format!(
+            "{name} still has the published rayon-core in it, perhaps through a wrapper of its own build; --no-patch profiles it as it is"
+        ))),
+    }
+}

@@ -1,0 +1,120 @@
+//! The profiled run and its report.
+
+use crate::cli::Options;
+use crate::compile::{self, Built};
+use crate::project::{Kind, Project};
+use clap::Parser;
+use hpcprof_rs::cli::Cli;
+use hpcprof_rs::sinks::place::Place;
+use hpcprof_rs::views::text::Style;
+use hpcrun_rs::{Failure, Measured};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Runs the program under the sampler, writes the database, prints the report, and ends as the
+/// program did.
+pub(crate) fn run(
+    project: &Project,
+    built: &Built,
+    options: &Options,
+) -> Result<ExitCode, Failure> {
+    if let Some(output) = &options.profiling.output {
+        // Better to be said before the run; taken back at once.
+        drop(Place::prepare(output, false).map_err(|e| Failure::own(e.to_string()))?);
+    }
+    let temporary = temporary(project);
+    let measured = measure(project, built, options, temporary.as_ref())?;
+    for warning in &measured.warnings {
+        eprintln!("cargo hpcrun: warning: {warning}");
+    }
+    match report(&measured, options) {
+        Ok(()) => {
+            if options.profiling.keep && !options.profiling.quiet {
+                eprintln!(
+                    "cargo hpcrun: measurements kept in {}",
+                    hpcrun_rs::display(&measured.directory)
+                );
+            }
+            if !options.profiling.keep {
+                // The database has all that is in it.
+                let _ = fs::remove_dir_all(&temporary);
+            }
+        }
+        Err(error) => eprintln!(
+            "cargo hpcrun: warning: no report: {error}; the measurements are in {}",
+            hpcrun_rs::display(&measured.directory)
+        ),
+    }
+    Ok(hpcrun_rs::end_like(measured.status))
+}
+
+/// A folder of this run's own.
+fn temporary(project: &Project) -> PathBuf {
+    let name = format!("run-{}", std::process::id());
+    compile::own_folder(project).join(name)
+}
+
+fn measure(
+    project: &Project,
+    built: &Built,
+    options: &Options,
+    temporary: &std::path::Path,
+) -> Result<Measured, Failure> {
+    let profiling = &options.profiling;
+    let mut line: Vec<OsString> = vec!["hpcrun-rs".into()];
+    line.extend(["--event".into(), profiling.event.clone().into()]);
+    line.extend(["--cores".into(), profiling.cores.clone().into()]);
+    if !profiling.keep {
+        // hpcprof-rs names the database by this name.
+        let name = format!("hpcrun-{}-measurements", project.program);
+        line.extend(["--output".into(), temporary.join(name).into()]);
+    }
+    line.extend(["--".into(), built.program.clone().into()]);
+    if project.kind == Kind::Bench {
+        line.push("--bench".into());
+    }
+    line.extend(options.arguments.iter().cloned());
+    hpcrun_rs::measure(line, |command| environment(command, project, built))
+}
+
+/// What `cargo run` and `cargo bench` give the program.
+fn environment(command: &mut Command, project: &Project, built: &Built) {
+    let package = &project.package;
+    let folder = package.manifest_path.parent();
+    command
+        .env("CARGO", compile::cargo())
+        .env("CARGO_PKG_NAME", &package.name)
+        .env("CARGO_PKG_VERSION", package.version.to_string());
+    if let Some(folder) = folder {
+        command.env("CARGO_MANIFEST_DIR", folder);
+        if matches!(project.kind, Kind::Bench | Kind::Test) {
+            command.current_dir(folder);
+        }
+    }
+    let old = std::env::var_os("LD_LIBRARY_PATH").filter(|v| !v.is_empty());
+    let old = old.iter().flat_map(std::env::split_paths);
+    // A folder with a colon in its name cannot be listed; then the list stays as it is.
+    if let Ok(list) = std::env::join_paths(built.libraries.iter().cloned().chain(old)) {
+        command.env("LD_LIBRARY_PATH", list);
+    }
+}
+
+fn report(measured: &Measured, options: &Options) -> Result<(), String> {
+    let mut line: Vec<OsString> = vec!["hpcprof-rs".into()];
+    if let Some(output) = &options.profiling.output {
+        line.extend(["--output".into(), output.into()]);
+    }
+    line.push(measured.directory.clone().into());
+    let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match hpcprof_rs::run::run(cli, Style::for_stdout(), &mut out) {
+        Ok(()) | Err(hpcprof_rs::error::Error::OutputClosed) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    // A reader that is gone has seen what it wanted.
+    let _ = out.flush();
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! What cargo says of the project: which program is meant, which rayon-core it is locked to.
+//!
+//! Input: `cargo metadata`. It resolves as `cargo build` does and changes nothing that the build
+//! would not.
+
+use crate::cli::{Build, Choice};
+use crate::stand_in::SERVED;
+use cargo_metadata::semver::Version;
+use cargo_metadata::{
+    CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind,
+};
+use hpcrun_rs::Failure;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// The kinds of programs that cargo builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `--bin`
+    Bin,
+    /// `--example`
+    Example,
+    /// `--bench`
+    Bench,
+    /// `--test`
+    Test,
+}
+
+impl Kind {
+    /// As cargo's option says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Bin => "bin",
+            Kind::Example => "example",
+            Kind::Bench => "bench",
+            Kind::Test => "test",
+        }
+    }
+
+    /// Whether a target of cargo's is of this kind.
+    pub(crate) fn is_of(self, target: &Target) -> bool {
+        let kind = match self {
+            Kind::Bin => TargetKind::Bin,
+            Kind::Example => TargetKind::Example,
+            Kind::Bench => TargetKind::Bench,
+            Kind::Test => TargetKind::Test,
+        };
+        target.kind.contains(&kind)
+    }
+
+    /// Whether the package's development dependencies are linked.
+    fn has_dev_dependencies(self) -> bool {
+        self != Kind::Bin
+    }
+}
+
+/// The rayon-core among a program's dependencies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rayon {
+    /// None.
+    Absent,
+    /// A version that the stand-in can stand for.
+    Served(Version),
+    /// Another version.
+    Unserved(Version),
+    /// Not the published package: a patched one, or one from this workspace.
+    Foreign(Version),
+}
+
+/// The program that is meant, and what is known of it before it is built.
+#[derive(Debug)]
+pub(crate) struct Project {
+    /// Its package.
+    pub(crate) package: Package,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Its name.
+    pub(crate) program: String,
+    /// Its rayon-core.
+    pub(crate) rayon: Rayon,
+    /// Cargo's target folder for this project.
+    pub(crate) target_dir: PathBuf,
+}
+
+/// Asks cargo.
+pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Project, Failure> {
+    let metadata = metadata(build, host)?;
+    let candidates = candidates(&metadata, choice.package.as_deref())?;
+    let (package, kind, program) = choose(&candidates, choice)?;
+    let rayon = rayon(&metadata, &package.id, kind);
+    let target_dir = match &build.target_dir {
+        Some(dir) => std::path::absolute(dir)
+            .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
+        None => metadata.target_directory.clone().into_std_path_buf(),
+    };
+    Ok(Project {
+        package: package.clone(),
+        kind,
+        program,
+        rayon,
+        target_dir,
+    })
+}
+
+fn metadata(build: &Build, host: &str) -> Result<Metadata, Failure> {
+    let mut command = MetadataCommand::new();
+    let mut options = build.common();
+    options.extend(["--filter-platform".to_owned(), host.to_owned()]);
+    command.other_options(options);
+    if let Some(path) = &build.manifest_path {
+        command.manifest_path(path);
+    }
+    // Features are among the other options; nothing is to be added to them.
+    command.features(CargoOpt::SomeFeatures(Vec::new()));
+    command.exec().map_err(|error| {
+        let text = match error {
+            cargo_metadata::Error::CargoMetadata { stderr } => stderr,
+            other => format!("cargo metadata: {other}"),
+        };
+        let text = text.trim().trim_start_matches("error: ");
+        Failure::own(text.replace("\n\nCaused by:\n  ", ": "))
+    })
+}
+
+/// The packages that cargo would choose among.
+fn candidates<'a>(metadata: &'a Metadata, spec: Option<&str>) -> Result<Vec<&'a Package>, Failure> {
+    let members = metadata.workspace_packages();
+    if let Some(spec) = spec {
+        let is_meant = |p: &&Package| {
+            spec == p.name
+                || spec == format!("{}@{}", p.name, p.version)
+                || spec == format!("{}:{}", p.name, p.version)
+                || spec == p.id.repr
+        };
+        let found: Vec<&Package> = members.iter().copied().filter(is_meant).collect();
+        if found.is_empty() {
+            let names: Vec<&str> = members.iter().map(|p| p.name.as_str()).collect();
+            return Err(Failure::own(format!(
+                "-p {spec}: no such package in this workspace, which has {}",
+                list(&names)
+            )));
+        }
+        return Ok(found);
+    }
+    let root = metadata.resolve.as_ref().and_then(|r| r.root.as_ref());
+    let top = metadata.workspace_root.join("Cargo.toml");
+    let current = root.map(|id| &metadata[id]);
+    match current {
+        Some(package) if package.manifest_path != top => Ok(vec![package]),
+        _ if metadata.workspace_default_members.is_available() => {
+            Ok(metadata.workspace_default_packages())
+        }
+        Some(package) => Ok(vec![package]),
+        None => Ok(members),
+    }
+}
+
+fn choose<'a>(
+    candidates: &[&'a Package],
+    choice: &Choice,
+) -> Result<(&'a Package, Kind, String), Failure> {
+    let asked = [
+        (Kind::Bin, &choice.bin),
+        (Kind::Example, &choice.example),
+        (Kind::Bench, &choice.bench),
+        (Kind::Test, &choice.test),
+    ];
+    for (kind, name) in asked {
+        if let Some(name) = name {
+            return named(candidates, kind, name);
+        }
+    }
+    let all = programs(candidates, Kind::Bin);
+    let mut defaults = candidates
+        .iter()
+        .filter_map(|p| Some((*p, p.default_run.clone()?)));
+    match (all.as_slice(), defaults.next(), defaults.next()) {
+        ([(package, name)], ..) => Ok((package, Kind::Bin, (*name).to_owned())),
+        (_, Some((package, name)), None) => Ok((package, Kind::Bin, name)),
+        ([], ..) => Err(Failure::own(
+            "there is no program here; choose one with --example, --bench or --test NAME, or a package with -p",
+        )),
+        (many, ..) => {
+            let names: Vec<&str> = many.iter().map(|(_, name)| *name).collect();
+            Err(Failure::own(format!(
+                "several programs: {}; choose one with --bin NAME",
+                list(&names)
+            )))
+        }
+    }
+}
+
+/// Programs of a kind: package and name.
+fn programs<'a>(candidates: &[&'a Package], kind: Kind) -> Vec<(&'a Package, &'a str)> {
+    let of = |p: &'a Package| {
+        let mine = p.targets.iter().filter(move |t| kind.is_of(t));
+        mine.map(move |t| (p, t.name.as_str()))
+    };
+    candidates.iter().copied().flat_map(of).collect()
+}
+
+fn named<'a>(
+    candidates: &[&'a Package],
+    kind: Kind,
+    name: &str,
+) -> Result<(&'a Package, Kind, String), Failure> {
+    let all = programs(candidates, kind);
+    let found: Vec<&(&Package, &str)> = all.iter().filter(|(_, n)| *n == name).collect();
+    match found.as_slice() {
+        [(package, _)] => Ok((package, kind, name.to_owned())),
+        [] => {
+            let names: Vec<&str> = all.iter().map(|(_, n)| *n).collect();
+            Err(Failure::own(format!(
+                "--{} {name}: no such target; there is {}",
+                kind.name(),
+                list(&names)
+            )))
+        }
+        many => {
+            let names: Vec<&str> = many.iter().map(|(p, _)| p.name.as_str()).collect();
+            Err(Failure::own(format!(
+                "--{} {name} is in {}; choose with -p",
+                kind.name(),
+                list(&names)
+            )))
+        }
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.join(", ")
+}
+
+/// The rayon-core that a program links, as far as the graph of dependencies tells.
+fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
+    let Some(resolve) = &metadata.resolve else {
+        return Rayon::Absent;
+    };
+    let mut seen = BTreeSet::new();
+    let mut open = vec![package];
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if metadata[id].name == "rayon-core" {
+            return judge(&metadata[id]);
+        }
+        let Some(node) = resolve.nodes.iter().find(|n| n.id == *id) else {
+            continue;
+        };
+        for dependency in &node.deps {
+            let is_linked = dependency.dep_kinds.iter().any(|d| match d.kind {
+                DependencyKind::Normal => true,
+                DependencyKind::Development => id == package && kind.has_dev_dependencies(),
+                _ => false,
+            });
+            if is_linked {
+                open.push(&dependency.pkg);
+            }
+        }
+    }
+    Rayon::Absent
+}
+
+fn judge(package: &Package) -> Rayon {
+    let version = package.version.clone();
+    let is_published = package
+        .source
+        .as_ref()
+        .is_some_and(|s| s.repr.starts_with("registry+") || s.repr.starts_with("sparse+"));
+    if !is_published {
+        Rayon::Foreign(version)
+    } else if is_served(&version) {
+        Rayon::Served(version)
+    } else {
+        Rayon::Unserved(version)
+    }
+}
+
+fn is_served(version: &Version) -> bool {
+    version.pre.is_empty() && SERVED.contains(&(version.major, version.minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_lines_are_served() {
+        for (text, served) in [
+            ("1.12.0", true),
+            ("1.12.1", true),
+            ("1.13.7", true),
+            ("1.13.0-beta.1", false),
+            ("1.11.0", false),
+            ("1.14.0", false),
+            ("2.12.0", false),
+        ] {
+            let version = Version::parse(text).expect("a version");
+            assert_eq!(is_served(&version), served, "{text}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The compiler's wrapper: cargo runs it in place of rustc, and it runs rustc, except that it has
+//! the stand-in compiled where cargo asks for rayon-core.
+//!
+//! Cargo resolves, locks and checks what it always does, with the user's files as they are; the
+//! exchange is made where a crate's name, version and compiler options are final. The stand-in is
+//! compiled with the options of the crate it stands for (optimisation, panics, link-time
+//! optimisation, the user's flags), and the crates below it beside it, in the same folder.
+
+use crate::stand_in::{BELOW, Crate, EDITION, FROM_RAYON_CORE, TOP};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Environment: the stand-in's folder. Its presence makes this program the wrapper.
+pub(crate) const ENV_STAND_IN: &str = "CARGO_HPCRUN_STAND_IN";
+/// Environment: the user's own wrapper, to be run in turn.
+pub(crate) const ENV_INNER: &str = "CARGO_HPCRUN_INNER_WRAPPER";
+
+/// Runs the compiler: `arguments` are its path (or a further wrapper's) and its arguments.
+pub(crate) fn main(folder: &Path, arguments: &[OsString]) -> ExitCode {
+    let Some((compiler, arguments)) = arguments.split_first() else {
+        eprintln!("cargo-hpcrun: error: run as a compiler's wrapper without a compiler");
+        return ExitCode::from(125);
+    };
+    let compiler = Compiler {
+        inner: std::env::var_os(ENV_INNER).filter(|i| !i.is_empty()),
+        path: compiler.clone(),
+    };
+    let is_rayon_core = std::env::var_os("CARGO_PKG_NAME").is_some_and(|n| n == "rayon-core")
+        && value_of(arguments, "--crate-name").is_some_and(|n| n == "rayon_core");
+    if !is_rayon_core {
+        return compiler.replace_us(arguments);
+    }
+    for c in &BELOW {
+        if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
+            eprintln!("{text}");
+            return ExitCode::FAILURE;
+        }
+    }
+    compiler.replace_us(&in_place(arguments, folder))
+}
+
+struct Compiler {
+    inner: Option<OsString>,
+    path: OsString,
+}
+
+impl Compiler {
+    fn command(&self) -> Command {
+        match &self.inner {
+            Some(inner) => {
+                let mut command = Command::new(inner);
+                command.arg(&self.path);
+                command
+            }
+            None => Command::new(&self.path),
+        }
+    }
+
+    /// Becomes the compiler.
+    fn replace_us(&self, arguments: &[OsString]) -> ExitCode {
+        let mut command = self.command();
+        let error = command.args(arguments).exec();
+        eprintln!(
+            "cargo-hpcrun: error: cannot run {}: {error}",
+            command.get_program().to_string_lossy()
+        );
+        ExitCode::from(125)
+    }
+
+    /// Compiles quietly; what the compiler said is the error.
+    fn compile(&self, arguments: &[OsString]) -> Result<(), String> {
+        let output = self
+            .command()
+            .args(arguments)
+            .output()
+            .map_err(|e| format!("error: cannot run {}: {e}", self.path.to_string_lossy()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Options whose value is the next argument, as cargo writes them.
+const WITH_VALUE: [&str; 13] = [
+    "--crate-name",
+    "--crate-type",
+    "--cfg",
+    "--check-cfg",
+    "--extern",
+    "--out-dir",
+    "--target",
+    "--cap-lints",
+    "--edition",
+    "-C",
+    "-L",
+    "-Z",
+    "-l",
+];
+
+/// Arguments in groups: an option with its value, or one argument.
+fn groups(arguments: &[OsString]) -> Vec<&[OsString]> {
+    let mut all = Vec::new();
+    let mut rest = arguments;
+    while let Some(first) = rest.first() {
+        let takes_value = WITH_VALUE.iter().any(|o| first == o) && rest.len() > 1;
+        let (group, after) = rest.split_at(if takes_value { 2 } else { 1 });
+        all.push(group);
+        rest = after;
+    }
+    all
+}
+
+/// An option's name and value, of `--name=value` or of two arguments.
+fn option(group: &[OsString]) -> (&[u8], &[u8]) {
+    match group {
+        [name, value] => (name.as_encoded_bytes(), value.as_encoded_bytes()),
+        [one] => {
+            let bytes = one.as_encoded_bytes();
+            match bytes.iter().position(|b| *b == b'=') {
+                Some(at) if bytes.starts_with(b"--") => (&bytes[..at], &bytes[at + 1..]),
+                _ => (bytes, b""),
+            }
+        }
+        _ => (b"", b""),
+    }
+}
+
+fn value_of<'a>(arguments: &'a [OsString], name: &str) -> Option<&'a OsStr> {
+    let mut pairs = arguments.windows(2);
+    pairs.find(|p| p[0] == name).map(|p| p[1].as_os_str())
+}
+
+/// The value of `-C name=value`.
+fn codegen<'a>(arguments: &'a [OsString], name: &str) -> Option<&'a str> {
+    let mut groups = groups(arguments).into_iter();
+    groups.find_map(|group| match group {
+        [c, value] if c == "-C" => value.to_str()?.strip_prefix(name)?.strip_prefix('='),
+        _ => None,
+    })
+}
+
+/// Whether a group names the crate's root file.
+fn is_source(group: &[OsString]) -> bool {
+    let (name, _) = option(group);
+    group.len() == 1 && !name.starts_with(b"-") && name.ends_with(b".rs")
+}
+
+/// The compiled file of a crate below: beside rayon-core's, with the same ending.
+fn artifact(arguments: &[OsString], name: &str) -> PathBuf {
+    let folder = value_of(arguments, "--out-dir").unwrap_or(OsStr::new("."));
+    let ending = codegen(arguments, "extra-filename").unwrap_or("");
+    Path::new(folder).join(format!("lib{name}{ending}.rlib"))
+}
+
+/// `--extern name=file`.
+fn external(arguments: &[OsString], name: &str) -> [OsString; 2] {
+    let mut value = OsString::from(format!("{name}="));
+    value.push(artifact(arguments, name));
+    ["--extern".into(), value]
+}
+
+/// rayon-core's arguments with the stand-in's source, edition and crates.
+fn in_place(arguments: &[OsString], folder: &Path) -> Vec<OsString> {
+    let mut all = Vec::new();
+    for group in groups(arguments) {
+        if is_source(group) {
+            all.push(folder.join(TOP.root).into_os_string());
+        } else if !matches!(option(group).0, b"--edition" | b"--cap-lints") {
+            all.extend(group.iter().cloned());
+        }
+    }
+    all.push(format!("--edition={EDITION}").into());
+    all.extend(["--cap-lints".into(), "allow".into()]);
+    for name in TOP.uses {
+        all.extend(external(arguments, name));
+    }
+    all
+}
+
+/// The arguments for a crate below, made from rayon-core's.
+fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
+    let mut all: Vec<OsString> = vec![
+        "--crate-name".into(),
+        c.name.into(),
+        format!("--edition={EDITION}").into(),
+        folder.join(c.root).into(),
+        "--emit=metadata,link".into(),
+        "--cap-lints".into(),
+        "allow".into(),
+    ];
+    for feature in c.features {
+        all.extend(["--cfg".into(), format!("feature=\"{feature}\"").into()]);
+    }
+    for name in c.uses {
+        all.extend(external(arguments, name));
+    }
+    for group in groups(arguments) {
+        let (name, value) = option(group);
+        let is_dropped = match name {
+            b"--crate-name" | b"--edition" | b"--emit" | b"--cap-lints" | b"--check-cfg" => true,
+            // Its messages are for us, not for cargo, which would take them for rayon-core's.
+            b"--error-format" | b"--json" | b"--diagnostic-width" => true,
+            b"--cfg" => value.starts_with(b"feature="),
+            b"--extern" => !FROM_RAYON_CORE
+                .iter()
+                .any(|n| c.name == "work_stealing_rt" && has_name(value, n)),
+            _ => is_source(group),
+        };
+        if !is_dropped {
+            all.extend(group.iter().cloned());
+        }
+    }
+    all
+}
+
+/// Whether the value of `--extern` is of the crate `name`: `[options:]name=file`.
+fn has_name(value: &[u8], name: &str) -> bool {
+    let end = value.iter().position(|b| *b == b'=').unwrap_or(value.len());
+    let full = &value[..end];
+    let start = full.iter().rposition(|b| *b == b':').map_or(0, |p| p + 1);
+    &full[start..] == name.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments() -> Vec<OsString> {
+        "--crate-name rayon_core --edition=2021 /r/rayon-core-1.13.0/src/lib.rs \
+         --error-format=json --json=diagnostic-rendered-ansi,artifacts --crate-type lib \
+         --emit=dep-info,metadata,link -C opt-level=3 -C panic=abort -C linker-plugin-lto \
+         --cfg feature=\"web_spin_lock\" --cfg special --check-cfg cfg(docsrs,test) \
+         -C metadata=88d3 -C extra-filename=-e3ea --out-dir /t/deps -L dependency=/t/deps \
+         --extern crossbeam_deque=/t/deps/libcrossbeam_deque-e0.rmeta \
+         --extern noprelude:crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta \
+         --extern wasm_sync=/t/deps/libwasm_sync-e5.rmeta --cap-lints warn -Ctarget-cpu=native"
+            .split_whitespace()
+            .map(OsString::from)
+            .collect()
+    }
+
+    fn text(arguments: &[OsString]) -> String {
+        let words: Vec<_> = arguments.iter().map(|a| a.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn rayon_core_is_compiled_from_our_source() {
+        let all = text(&in_place(&arguments(), Path::new("/s p")));
+        for part in [
+            "--crate-name rayon_core",
+            "/s p/work-stealing-rt/rayon-core/src/lib.rs",
+            "--edition=2024",
+            "--emit=dep-info,metadata,link",
+            "--json=diagnostic-rendered-ansi,artifacts",
+            "-C metadata=88d3",
+            "--cfg feature=\"web_spin_lock\"",
+            "--extern work_stealing_rt=/t/deps/libwork_stealing_rt-e3ea.rlib",
+            "--cap-lints allow",
+        ] {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+        for part in ["--edition=2021", "rayon-core-1.13.0", "warn"] {
+            assert!(!all.contains(part), "{part} in {all}");
+        }
+    }
+
+    #[test]
+    fn the_crates_below_share_its_code_generation() {
+        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[3]));
+        for part in [
+            "--crate-name work_stealing_rt --edition=2024 /s/work-stealing-rt/src/lib.rs",
+            "--emit=metadata,link",
+            "--cfg feature=\"context\"",
+            "--cfg special",
+            "--crate-type lib",
+            "-C opt-level=3 -C panic=abort -C linker-plugin-lto",
+            "-C metadata=88d3 -C extra-filename=-e3ea --out-dir /t/deps -L dependency=/t/deps",
+            "--extern crossbeam_deque=/t/deps/libcrossbeam_deque-e0.rmeta",
+            "--extern noprelude:crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta",
+            "--extern hpcrun_abi=/t/deps/libhpcrun_abi-e3ea.rlib",
+            "-Ctarget-cpu=native",
+        ] {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+        for part in ["json", "web_spin", "wasm_sync", "check-cfg", "rayon"] {
+            assert!(!all.contains(part), "{part} in {all}");
+        }
+        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[0]));
+        assert!(!all.contains("--extern"), "{all}");
+    }
+}
