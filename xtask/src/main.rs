@@ -2,12 +2,14 @@
 //!
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
+//! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
 
 #![forbid(unsafe_code)]
 
 mod build;
 mod demo;
 mod overhead;
+mod rayon_tests;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -25,12 +27,15 @@ enum Task {
     Demo(demo::Options),
     /// Measure what profiling costs and print a Markdown table
     Overhead(overhead::Options),
+    /// Run rayon's own tests on this repository's rayon-core
+    RayonTests(rayon_tests::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Command::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Overhead(options) => overhead::run(&options),
+        Task::RayonTests(options) => rayon_tests::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
