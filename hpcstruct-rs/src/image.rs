@@ -73,21 +73,7 @@ impl<'d> Image<'d> {
     ///
     /// A damaged section is an error text for a note.
     pub(crate) fn section(&self, name: &str) -> Result<Cow<'d, [u8]>, String> {
-        let Some(section) = self.file.section_by_name(name) else {
-            return Ok(Cow::Borrowed(&[]));
-        };
-        let describe = |e: object::Error| format!("section {name}: {e}");
-        let compressed = section.compressed_data().map_err(describe)?;
-        if compressed.format != object::CompressionFormat::None {
-            let limit = (compressed.data.len() as u64)
-                .saturating_mul(MAX_EXPANSION)
-                .saturating_add(1 << 16)
-                .min(MAX_SECTION);
-            if compressed.uncompressed_size > limit {
-                return Err(format!("section {name}: impossible uncompressed size"));
-            }
-        }
-        compressed.decompress().map_err(describe)
+        section_of(&self.file, name)
     }
 
     /// Address and bytes of the unwind table `.eh_frame`, by section or by program header.
@@ -120,6 +106,27 @@ impl<'d> Image<'d> {
             .checked_add_signed(i64::from(difference))?;
         Some((address, Cow::Borrowed(at(address)?)))
     }
+}
+
+/// The bytes of a section of `file`, decompressed; empty when it is absent or has no bytes there.
+///
+/// A damaged section is an error text for a note.
+pub(crate) fn section_of<'d>(file: &object::File<'d>, name: &str) -> Result<Cow<'d, [u8]>, String> {
+    let Some(section) = file.section_by_name(name) else {
+        return Ok(Cow::Borrowed(&[]));
+    };
+    let describe = |e: object::Error| format!("section {name}: {e}");
+    let compressed = section.compressed_data().map_err(describe)?;
+    if compressed.format != object::CompressionFormat::None {
+        let limit = (compressed.data.len() as u64)
+            .saturating_mul(MAX_EXPANSION)
+            .saturating_add(1 << 16)
+            .min(MAX_SECTION);
+        if compressed.uncompressed_size > limit {
+            return Err(format!("section {name}: impossible uncompressed size"));
+        }
+    }
+    compressed.decompress().map_err(describe)
 }
 
 fn eh_frame_header_address(file: &object::File<'_>) -> Option<u64> {

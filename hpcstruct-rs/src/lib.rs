@@ -18,9 +18,11 @@ mod assemble;
 mod bytes;
 mod dwarf;
 mod error;
+mod facts;
 mod frames;
 mod image;
 pub mod measurements;
+mod mini;
 mod names;
 mod owner;
 mod paint;
@@ -28,6 +30,7 @@ mod parallel;
 mod product;
 mod rules;
 mod separate;
+mod split;
 mod strings;
 mod symbols;
 mod tags;
@@ -36,12 +39,13 @@ mod vdso;
 mod verdict;
 mod wanted;
 
+pub use assemble::TagUse;
 pub use error::StructError;
 pub use hpc_formats::structure::Structure;
 pub use rules::Rules;
 
 use bytes::FileBytes;
-use frames::ModuleFacts;
+use facts::Facts;
 use hpc_formats::structure::Origin;
 use image::Image;
 use product::Inputs;
@@ -107,41 +111,51 @@ fn analyse_in(
 ) -> Result<Structure, StructError> {
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
-    let separate = if look_for_debug_file {
-        separate::find(&image, path, &options.debug_directories)
-    } else {
-        None
-    };
-    let debug_image = separate
-        .as_ref()
-        .and_then(|(path, bytes)| Image::parse(path, bytes.as_slice()).ok());
-
-    let sections = dwarf::load(debug_image.as_ref().unwrap_or(&image), &mut notes);
-    let debug = dwarf::Debug::new(&sections, is_little_endian(&image), &mut notes);
+    let threads = options.threads.max(1);
+    let wanted = Wanted::new(options.addresses.as_deref());
+    let folders = look_for_debug_file.then_some(options.debug_directories.as_slice());
+    let files = separate::open(&image, path, folders, &mut notes);
+    let files = files.parse();
+    let sections = dwarf::load(files.debug_file(&image), threads, &mut notes);
+    let shared = files.shared();
+    let shared = shared.map(|file| dwarf::load(file, threads, &mut notes));
+    let endian = dwarf::endian(is_little_endian(&image));
+    let debug = dwarf::Debug::new(&sections, shared.as_ref(), endian, threads, &mut notes);
+    let split_files = folders.map(|folders| {
+        let search = split::Search {
+            files: &[path, files.path().unwrap_or(path)],
+            folders,
+        };
+        split::open(wanted_skeletons(&debug, &wanted), search)
+    });
+    let split_sections = split_files.as_ref().map(|f| split::load(f, &mut notes));
+    let mut debug = debug;
+    if let Some(sections) = &split_sections {
+        split::attach(&mut debug, sections, endian, &mut notes);
+    }
     let unwind = symbols::unwind_ranges(&image);
-    let images: Vec<&Image<'_>> = std::iter::once(&image).chain(&debug_image).collect();
+    let images = files.with_symbols(&image);
     let symbols = symbols::collect(&images, &unwind);
-    let module = ModuleFacts::new(&path.to_string_lossy(), &options.rules);
+    let facts = Facts::new(&path.to_string_lossy(), &options.rules);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
-    if module.origin != Some(Origin::System) {
+    if facts.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));
     }
-    notes.extend(shared_debug_file(debug_image.as_ref().unwrap_or(&image)));
-    let wanted = Wanted::new(options.addresses.as_deref());
     let inputs = Inputs {
         image: &image,
         debug: &debug,
         symbols: &symbols,
-        rules: &options.rules,
-        module: &module,
+        facts: &facts,
         wanted: &wanted,
+        threads,
     };
     let units = units_with_wanted_code(&inputs);
-    let products = parallel::run(units.len(), options.threads, |i| {
+    let weight = |i: usize| debug.weight(units[i]);
+    let products = parallel::run_heaviest_first(units.len(), threads, weight, |i| {
         product::analyse(&inputs, units[i])
     });
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    let mut structure = assemble::assemble(&inputs, &products, &unwind);
+    let (mut structure, _tags) = assemble::assemble(&inputs, products, &unwind);
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();
     structure.complete = wanted.is_all();
@@ -154,13 +168,26 @@ fn is_little_endian(image: &Image<'_>) -> bool {
     image.file.is_little_endian()
 }
 
+/// Skeleton units whose stated ranges hold wanted addresses, or that state none.
+fn wanted_skeletons<'d>(debug: &dwarf::Debug<'d>, wanted: &Wanted) -> Vec<dwarf::Skeleton<'d>> {
+    let mut skeletons = debug.skeletons();
+    skeletons.retain(|skeleton| may_have(debug, wanted, skeleton.unit));
+    skeletons
+}
+
+/// Whether a unit's stated ranges hold wanted addresses; one that states none may.
+fn may_have(debug: &dwarf::Debug<'_>, wanted: &Wanted, unit: u32) -> bool {
+    wanted.is_all()
+        || debug
+            .unit_ranges(unit)
+            .is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
+}
+
 /// Units whose stated ranges hold wanted addresses, and units that state none.
 fn units_with_wanted_code(inputs: &Inputs<'_, '_>) -> Vec<u32> {
-    (0..inputs.debug.units.len() as u32)
-        .filter(|unit| {
-            let ranges = inputs.debug.unit_ranges(*unit);
-            ranges.is_none_or(|ranges| ranges.iter().any(|r| inputs.wanted.hits(r)))
-        })
+    let units = inputs.debug.compilation_units();
+    units
+        .filter(|unit| may_have(inputs.debug, inputs.wanted, *unit))
         .collect()
 }
 
@@ -182,19 +209,9 @@ fn tidy(notes: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Debug information that dwz moved to a common file is not read.
-fn shared_debug_file(image: &Image<'_>) -> Option<String> {
-    use object::Object as _;
-    let (name, _) = image.file.gnu_debugaltlink().ok()??;
-    Some(format!(
-        "some names are in a debug file shared with other modules ({}), which is not read",
-        String::from_utf8_lossy(name)
-    ))
-}
-
 /// What the user could do to see more.
 fn what_is_missing(debug: &dwarf::Debug<'_>, symbols: &Symbols<'_>) -> Option<String> {
-    if !debug.units.is_empty() {
+    if !debug.is_empty() {
         return None;
     }
     Some(if symbols.has_symtab {

@@ -5,9 +5,10 @@
 //! qualified; C++ names lose parameters and return types; other names stay as they are.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// How a linkage name is mangled, which tells the language.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Scheme {
     /// Rust, either scheme.
     Rust,
@@ -68,18 +69,17 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     }
 }
 
-/// The scheme of a stem.
-pub(crate) fn scheme(stem: &str) -> Scheme {
-    let v0 = || stem.starts_with("_R") && rustc_demangle::try_demangle(stem).is_ok();
-    let legacy = || stem.starts_with("_ZN") && has_legacy_hash(stem);
-    if v0() || legacy() {
-        Scheme::Rust
-    } else if stem.starts_with("_Z") {
-        Scheme::Cpp
+/// A stem without the hash of Rust's legacy scheme, which readable names do not show.
+pub(crate) fn without_hash(stem: &str) -> &str {
+    if stem.starts_with("_ZN") && has_legacy_hash(stem) {
+        &stem[..stem.len() - LEGACY_HASH]
     } else {
-        Scheme::Plain
+        stem
     }
 }
+
+/// Bytes of `17h`, the hash, and the final `E`.
+const LEGACY_HASH: usize = 20;
 
 /// Rust's legacy scheme ends with the path segment `17h` and sixteen hexadecimal digits.
 fn has_legacy_hash(stem: &str) -> bool {
@@ -94,16 +94,29 @@ fn has_legacy_hash(stem: &str) -> bool {
         .is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The readable name of a stem; a name that does not demangle stays as it is.
-pub(crate) fn readable(stem: &str) -> Cow<'_, str> {
-    match scheme(stem) {
-        Scheme::Rust => match rustc_demangle::try_demangle(stem) {
-            Ok(name) => Cow::Owned(format!("{name:#}").replace("{{", "{").replace("}}", "}")),
-            Err(_) => Cow::Borrowed(stem),
-        },
-        Scheme::Cpp => readable_cpp(stem).map_or(Cow::Borrowed(stem), Cow::Owned),
-        Scheme::Plain => Cow::Borrowed(stem),
+/// The scheme and the readable name of a stem; a name that does not demangle stays as it is.
+pub(crate) fn readable(stem: &str) -> (Scheme, Cow<'_, str>) {
+    if stem.starts_with("_R") || (stem.starts_with("_ZN") && has_legacy_hash(stem)) {
+        if let Some(name) = readable_rust(stem) {
+            return (Scheme::Rust, Cow::Owned(name));
+        }
     }
+    if stem.starts_with("_Z") {
+        let name = readable_cpp(stem).map_or(Cow::Borrowed(stem), Cow::Owned);
+        return (Scheme::Cpp, name);
+    }
+    (Scheme::Plain, Cow::Borrowed(stem))
+}
+
+fn readable_rust(stem: &str) -> Option<String> {
+    let mangled = rustc_demangle::try_demangle(stem).ok()?;
+    let mut name = String::with_capacity(2 * stem.len());
+    // A symbol that expands beyond rustc-demangle's limit is cut there and says so.
+    write!(name, "{mangled:#}").ok()?;
+    if name.contains("{{") || name.contains("}}") {
+        name = name.replace("{{", "{").replace("}}", "}");
+    }
+    Some(name)
 }
 
 /// Longest readable C++ name; substitutions can make a short symbol exponentially long.
@@ -185,7 +198,7 @@ mod tests {
     use super::*;
 
     fn of(symbol: &str) -> String {
-        readable(stem(symbol).name).into_owned()
+        readable(stem(symbol).name).1.into_owned()
     }
 
     #[test]

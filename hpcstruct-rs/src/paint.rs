@@ -5,7 +5,7 @@
 //! nesting: a scope counts only inside the procedure, and where scopes of different depth
 //! overlap the deeper one wins (the later one at equal depth).
 
-use std::collections::BTreeSet;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 /// A range of a scope.
@@ -33,37 +33,36 @@ pub(crate) fn paint(base: &[Range<u64>], layers: &[Layer]) -> Vec<Segment> {
     let mut base: Vec<Range<u64>> = base.iter().filter(|r| r.start < r.end).cloned().collect();
     base.sort_by_key(|r| (r.start, r.end));
     let mut out = Vec::new();
-    let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(layers.len() * 2);
-    for (i, layer) in layers.iter().enumerate() {
-        if layer.range.start < layer.range.end {
-            events.push((layer.range.start, true, i));
-            events.push((layer.range.end, false, i));
-        }
-    }
-    // Ends sort before starts at one address.
-    events.sort_unstable();
+    // By start; packed with the number, since equal starts come in the order of the list.
+    let mut starts: Vec<(u64, u32)> = layers
+        .iter()
+        .zip(0..)
+        .filter(|(layer, _)| layer.range.start < layer.range.end)
+        .map(|(layer, i)| (layer.range.start, i))
+        .collect();
+    starts.sort_unstable();
     let mut next = 0;
-    // By depth, then number: the last one is innermost.
-    let mut open: BTreeSet<(u32, usize)> = BTreeSet::new();
+    // Those that began: by depth, then number, the innermost on top. Those that ended leave when
+    // they come to the top.
+    let mut open: BinaryHeap<(u32, u32)> = BinaryHeap::new();
     let mut free_from = 0;
     for range in &base {
         let mut at = range.start.max(free_from);
         while at < range.end {
-            while let Some((_, opens, i)) = events.get(next).filter(|e| e.0 <= at) {
-                let key = (layers[*i].depth, *i);
-                if *opens {
-                    open.insert(key);
-                } else {
-                    open.remove(&key);
-                }
+            while let Some((_, i)) = starts.get(next).filter(|s| s.0 <= at) {
+                open.push((layers[*i as usize].depth, *i));
                 next += 1;
             }
-            let end = events.get(next).map_or(range.end, |e| e.0.min(range.end));
-            push(
-                &mut out,
-                at..end,
-                open.last().map(|(_, i)| layers[*i].scope),
-            );
+            let ended = |top: &(u32, u32)| layers[top.1 as usize].range.end <= at;
+            while open.peek().is_some_and(ended) {
+                open.pop();
+            }
+            let innermost = open.peek().map(|(_, i)| &layers[*i as usize]);
+            let mut end = innermost.map_or(range.end, |l| l.range.end.min(range.end));
+            if let Some((start, _)) = starts.get(next) {
+                end = end.min(*start);
+            }
+            push(&mut out, at..end, innermost.map(|l| l.scope));
             at = end;
         }
         free_from = free_from.max(range.end);

@@ -9,10 +9,22 @@ pub(crate) fn run<T: Send>(
     threads: usize,
     job: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
+    run_heaviest_first(count, threads, |_| 0, job)
+}
+
+/// As [`run`]; jobs of much `weight` begin first, so that none of them is left over for the end.
+pub(crate) fn run_heaviest_first<T: Send>(
+    count: usize,
+    threads: usize,
+    weight: impl Fn(usize) -> u64,
+    job: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let threads = threads.clamp(1, count.max(1));
     if threads == 1 {
         return (0..count).map(job).collect();
     }
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_cached_key(|i| std::cmp::Reverse(weight(*i)));
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(count));
     std::thread::scope(|scope| {
@@ -22,10 +34,10 @@ pub(crate) fn run<T: Send>(
                 loop {
                     // Relaxed: the counter hands out numbers and publishes nothing else; results
                     // are published by the mutex and the end of the scope.
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= count {
+                    let next = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(i) = order.get(next).copied() else {
                         break;
-                    }
+                    };
                     mine.push((i, job(i)));
                 }
                 if let Ok(mut done) = done.lock() {
@@ -49,6 +61,8 @@ mod tests {
         let expected: Vec<usize> = (0..1000).map(|i| i * i).collect();
         for threads in [0, 1, 2, 7, 5000] {
             assert_eq!(run(1000, threads, |i| i * i), expected);
+            let ordered = run_heaviest_first(1000, threads, |i| i as u64 % 7, |i| i * i);
+            assert_eq!(ordered, expected);
         }
         assert!(run(0, 4, |i| i).is_empty());
     }

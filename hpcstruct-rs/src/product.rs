@@ -1,4 +1,4 @@
-//! One unit's procedures with their scopes and spans, in the unit's own string table.
+//! One unit's procedures with their scopes and spans, with shared string ids.
 //!
 //! Input: the unit's entries and line table. Invariants: spans of a function are sorted and do
 //! not overlap; only scopes that hold code are kept, parents before children; nothing depends on
@@ -7,14 +7,14 @@
 use crate::dwarf::lines::{self, Row};
 use crate::dwarf::walk::{self, FunctionDie, Walked};
 use crate::dwarf::{Debug, EntryRef};
-use crate::frames::{Frame, Frames, ModuleFacts};
+use crate::facts::{Facts, FileFacts, Tag};
+use crate::frames::{self, Frame, Frames};
 use crate::image::Image;
 use crate::paint::{self, Layer, Segment};
-use crate::rules::Rules;
 use crate::symbols::Symbols;
 use crate::verdict::{self, Step};
 use crate::wanted::Wanted;
-use hpc_formats::structure::{SourceLine, StringId};
+use hpc_formats::structure::SourceLine;
 use std::ops::Range;
 
 /// What every unit's analysis reads.
@@ -26,12 +26,12 @@ pub(crate) struct Inputs<'a, 'd> {
     pub(crate) debug: &'a Debug<'d>,
     /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
-    /// The rules in force.
-    pub(crate) rules: &'a Rules,
-    /// What the module's path tells.
-    pub(crate) module: &'a ModuleFacts,
+    /// What names and paths tell.
+    pub(crate) facts: &'a Facts<'a>,
     /// Which addresses are wanted.
     pub(crate) wanted: &'a Wanted,
+    /// Threads to use.
+    pub(crate) threads: usize,
 }
 
 /// A scope of a [`Function`].
@@ -57,7 +57,7 @@ pub(crate) struct Piece {
     /// Source line.
     pub(crate) line: Option<SourceLine>,
     /// Overhead category.
-    pub(crate) tag: Option<StringId>,
+    pub(crate) tag: Option<Tag>,
 }
 
 /// A procedure with its own code.
@@ -74,8 +74,6 @@ pub(crate) struct Function {
 /// Everything of one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Product {
-    /// The strings that ids of this product mean.
-    pub(crate) strings: Vec<String>,
     /// Procedures.
     pub(crate) functions: Vec<Function>,
     /// Lines of code that no procedure entry covers (assembler).
@@ -86,7 +84,7 @@ pub(crate) struct Product {
 
 /// Analyses unit `unit`.
 pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
-    let walked = walk::walk(inputs.debug, unit, inputs.wanted);
+    let walked = walk::walk(inputs.debug, inputs.debug.entries_of(unit), inputs.wanted);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let has_procedures = !walked.covered.is_empty();
     if has_procedures && walked.functions.is_empty() {
@@ -107,7 +105,7 @@ pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
         unit,
         walked: &walked,
         rows: &rows,
-        frames: Frames::new(inputs.debug, Some(unit), inputs.rules, inputs.module),
+        frames: Frames::new(inputs.debug, unit, inputs.facts),
     };
     let functions: Vec<_> = walked
         .functions
@@ -121,7 +119,6 @@ pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
         builder.loose()
     };
     Product {
-        strings: builder.frames.strings.into_list(),
         functions,
         loose,
         notes,
@@ -141,7 +138,7 @@ struct Draft {
     parent: Option<usize>,
     frame: Frame,
     site: Option<SourceLine>,
-    category: Option<StringId>,
+    tag: Option<Tag>,
     /// Whether it holds code.
     kept: bool,
 }
@@ -161,22 +158,24 @@ impl Builder<'_, '_> {
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
         let body = self.body_file(&ids, None, &base);
-        let frame = self.frames.of_entry(die.entry, self.walked, symbol, body);
+        let frame = self
+            .frames
+            .of_procedure(die.entry, self.walked, symbol, body);
         let mut drafts = self.drafts(&ids, &frame);
         let segments = paint::paint(&base, &layers);
-        let own_category = verdict::category(std::iter::once(Step {
+        let own_tag = verdict::tag(std::iter::once(Step {
             frame,
             call_tag: None,
         }));
-        let pieces = self.pieces(&segments, &mut drafts, own_category);
+        let pieces = self.pieces(&segments, &mut drafts, own_tag);
         Some(finish(frame, &drafts, pieces))
     }
 
     /// The scopes of a function (indices into the walk) and their ranges as layers, whose scope
     /// is an index into that list.
     fn layers(&self, index: usize, die: &FunctionDie) -> (Vec<usize>, Vec<Layer>) {
-        let mut ids = Vec::new();
-        let mut layers = Vec::new();
+        let mut ids = Vec::with_capacity(die.scopes.len());
+        let mut layers = Vec::with_capacity(die.scopes.len());
         for id in die.scopes.clone() {
             let scope = &self.walked.scopes[id];
             if scope.function != index {
@@ -201,7 +200,7 @@ impl Builder<'_, '_> {
         ids: &[usize],
         parent: Option<usize>,
         ranges: &[Range<u64>],
-    ) -> Option<StringId> {
+    ) -> Option<FileFacts> {
         // Scopes are in depth-first order: the first child follows its parent.
         let child = ids
             .first()
@@ -209,35 +208,39 @@ impl Builder<'_, '_> {
             .filter(|s| s.parent == parent);
         let file = match child.and_then(|s| s.call) {
             Some((file, _)) => file,
-            None => row_at(self.rows, ranges.first()?.start)?.file,
+            None => u64::from(row_at(self.rows, ranges.first()?.start)?.file),
         };
         self.frames.file(self.unit, file)
     }
 
     fn drafts(&mut self, ids: &[usize], procedure: &Frame) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = Vec::with_capacity(ids.len());
+        let mut call_tags: Vec<Option<Tag>> = Vec::with_capacity(ids.len());
+        // Whether a chain has any tag; most have none and need no verdict.
+        let mut is_tagged: Vec<bool> = Vec::with_capacity(ids.len());
         for id in ids {
             let die = &self.walked.scopes[*id];
-            let site = die.call.and_then(|(file, line)| {
-                let file = self.frames.file(self.unit, file)?;
-                Some(SourceLine { file, line })
-            });
+            let site = die
+                .call
+                .and_then(|(file, line)| Some((self.frames.file(self.unit, file)?, line)));
             let frame = self.scope_frame(ids, *id, die.origin);
-            let parent = die.parent.and_then(|p| ids.binary_search(&p).ok());
+            let parent = die.parent.and_then(|p| position(ids, p));
+            let call_tag = site.and_then(|(file, _)| file.tag);
+            let around = parent.map_or(procedure.tag.is_some(), |p| is_tagged[p]);
+            is_tagged.push(around || frame.tag.is_some() || call_tag.is_some());
+            call_tags.push(call_tag);
             drafts.push(Draft {
                 parent,
                 frame,
-                site,
-                category: None,
+                site: site.map(|(file, line)| SourceLine {
+                    file: file.path,
+                    line,
+                }),
+                tag: None,
                 kept: false,
             });
         }
-        let call_tags: Vec<_> = drafts
-            .iter()
-            .map(|d| d.site)
-            .map(|site| site.and_then(|s| self.frames.file_tag(s.file)))
-            .collect();
-        for i in 0..drafts.len() {
+        for i in (0..drafts.len()).filter(|i| is_tagged[*i]) {
             let chain = Chain {
                 drafts: &drafts,
                 call_tags: &call_tags,
@@ -245,7 +248,7 @@ impl Builder<'_, '_> {
                 next: Some(Some(i)),
                 call_tag: None,
             };
-            drafts[i].category = verdict::category(chain);
+            drafts[i].tag = verdict::tag(chain);
         }
         drafts
     }
@@ -260,8 +263,8 @@ impl Builder<'_, '_> {
         let after = ids.partition_point(|i| *i <= id);
         let body = self.body_file(&ids[after..], Some(id), ranges);
         match origin {
-            Some(entry) => self.frames.of_entry(entry, self.walked, None, body),
-            None => self.frames.of_symbol("?"),
+            Some(entry) => self.frames.of_inlined(entry, self.walked, body),
+            None => frames::of_symbol(self.inputs.facts, "?"),
         }
     }
 
@@ -270,28 +273,26 @@ impl Builder<'_, '_> {
         &mut self,
         segments: &[Segment],
         drafts: &mut [Draft],
-        own_category: Option<StringId>,
+        own_tag: Option<Tag>,
     ) -> Vec<Piece> {
         let mut out: Vec<Piece> = Vec::with_capacity(segments.len());
-        let module_tag = self.inputs.module.category.as_deref();
-        let module_tag = module_tag.map(|c| self.frames.strings.id(c));
+        let module_tag = self.inputs.facts.module.tag;
         for segment in segments {
             if let Some(scope) = segment.scope {
                 keep(drafts, scope);
             }
-            let category = match segment.scope {
-                Some(scope) => drafts[scope].category,
-                None => own_category,
+            let scope_tag = match segment.scope {
+                Some(scope) => drafts[scope].tag,
+                None => own_tag,
             };
             let scope = segment.scope.map(|s| s as u32);
             for (range, row) in split(self.rows, &segment.range) {
-                let file = row.and_then(|row| self.frames.file(self.unit, row.file));
+                let file = row.and_then(|row| self.frames.file(self.unit, u64::from(row.file)));
                 let line = source_line(file, row);
                 // Of line 0 the file is kept by clang for `#line` regions, and is a left-over
                 // of some inlined function in Rust.
                 let tagging = file.filter(|_| line.is_some() || !self.frames.is_rust);
-                let line_tag = tagging.and_then(|file| self.frames.file_tag(file));
-                let tag = line_tag.or(category).or(module_tag);
+                let line_tag = tagging.and_then(|file| file.tag);
                 push(
                     &mut out,
                     Piece {
@@ -299,7 +300,7 @@ impl Builder<'_, '_> {
                         end: range.end,
                         scope,
                         line,
-                        tag,
+                        tag: line_tag.or(scope_tag).or(module_tag),
                     },
                 );
             }
@@ -310,7 +311,7 @@ impl Builder<'_, '_> {
     fn loose(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
         for row in self.rows {
-            let file = self.frames.file(self.unit, row.file);
+            let file = self.frames.file(self.unit, u64::from(row.file));
             push(
                 &mut out,
                 Piece {
@@ -318,7 +319,7 @@ impl Builder<'_, '_> {
                     end: row.end,
                     scope: None,
                     line: source_line(file, Some(row)),
-                    tag: file.and_then(|file| self.frames.file_tag(file)),
+                    tag: file.and_then(|file| file.tag),
                 },
             );
         }
@@ -326,21 +327,31 @@ impl Builder<'_, '_> {
     }
 }
 
+/// The position of `id` in a sorted list of distinct numbers, mostly consecutive ones.
+fn position(ids: &[usize], id: usize) -> Option<usize> {
+    let guess = id.checked_sub(*ids.first()?)?;
+    if ids.get(guess) == Some(&id) {
+        return Some(guess);
+    }
+    ids.binary_search(&id).ok()
+}
+
 /// The line of a row; line 0 is code that the compiler gives to no line.
-fn source_line(file: Option<StringId>, row: Option<&Row>) -> Option<SourceLine> {
+fn source_line(file: Option<FileFacts>, row: Option<&Row>) -> Option<SourceLine> {
     let line = row?.line;
-    (line > 0).then_some(SourceLine { file: file?, line })
+    let file = file?.path;
+    (line > 0).then_some(SourceLine { file, line })
 }
 
 /// Walks from a scope outwards; the procedure is the last step.
 struct Chain<'a> {
     drafts: &'a [Draft],
-    call_tags: &'a [Option<StringId>],
+    call_tags: &'a [Option<Tag>],
     procedure: &'a Frame,
     /// The next step: a scope, or the procedure; `None` at the end.
     next: Option<Option<usize>>,
     /// Tag of the file in which the next frame calls the one before.
-    call_tag: Option<StringId>,
+    call_tag: Option<Tag>,
 }
 
 impl Iterator for Chain<'_> {

@@ -7,6 +7,8 @@
 use crate::error::StructError;
 use std::path::Path;
 
+/// What the built-in rules are called in reports.
+const BUILT_IN_NAME: &str = "built-in";
 const BUILT_IN: &str = include_str!("rules.txt");
 /// The category that leaves untagged.
 const NONE: &str = "none";
@@ -23,18 +25,37 @@ struct Rule {
     kind: Kind,
     glob: String,
     category: String,
+    /// The rule as it was written, and where.
+    text: String,
 }
+
+/// A rule that matched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Match<'r> {
+    /// Its category.
+    pub(crate) category: &'r str,
+    /// The rule in words.
+    pub(crate) text: &'r str,
+}
+
+/// The place of a rule in the order; the smallest one that matches decides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct RuleNumber(u32);
 
 /// An ordered list of rules.
 #[derive(Clone, Debug)]
-pub struct Rules(Vec<Rule>);
+pub struct Rules {
+    list: Vec<Rule>,
+    /// For each kind and each first byte of a name, the rules that can match, in order.
+    candidates: [Vec<Vec<u32>>; 3],
+}
 
 impl Rules {
     /// Pthreads, std's synchronisation and threads, parking_lot, crossbeam, rayon-core, libgomp,
     /// libomp, TBB.
     pub fn built_in() -> Rules {
         // The text is part of this crate; a test parses it without an error.
-        Rules(parse(Path::new("rules.txt"), BUILT_IN).unwrap_or_default())
+        Rules::new(parse(Path::new(BUILT_IN_NAME), BUILT_IN).unwrap_or_default())
     }
 
     /// The rules of the file at `path`, then the built-in ones.
@@ -44,39 +65,79 @@ impl Rules {
             error,
         })?;
         let mut rules = parse(path, &text)?;
-        rules.extend(Rules::built_in().0);
-        Ok(Rules(rules))
+        rules.extend(Rules::built_in().list);
+        Ok(Rules::new(rules))
     }
 
     /// No rules at all: only the tags in the code itself count.
     pub fn none() -> Rules {
-        Rules(Vec::new())
+        Rules::new(Vec::new())
     }
 
-    /// The category of a procedure known by any of `names`.
-    pub fn procedure(&self, names: &[&str]) -> Option<&str> {
-        self.find(Kind::Procedure, names)
+    fn new(list: Vec<Rule>) -> Rules {
+        let mut candidates = [(); 3].map(|()| vec![Vec::new(); 256]);
+        for (rule, number) in list.iter().zip(0u32..) {
+            let table = &mut candidates[rule.kind as usize];
+            match rule.glob.bytes().next() {
+                Some(first) if !matches!(first, b'*' | b'?') => {
+                    table[usize::from(first)].push(number);
+                }
+                // An empty glob matches nothing that has a first byte.
+                None => {}
+                Some(_) => table.iter_mut().for_each(|l| l.push(number)),
+            }
+        }
+        Rules { list, candidates }
     }
 
-    /// The category of a load module, by its path or file name.
-    pub fn module(&self, path: &str) -> Option<&str> {
+    /// The first rule for a procedure known by any of `names`.
+    pub(crate) fn procedure_number(&self, names: &[&str]) -> Option<RuleNumber> {
+        self.number(Kind::Procedure, names)
+    }
+
+    /// What the procedure rule of that number says; `None` when it removes a tag.
+    pub(crate) fn procedure(&self, number: RuleNumber) -> Option<Match<'_>> {
+        self.of_number(number)
+    }
+
+    /// The rule for a load module, by its path or file name.
+    pub(crate) fn module(&self, path: &str) -> Option<Match<'_>> {
         self.find(
             Kind::Module,
             &[path, path.rsplit('/').next().unwrap_or(path)],
         )
     }
 
-    /// The category of a source file.
-    pub fn file(&self, path: &str) -> Option<&str> {
+    /// The rule for a source file.
+    pub(crate) fn file(&self, path: &str) -> Option<Match<'_>> {
         self.find(Kind::File, &[path])
     }
 
-    fn find(&self, kind: Kind, names: &[&str]) -> Option<&str> {
-        let matches = |r: &&Rule| {
-            r.kind == kind && names.iter().any(|n| glob(r.glob.as_bytes(), n.as_bytes()))
-        };
-        let found = self.0.iter().find(matches)?;
-        (found.category != NONE).then_some(found.category.as_str())
+    fn find(&self, kind: Kind, names: &[&str]) -> Option<Match<'_>> {
+        self.of_number(self.number(kind, names)?)
+    }
+
+    fn number(&self, kind: Kind, names: &[&str]) -> Option<RuleNumber> {
+        let first = names.iter().filter_map(|name| self.first(kind, name));
+        first.min().map(RuleNumber)
+    }
+
+    fn of_number(&self, number: RuleNumber) -> Option<Match<'_>> {
+        let found = self.list.get(number.0 as usize)?;
+        (found.category != NONE).then_some(Match {
+            category: &found.category,
+            text: &found.text,
+        })
+    }
+
+    /// The number of the first rule that matches `name`.
+    fn first(&self, kind: Kind, name: &str) -> Option<u32> {
+        let first = usize::from(*name.as_bytes().first()?);
+        let mut candidates = self.candidates[kind as usize].get(first)?.iter().copied();
+        candidates.find(|number| {
+            let glob_of = |rule: &Rule| glob(rule.glob.as_bytes(), name.as_bytes());
+            self.list.get(*number as usize).is_some_and(glob_of)
+        })
     }
 }
 
@@ -116,6 +177,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Rule>, StructError> {
             kind,
             glob: glob.trim_end().to_owned(),
             category: category.to_owned(),
+            text: format!("rule `{line}` ({})", path.display()),
         });
     }
     Ok(rules)
@@ -187,9 +249,12 @@ mod tests {
             ("rayon::iter::plumbing::bridge", None),
             ("parking_lot_core::parking_lot::park", Some("sync")),
         ] {
-            assert_eq!(rules.procedure(&[name]), category, "{name}");
+            let number = rules.procedure_number(&[name]);
+            let found = number.and_then(|n| rules.procedure(n)).map(|m| m.category);
+            assert_eq!(found, category, "{name}");
         }
-        assert_eq!(rules.module("/usr/lib/libgomp.so.1"), Some("sched"));
+        let gomp = rules.module("/usr/lib/libgomp.so.1").map(|m| m.text);
+        assert_eq!(gomp, Some("rule `module libgomp.so* sched` (built-in)"));
         assert_eq!(rules.module("/usr/lib/libc.so.6"), None);
     }
 
@@ -204,10 +269,15 @@ mod tests {
         )
         .expect("written");
         let rules = Rules::with_file(&path).expect("parses");
-        assert_eq!(rules.procedure(&["pthread_create"]), None);
-        assert_eq!(rules.procedure(&["pthread_join"]), Some("sync"));
-        assert_eq!(rules.procedure(&["ns::T<a, b>::f"]), Some("x"));
-        assert_eq!(rules.file("/w/vendor/z.c"), Some("vendor"));
+        let category = |found: Option<Match<'_>>| found.map(|m| m.category.to_owned());
+        let procedure = |name| category(rules.find(Kind::Procedure, &[name]));
+        assert_eq!(procedure("pthread_create"), None);
+        assert_eq!(procedure("pthread_join").as_deref(), Some("sync"));
+        assert_eq!(procedure("ns::T<a, b>::f").as_deref(), Some("x"));
+        assert_eq!(
+            category(rules.file("/w/vendor/z.c")).as_deref(),
+            Some("vendor")
+        );
         for (text, place) in [
             ("procedure\n", ":1: no glob"),
             ("# x\nprocedure f\n", ":2: no category"),

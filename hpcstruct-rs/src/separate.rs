@@ -1,20 +1,106 @@
-//! Finds the separate debug file of a module: by build id, then by `.gnu_debuglink`.
+//! Finds the separate debug file of a module, by build id, then by `.gnu_debuglink`; and the
+//! file that dwz shares among several.
 //!
 //! Input: the module's image, path and the folders to search. Invariant: a file is taken only if
 //! it proves to belong to the module: the same build id, or the checksum that the link states.
 
 use crate::bytes::FileBytes;
 use crate::image::Image;
+use crate::mini;
 use object::Object as _;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The path of the separate debug file, if there is one that belongs to `image`.
-pub(crate) fn find(
+/// The files around a module that tell more of it.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// The separate debug file.
+    separate: Option<(PathBuf, FileBytes)>,
+    /// The file that dwz shares among modules.
+    shared: Option<FileBytes>,
+    /// The module's own compressed symbols, unpacked.
+    symbols: Option<Vec<u8>>,
+}
+
+/// The same, parsed.
+#[derive(Debug)]
+pub(crate) struct Parsed<'f> {
+    separate: Option<(&'f Path, Image<'f>)>,
+    shared: Option<object::File<'f>>,
+    symbols: Option<Image<'f>>,
+}
+
+/// Looks for the files of the module at `path`; without `folders`, only inside the module.
+pub(crate) fn open(
     image: &Image<'_>,
-    module: &Path,
-    folders: &[PathBuf],
-) -> Option<(PathBuf, FileBytes)> {
-    by_build_id(image, folders).or_else(|| by_link(image, module, folders))
+    path: &Path,
+    folders: Option<&[PathBuf]>,
+    notes: &mut Vec<String>,
+) -> Files {
+    let mut files = Files {
+        symbols: mini::symbols(&image.file, notes),
+        ..Files::default()
+    };
+    if let Some(folders) = folders {
+        files.separate = by_build_id(image, folders).or_else(|| by_link(image, path, folders));
+        let found = match &files.separate {
+            Some((path, bytes)) => Image::parse(path, bytes.as_slice())
+                .ok()
+                .and_then(|image| find_shared(&image, path, folders)),
+            None => find_shared(image, path, folders),
+        };
+        match found {
+            Some(Ok(bytes)) => files.shared = Some(bytes),
+            Some(Err(note)) => notes.push(note),
+            None => {}
+        }
+    }
+    files
+}
+
+impl Files {
+    /// Parses the files; one that is damaged counts as absent.
+    pub(crate) fn parse(&self) -> Parsed<'_> {
+        let separate = self.separate.as_ref().and_then(|(path, bytes)| {
+            let image = Image::parse(path, bytes.as_slice()).ok()?;
+            Some((path.as_path(), image))
+        });
+        let shared = self.shared.as_ref();
+        let symbols = self.symbols.as_ref();
+        Parsed {
+            separate,
+            shared: shared.and_then(|bytes| object::File::parse(bytes.as_slice()).ok()),
+            symbols: symbols
+                .and_then(|bytes| Image::parse(Path::new(mini::SECTION), bytes.as_slice()).ok()),
+        }
+    }
+}
+
+impl<'f> Parsed<'f> {
+    /// Where the debug information is: the separate file, else the module.
+    pub(crate) fn debug_file<'i>(&'i self, image: &'i Image<'f>) -> &'i object::File<'f> {
+        self.separate.as_ref().map_or(&image.file, |(_, i)| &i.file)
+    }
+
+    /// The file that dwz shares among modules.
+    pub(crate) fn shared(&self) -> Option<&object::File<'f>> {
+        self.shared.as_ref()
+    }
+
+    /// The path of the separate debug file.
+    pub(crate) fn path(&self) -> Option<&'f Path> {
+        self.separate.as_ref().map(|(path, _)| *path)
+    }
+
+    /// All that have symbol tables: the module first.
+    pub(crate) fn with_symbols<'i>(&'i self, image: &'i Image<'f>) -> Vec<&'i Image<'f>> {
+        let separate = self.separate.as_ref().map(|(_, image)| image);
+        std::iter::once(image)
+            .chain(separate)
+            .chain(&self.symbols)
+            .collect()
+    }
 }
 
 fn by_build_id(image: &Image<'_>, folders: &[PathBuf]) -> Option<(PathBuf, FileBytes)> {
@@ -54,6 +140,44 @@ fn by_link(image: &Image<'_>, module: &Path, folders: &[PathBuf]) -> Option<(Pat
         let bytes = FileBytes::open(&path).ok()?;
         (crc32(bytes.as_slice()) == checksum).then_some((path, bytes))
     })
+}
+
+/// The file that dwz shares among modules, which `.gnu_debugaltlink` of `image` (the file at
+/// `path`) names: with the build id that the link states.
+fn find_shared(
+    image: &Image<'_>,
+    path: &Path,
+    folders: &[PathBuf],
+) -> Option<Result<FileBytes, String>> {
+    let (name, id) = image.file.gnu_debugaltlink().ok()??;
+    let name = Path::new(OsStr::from_bytes(name));
+    let mut candidates = Vec::new();
+    if let Some(folder) = path.parent() {
+        // An absolute name replaces the folder.
+        candidates.push(folder.join(name));
+    }
+    for folder in folders {
+        if let Some((first, rest)) = id.split_first().filter(|(_, rest)| !rest.is_empty()) {
+            candidates.push(folder.join(format!(".build-id/{first:02x}/{}.debug", hex(rest))));
+        }
+        if let Some(base) = name.file_name() {
+            candidates.push(folder.join(".dwz").join(base));
+        }
+    }
+    let belongs = |bytes: &FileBytes| {
+        let file = object::File::parse(bytes.as_slice()).ok();
+        file.is_some_and(|file| file.build_id().ok().flatten() == Some(id))
+    };
+    let found = candidates
+        .into_iter()
+        .filter_map(|path| FileBytes::open(&path).ok())
+        .find(belongs);
+    Some(found.ok_or_else(|| {
+        format!(
+            "some names are in a debug file shared with other modules, which is not found ({}): install it, or name its folder with --debug-dir",
+            name.display()
+        )
+    }))
 }
 
 /// Lower-case hexadecimal digits.

@@ -1,40 +1,229 @@
-//! A table of distinct strings.
+//! Tables of distinct strings: one that all threads of an analysis share, and one in the order
+//! of a structure file.
+//!
+//! Invariant: ids of the shared table depend on the order in which threads ask and never reach a
+//! file; [`Ordered`] gives the final ones.
 
+use hashbrown::HashTable;
 use hpc_formats::structure::StringId;
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hash};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Distinct strings in the order of their first use.
+/// Hashing of keys that a file may choose: fast, and seeded at random.
+pub(crate) type Hasher = foldhash::fast::RandomState;
+
+/// A map with keys of a file.
+pub(crate) type Map<K, V> = HashMap<K, V, Hasher>;
+
+/// Parts of a shared table, each with a lock of its own.
+const SHARDS: usize = 32;
+
+/// A map that threads share; a value, once there, never changes.
+#[derive(Debug)]
+pub(crate) struct SharedMap<K, V> {
+    hasher: Hasher,
+    shards: [Mutex<Map<K, V>>; SHARDS],
+}
+
+impl<K, V> Default for SharedMap<K, V> {
+    fn default() -> Self {
+        SharedMap {
+            hasher: Hasher::default(),
+            shards: std::array::from_fn(|_| Mutex::new(Map::default())),
+        }
+    }
+}
+
+/// A lock whose holder panicked guards a table that is still whole: entries are added by one
+/// call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard_of(hash: u64) -> usize {
+    // The maps use the low and the highest bits themselves.
+    (hash >> 40) as usize % SHARDS
+}
+
+impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
+    /// The value of `key`, computed by `make` when nobody asked before. `make` runs without the
+    /// lock; of two threads that compute at once the first one's value stays.
+    pub(crate) fn get_or<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let shard = &self.shards[shard_of(self.hasher.hash_one(key))];
+        if let Some(known) = lock(shard).get(key) {
+            return known.clone();
+        }
+        let made = make();
+        lock(shard).entry(key.to_owned()).or_insert(made).clone()
+    }
+}
+
+/// Distinct strings, shared by threads.
 #[derive(Debug, Default)]
-pub(crate) struct Strings {
-    ids: HashMap<String, StringId>,
+pub(crate) struct Interner {
+    hasher: Hasher,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+/// Strings lie behind one another, so that most cost no allocation.
+#[derive(Debug, Default)]
+struct Shard {
+    /// Numbers of strings in this shard, by their hash.
+    numbers: HashTable<u32>,
+    text: String,
+    /// Ends of the strings in `text`.
+    ends: Vec<usize>,
+}
+
+impl Shard {
+    fn text(&self, number: u32) -> &str {
+        let number = number as usize;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start..self.ends[number]]
+    }
+}
+
+impl Interner {
+    /// The id of `text`, new or known.
+    pub(crate) fn id(&self, text: &str) -> StringId {
+        let hash = self.hasher.hash_one(text);
+        let place = shard_of(hash);
+        let mut guard = lock(&self.shards[place]);
+        let shard = &mut *guard;
+        let found = shard.numbers.find(hash, |n| shard.text(*n) == text);
+        let number = match found {
+            Some(number) => *number,
+            None => {
+                // A table of four billion strings fits neither the file format nor memory.
+                let number = shard.ends.len() as u32;
+                shard.text.push_str(text);
+                shard.ends.push(shard.text.len());
+                let Shard {
+                    numbers,
+                    text,
+                    ends,
+                } = shard;
+                let rehash = |n: &u32| {
+                    let start = n.checked_sub(1).map_or(0, |before| ends[before as usize]);
+                    self.hasher.hash_one(&text[start..ends[*n as usize]])
+                };
+                numbers.insert_unique(hash, number, rehash);
+                number
+            }
+        };
+        StringId(number * SHARDS as u32 + place as u32)
+    }
+
+    /// A hash of some texts, the same throughout this table's life.
+    pub(crate) fn hash(&self, texts: &[&str]) -> u64 {
+        self.hasher.hash_one(texts)
+    }
+
+    /// Hands the text of an id of this table to `take`; an id of no table has an empty text.
+    pub(crate) fn with<T>(&self, id: StringId, take: impl FnOnce(&str) -> T) -> T {
+        let id = id.0 as usize;
+        let shard = lock(&self.shards[id % SHARDS]);
+        let number = id / SHARDS;
+        take(if number < shard.ends.len() {
+            shard.text(number as u32)
+        } else {
+            ""
+        })
+    }
+}
+
+/// Strings in the order of their first use in a structure file.
+#[derive(Debug)]
+pub(crate) struct Ordered<'a> {
+    from: &'a Interner,
+    /// Final ids by shared ids.
+    to: Vec<Option<StringId>>,
     list: Vec<String>,
 }
 
-impl Strings {
-    /// The id of `text`, new or known.
-    pub(crate) fn id(&mut self, text: &str) -> StringId {
-        if let Some(id) = self.ids.get(text) {
-            return *id;
+impl<'a> Ordered<'a> {
+    /// An empty table of strings of `from`.
+    pub(crate) fn new(from: &'a Interner) -> Self {
+        Ordered {
+            from,
+            to: Vec::new(),
+            list: Vec::new(),
         }
-        // A table of four billion strings does not fit the file format, nor memory.
-        let id = StringId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        self.ids.insert(text.to_owned(), id);
-        self.list.push(text.to_owned());
+    }
+
+    /// The final id of a shared id.
+    pub(crate) fn id(&mut self, shared: StringId) -> StringId {
+        let at = shared.0 as usize;
+        if let Some(Some(known)) = self.to.get(at) {
+            return *known;
+        }
+        let id = StringId(self.list.len() as u32);
+        self.list.push(self.shared(shared));
+        if self.to.len() <= at {
+            self.to.resize((at + 1).max(self.to.len() * 2), None);
+        }
+        self.to[at] = Some(id);
         id
     }
 
-    /// The text of an id of this table.
-    pub(crate) fn text(&self, id: StringId) -> &str {
-        self.list.get(id.0 as usize).map_or("", String::as_str)
+    /// The text of a shared id.
+    pub(crate) fn shared(&self, id: StringId) -> String {
+        self.from.with(id, str::to_owned)
     }
 
-    /// The strings, by id.
+    /// The strings, by final id.
     pub(crate) fn into_list(self) -> Vec<String> {
         self.list
     }
+}
 
-    /// The strings, by id.
-    pub(crate) fn list(&self) -> &[String] {
-        &self.list
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_have_one_id_in_whatever_thread() {
+        let table = Interner::default();
+        let texts: Vec<String> = (0..500).map(|i| format!("s{i}")).collect();
+        let ids = |order: &[usize]| -> Vec<StringId> {
+            order.iter().map(|i| table.id(&texts[*i])).collect()
+        };
+        let up: Vec<usize> = (0..500).collect();
+        let down: Vec<usize> = (0..500).rev().collect();
+        let (a, mut b) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| ids(&down));
+            (ids(&up), other.join().expect("no panic"))
+        });
+        b.reverse();
+        assert_eq!(a, b);
+        for (id, text) in a.iter().zip(&texts) {
+            assert!(table.with(*id, |found| found == text));
+        }
+        assert!(table.with(StringId(u32::MAX), str::is_empty));
+    }
+
+    #[test]
+    fn final_ids_follow_first_use() {
+        let table = Interner::default();
+        let (a, b) = (table.id("a"), table.id("b"));
+        let mut ordered = Ordered::new(&table);
+        assert_eq!(ordered.id(b), StringId(0));
+        assert_eq!(ordered.id(a), StringId(1));
+        assert_eq!(ordered.id(b), StringId(0));
+        assert_eq!(ordered.into_list(), ["b", "a"]);
+    }
+
+    #[test]
+    fn the_first_value_stays() {
+        let map: SharedMap<String, u32> = SharedMap::default();
+        assert_eq!(map.get_or("a", || 1), 1);
+        assert_eq!(map.get_or("a", || 2), 1);
+        assert_eq!(map.get_or("b", || 2), 2);
     }
 }

@@ -34,6 +34,18 @@ pub(crate) fn category_of_file(path: &str) -> Option<&str> {
     }
 }
 
+/// In words, the mark of a path that [`category_of_file`] gives a category.
+pub(crate) fn mark_of_file(path: &str) -> &'static str {
+    let base = path.rsplit('/').next().unwrap_or(path);
+    if base.starts_with(LINE_MARK) {
+        "`#line` file name `hpctoolkit:parallel-overhead`"
+    } else if path.split('/').any(|s| s == MODULE_MARK) {
+        "source folder `parallel_overhead`"
+    } else {
+        "source file `parallel_overhead.rs`"
+    }
+}
+
 /// The category of an owner path ([`crate::owner::owner_path`]): the module below
 /// `parallel_overhead`; a procedure or type directly in it is `other`.
 pub(crate) fn category_of_path(owner_path: &str) -> Option<&str> {

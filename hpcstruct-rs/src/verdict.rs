@@ -7,6 +7,7 @@
 //! task. Frames of the standard libraries are transparent. C has no crates: there only
 //! lambdas and function objects are such a boundary.
 
+use crate::facts::Tag;
 use crate::frames::Frame;
 use hpc_formats::structure::{Origin, StringId};
 
@@ -17,11 +18,11 @@ pub(crate) struct Step {
     pub(crate) frame: Frame,
     /// Tag of the source file in which this frame makes the call that leads inwards; `None`
     /// without such a tag and for the innermost frame, whose own line is judged apart.
-    pub(crate) call_tag: Option<StringId>,
+    pub(crate) call_tag: Option<Tag>,
 }
 
-/// The category of code whose innermost frame is the first of `chain`.
-pub(crate) fn category(chain: impl Iterator<Item = Step>) -> Option<StringId> {
+/// The tag of code whose innermost frame is the first of `chain`.
+pub(crate) fn tag(chain: impl Iterator<Item = Step>) -> Option<Tag> {
     let mut chain = chain;
     let mut inner: Vec<StringId> = Vec::new();
     while let Some(Step { frame, call_tag }) = chain.next() {
@@ -56,14 +57,21 @@ mod tests {
     const APP: Option<StringId> = Some(StringId(100));
     const RT: Option<StringId> = Some(StringId(101));
     const STD: Option<StringId> = Some(StringId(102));
-    const SYNC: Option<StringId> = Some(StringId(1));
-    const SCHED: Option<StringId> = Some(StringId(2));
+    const SYNC: Option<Tag> = Some(tag_of(1));
+    const SCHED: Option<Tag> = Some(tag_of(2));
 
-    fn step(origin: Origin, owner: Option<StringId>, tag: Option<StringId>) -> Step {
+    const fn tag_of(category: u32) -> Tag {
+        Tag {
+            category: StringId(category),
+            cause: StringId(9),
+        }
+    }
+
+    fn step(origin: Origin, owner: Option<StringId>, tag: Option<Tag>) -> Step {
         Step {
             frame: Frame {
                 name: StringId(0),
-                linkage: StringId(0),
+                linkage: None,
                 declared: None,
                 origin,
                 tag,
@@ -79,8 +87,8 @@ mod tests {
         step
     }
 
-    fn of(chain: &[Step]) -> Option<StringId> {
-        category(chain.iter().copied())
+    fn of(chain: &[Step]) -> Option<Tag> {
+        tag(chain.iter().copied())
     }
 
     use Origin::{Runtime, System, User};

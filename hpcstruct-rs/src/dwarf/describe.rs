@@ -1,7 +1,7 @@
 //! The names and the declaration of a procedure entry, followed through abstract origins and
 //! specifications, across units where need be.
 
-use super::{Debug, EntryRef};
+use super::{Debug, EntryRef, Reader};
 use gimli::AttributeValue;
 
 /// Longest chain of origins that is followed; real ones have two links.
@@ -11,13 +11,36 @@ const MAX_LINKS: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Description<'d> {
     /// Name in the symbol table.
-    pub(crate) linkage: Option<&'d str>,
+    pub(crate) linkage: Option<Text<'d>>,
     /// Plain name.
-    pub(crate) name: Option<&'d str>,
+    pub(crate) name: Option<Text<'d>>,
     /// Unit and index of the declaring file, and the line.
     pub(crate) declared: Option<(u32, u64, u32)>,
     /// The last entry of the chain: the one that lies in its namespaces.
     pub(crate) root: Option<EntryRef>,
+}
+
+/// A string attribute that is not looked up yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text<'d> {
+    unit: u32,
+    value: AttributeValue<Reader<'d>>,
+}
+
+impl<'d> Text<'d> {
+    /// The text; absent when it is damaged or no UTF-8.
+    pub(crate) fn get(&self, debug: &Debug<'d>) -> Option<&'d str> {
+        debug.text(self.unit, self.value)
+    }
+
+    /// What tells it from other texts of the module without a look at it: its place in the
+    /// module's own table of strings.
+    pub(crate) fn place(&self, debug: &Debug<'d>) -> Option<usize> {
+        match self.value {
+            AttributeValue::DebugStrRef(offset) if debug.is_own(self.unit) => Some(offset.0),
+            _ => None,
+        }
+    }
 }
 
 /// Describes `entry`; what cannot be read is absent.
@@ -42,20 +65,21 @@ fn read<'d>(debug: &Debug<'d>, entry: EntryRef, out: &mut Description<'d>) -> Op
     let mut line = 0;
     for specification in abbreviation.attributes() {
         let attribute = entries.read_attribute(*specification).ok()?;
-        let value = || attribute.value();
+        let value = || attribute.raw_value();
+        let text = || Text {
+            unit: entry.unit,
+            value: attribute.raw_value(),
+        };
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                out.linkage = out.linkage.or_else(|| debug.text(unit, value()));
+                out.linkage = out.linkage.or(Some(text()));
             }
-            gimli::DW_AT_name => out.name = out.name.or_else(|| debug.text(unit, value())),
+            gimli::DW_AT_name => out.name = out.name.or(Some(text())),
             gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                 link = debug.reference(entry.unit, value());
             }
             gimli::DW_AT_decl_file => {
-                file = match value() {
-                    AttributeValue::FileIndex(i) => Some(i),
-                    other => other.udata_value(),
-                };
+                file = value().udata_value();
             }
             gimli::DW_AT_decl_line => {
                 let stated = value().udata_value();

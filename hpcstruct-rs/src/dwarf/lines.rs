@@ -4,7 +4,7 @@
 //! last stated one counts; a damaged program yields the rows before the damage.
 
 use super::{Debug, Reader};
-use gimli::Unit;
+use gimli::{Dwarf, Unit};
 
 /// Code of one source line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     /// One past the last.
     pub(crate) end: u64,
     /// File index in the unit's line table.
-    pub(crate) file: u64,
+    pub(crate) file: u32,
     /// Line; 0 when the compiler names none.
     pub(crate) line: u32,
 }
@@ -26,7 +26,7 @@ pub(crate) fn rows(
     keep: impl Fn(u64, u64) -> bool,
 ) -> (Vec<Row>, Option<String>) {
     let mut out = Vec::new();
-    let program = debug.units.get(index as usize);
+    let program = debug.units.get(debug.lines_of(index) as usize);
     let Some(program) = program.and_then(|u| u.line_program.clone()) else {
         return (out, None);
     };
@@ -53,7 +53,7 @@ pub(crate) fn rows(
             open = Some(Row {
                 start: row.address(),
                 end: 0,
-                file: row.file_index(),
+                file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
                 line: u32::try_from(line).unwrap_or(0),
             });
         }
@@ -78,13 +78,15 @@ fn remove_overlaps(rows: &mut Vec<Row>) {
 
 /// The full path of file `file` of unit `unit`.
 pub(crate) fn path(debug: &Debug<'_>, unit: u32, file: u64) -> Option<String> {
-    resolve(debug, debug.units.get(unit as usize)?, file)
+    let number = debug.lines_of(unit);
+    let unit = debug.units.get(number as usize)?;
+    resolve(debug.dwarf(number)?, unit, file)
 }
 
-fn resolve<'d>(debug: &Debug<'d>, unit: &Unit<Reader<'d>>, file: u64) -> Option<String> {
+fn resolve<'d>(dwarf: &Dwarf<Reader<'d>>, unit: &Unit<Reader<'d>>, file: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let entry = header.file(file)?;
-    let name = lossy(debug, unit, entry.path_name())?;
+    let name = lossy(dwarf, unit, entry.path_name())?;
     if name.starts_with('/') {
         return Some(clean(&name));
     }
@@ -96,7 +98,7 @@ fn resolve<'d>(debug: &Debug<'d>, unit: &Unit<Reader<'d>>, file: u64) -> Option<
     if entry.directory_index() != 0 || header.version() >= 5 {
         let directory = entry
             .directory(header)
-            .and_then(|value| lossy(debug, unit, value));
+            .and_then(|value| lossy(dwarf, unit, value));
         if let Some(directory) = directory {
             join(&mut path, &directory);
         }
@@ -106,11 +108,11 @@ fn resolve<'d>(debug: &Debug<'d>, unit: &Unit<Reader<'d>>, file: u64) -> Option<
 }
 
 fn lossy<'d>(
-    debug: &Debug<'d>,
+    dwarf: &Dwarf<Reader<'d>>,
     unit: &Unit<Reader<'d>>,
     value: gimli::AttributeValue<Reader<'d>>,
 ) -> Option<String> {
-    let reader = debug.dwarf.attr_string(unit, value).ok()?;
+    let reader = dwarf.attr_string(unit, value).ok()?;
     Some(String::from_utf8_lossy(reader.slice()).into_owned())
 }
 

@@ -1,16 +1,19 @@
 //! Debug information, one compilation unit at a time.
 //!
-//! Input: the debug sections of an image or of its separate debug file. [`Debug`] knows all
-//! units; [`walk`] finds the procedures and inlined scopes of one, [`describe`] their names,
-//! [`lines`] its line table. Invariant: nothing here fails for damaged input; what cannot be read
-//! is left out and said in a note.
+//! Input: the debug sections of an image or of its separate debug file, of the file that dwz
+//! shares among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units;
+//! [`walk`] finds the procedures and inlined scopes of one, [`describe`] their names, [`lines`]
+//! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
+//! out and said in a note.
 
 pub(crate) mod describe;
 pub(crate) mod lines;
+pub(crate) mod skip;
 pub(crate) mod walk;
 
-use crate::image::Image;
-use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Unit};
+use crate::image::section_of;
+use crate::parallel;
+use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId, Unit};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -20,29 +23,80 @@ pub(crate) type Reader<'d> = EndianSlice<'d, RunTimeEndian>;
 /// Sections, decompressed where needed; owns what [`Debug`] borrows.
 pub(crate) type Sections<'d> = DwarfSections<Cow<'d, [u8]>>;
 
-/// Loads the debug sections of `image`; a damaged one counts as absent and adds a note.
-pub(crate) fn load<'d>(image: &Image<'d>, notes: &mut Vec<String>) -> Sections<'d> {
-    let loaded: Result<_, std::convert::Infallible> = DwarfSections::load(|id| {
-        Ok(image.section(id.name()).unwrap_or_else(|what| {
-            notes.push(format!("damaged debug information: {what}"));
-            Cow::Borrowed(&[])
-        }))
-    });
+/// The sections that are read; others (locations, macros) can be large and hold no structure.
+const USED: [SectionId; 9] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// Loads the debug sections of `file`; a damaged one counts as absent and adds a note.
+pub(crate) fn load<'d>(
+    file: &object::File<'d>,
+    threads: usize,
+    notes: &mut Vec<String>,
+) -> Sections<'d> {
+    let loaded = parallel::run(USED.len(), threads, |i| section_of(file, USED[i].name()));
+    let mut loaded: Vec<_> = USED.into_iter().zip(loaded).collect();
+    from_sections(|id| {
+        let found = loaded.iter().position(|(used, _)| *used == id)?;
+        match loaded.swap_remove(found).1 {
+            Ok(data) => Some(data),
+            Err(what) => {
+                notes.push(format!("damaged debug information: {what}"));
+                None
+            }
+        }
+    })
+}
+
+/// Sections by their ids; absent ones are empty.
+pub(crate) fn from_sections<'d>(
+    mut section: impl FnMut(SectionId) -> Option<Cow<'d, [u8]>>,
+) -> Sections<'d> {
+    let loaded: Result<_, std::convert::Infallible> =
+        DwarfSections::load(|id| Ok(section(id).unwrap_or(Cow::Borrowed(&[]))));
     match loaded {
         Ok(sections) => sections,
         Err(never) => match never {},
     }
 }
 
+/// The units of one file.
+#[derive(Debug)]
+struct DebugFile<'d> {
+    dwarf: Dwarf<Reader<'d>>,
+    /// Number of its first unit.
+    first: usize,
+    /// Offsets of the units' starts in its `.debug_info`, ascending.
+    starts: Vec<usize>,
+}
+
 /// All units of the debug information.
 #[derive(Debug)]
 pub(crate) struct Debug<'d> {
-    /// The sections.
-    pub(crate) dwarf: Dwarf<Reader<'d>>,
-    /// Units in the order of the file.
+    /// The module's own debug information, then the shared file's, then those of split units.
+    files: Vec<DebugFile<'d>>,
+    /// All units, file by file, in the order of each file.
     pub(crate) units: Vec<Unit<Reader<'d>>>,
-    /// Offsets of the units' starts in `.debug_info`, ascending.
-    starts: Vec<usize>,
+    /// Number of units in the first file.
+    own: usize,
+    /// By unit: its file, and the unit that has its line table.
+    places: Vec<Place>,
+    /// By own unit: the unit that holds its entries, itself unless it is split.
+    full: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    file: u32,
+    lines: u32,
 }
 
 /// A debug information entry: index of its unit, offset in the unit.
@@ -54,67 +108,196 @@ pub(crate) struct EntryRef {
     pub(crate) offset: gimli::UnitOffset<usize>,
 }
 
+/// A unit whose entries are in another file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skeleton<'d> {
+    /// Index of the unit.
+    pub(crate) unit: u32,
+    /// What the other file's unit calls itself.
+    pub(crate) id: Option<gimli::DwoId>,
+    /// File name of the `.dwo` file.
+    pub(crate) name: &'d [u8],
+    /// The folder that a relative name starts from.
+    pub(crate) directory: &'d [u8],
+}
+
+/// The byte order of debug sections.
+pub(crate) fn endian(little: bool) -> RunTimeEndian {
+    if little {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    }
+}
+
 impl<'d> Debug<'d> {
-    /// Reads the headers of all units.
+    /// Reads the heads of all units of a file, and of the file that dwz shares.
     pub(crate) fn new(
         sections: &'d Sections<'_>,
-        little_endian: bool,
+        shared: Option<&'d Sections<'_>>,
+        endian: RunTimeEndian,
+        threads: usize,
         notes: &mut Vec<String>,
     ) -> Self {
-        let endian = if little_endian {
-            RunTimeEndian::Little
-        } else {
-            RunTimeEndian::Big
+        let borrow = |sections: &'d Sections<'_>| {
+            let mut dwarf = sections.borrow(|data| EndianSlice::new(data, endian));
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+            dwarf
         };
-        let mut dwarf = sections.borrow(|data| EndianSlice::new(data, endian));
-        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         let mut debug = Debug {
-            dwarf,
+            files: Vec::new(),
             units: Vec::new(),
-            starts: Vec::new(),
+            own: 0,
+            places: Vec::new(),
+            full: Vec::new(),
         };
-        debug.read_units(notes);
+        let mut dwarf = borrow(sections);
+        if let Some(shared) = shared {
+            dwarf.set_sup(borrow(shared));
+        }
+        debug.add_file(dwarf, threads, notes);
+        debug.own = debug.units.len();
+        debug.full = (0..debug.own as u32).collect();
+        if let Some(shared) = shared {
+            debug.add_file(borrow(shared), threads, notes);
+        }
         debug
     }
 
-    fn read_units(&mut self, notes: &mut Vec<String>) {
-        let mut headers = self.dwarf.units();
-        let mut split = 0;
+    fn add_file(&mut self, dwarf: Dwarf<Reader<'d>>, threads: usize, notes: &mut Vec<String>) {
+        let mut headers = Vec::new();
+        let mut iter = dwarf.units();
         loop {
-            let header = match headers.next() {
-                Ok(Some(header)) => header,
+            match iter.next() {
+                Ok(Some(header)) => headers.push(header),
                 Ok(None) => break,
                 Err(error) => {
                     notes.push(format!("damaged debug information: {error}"));
                     break;
                 }
-            };
+            }
+        }
+        let read = parallel::run(headers.len(), threads, |i| dwarf.unit(headers[i]));
+        let number = self.files.len() as u32;
+        let mut file = DebugFile {
+            dwarf,
+            first: self.units.len(),
+            starts: Vec::new(),
+        };
+        for (header, unit) in headers.iter().zip(read) {
             let Some(start) = header.offset().as_debug_info_offset() else {
                 continue;
             };
-            match self.dwarf.unit(header) {
+            match unit {
                 Ok(unit) => {
-                    split += usize::from(matches!(unit.dwo_name(), Ok(Some(_))));
-                    self.starts.push(start.0);
+                    self.places.push(Place {
+                        file: number,
+                        lines: self.units.len() as u32,
+                    });
+                    file.starts.push(start.0);
                     self.units.push(unit);
                 }
                 Err(error) => notes.push(format!("damaged compilation unit: {error}")),
             }
         }
-        if split > 0 {
-            notes.push(format!(
-                "{split} units keep their debug information in .dwo files, which are not read: inlined code is missing there, build without -gsplit-dwarf"
-            ));
-        }
+        self.files.push(file);
     }
 
-    /// The entry that a section offset names.
-    pub(crate) fn entry_at(&self, offset: gimli::DebugInfoOffset<usize>) -> Option<EntryRef> {
-        let after = self.starts.partition_point(|s| *s <= offset.0);
-        let unit = after.checked_sub(1)?;
-        let offset = offset.0.checked_sub(self.starts[unit])?;
+    /// Own units with code whose entries are in other files.
+    pub(crate) fn skeletons(&self) -> Vec<Skeleton<'d>> {
+        let own = self.units.iter().take(self.own).zip(0u32..);
+        own.filter_map(|(unit, number)| {
+            let name = unit.dwo_name().ok()??;
+            let name = self.dwarf(number)?.attr_string(unit, name).ok()?;
+            Some(Skeleton {
+                unit: number,
+                id: unit.dwo_id,
+                name: name.slice(),
+                directory: unit.comp_dir.map_or(&[][..], |d| d.slice()),
+            })
+        })
+        .collect()
+    }
+
+    /// The debug information of the module itself.
+    pub(crate) fn own_dwarf(&self) -> Option<&Dwarf<Reader<'d>>> {
+        self.files.first().map(|f| &f.dwarf)
+    }
+
+    /// Takes the entries of skeleton `unit` from the unit of `dwarf` that has its id; `false`
+    /// when there is none.
+    pub(crate) fn attach(
+        &mut self,
+        unit: u32,
+        mut dwarf: Dwarf<Reader<'d>>,
+        notes: &mut Vec<String>,
+    ) -> bool {
+        let (Some(own), Some(skeleton)) = (self.own_dwarf(), self.units.get(unit as usize)) else {
+            return false;
+        };
+        dwarf.make_dwo(own);
+        let id = skeleton.dwo_id;
+        let first = self.units.len();
+        self.add_file(dwarf, 1, notes);
+        let skeleton = unit as usize;
+        let (before, added) = self.units.split_at_mut(first);
+        let found = added.iter().position(|u| u.dwo_id == id);
+        for (i, split) in added.iter_mut().enumerate() {
+            split.copy_relocated_attributes(&before[skeleton]);
+            self.places[first + i].lines = unit;
+        }
+        if let Some(found) = found {
+            self.full[skeleton] = (first + found) as u32;
+        }
+        found.is_some()
+    }
+
+    /// The sections that unit `unit` reads.
+    pub(crate) fn dwarf(&self, unit: u32) -> Option<&Dwarf<Reader<'d>>> {
+        let place = self.places.get(unit as usize)?;
+        self.files.get(place.file as usize).map(|f| &f.dwarf)
+    }
+
+    /// Whether unit `unit` is in the first file.
+    pub(crate) fn is_own(&self, unit: u32) -> bool {
+        (unit as usize) < self.own
+    }
+
+    /// The unit that has the entries of own unit `unit`.
+    pub(crate) fn entries_of(&self, unit: u32) -> u32 {
+        self.full.get(unit as usize).copied().unwrap_or(unit)
+    }
+
+    /// The unit that has the line table of unit `unit`.
+    pub(crate) fn lines_of(&self, unit: u32) -> u32 {
+        self.places.get(unit as usize).map_or(unit, |p| p.lines)
+    }
+
+    /// Whether there is any debug information.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// The module's own units that can have code, in order.
+    pub(crate) fn compilation_units(&self) -> impl Iterator<Item = u32> {
+        let own = self.units.iter().take(self.own).zip(0u32..);
+        own.filter(|(unit, _)| can_have_code(unit)).map(|(_, i)| i)
+    }
+
+    /// Bytes of the entries of a unit: how long its analysis may take.
+    pub(crate) fn weight(&self, unit: u32) -> u64 {
+        let unit = self.units.get(self.entries_of(unit) as usize);
+        unit.map_or(0, |u| u.header.length_including_self() as u64)
+    }
+
+    /// The entry that a section offset of a file names.
+    fn entry_at(&self, file: usize, offset: usize) -> Option<EntryRef> {
+        let file = self.files.get(file)?;
+        let after = file.starts.partition_point(|s| *s <= offset);
+        let nearest = after.checked_sub(1)?;
+        let offset = offset.checked_sub(file.starts[nearest])?;
         Some(EntryRef {
-            unit: u32::try_from(unit).ok()?,
+            unit: u32::try_from(file.first + nearest).ok()?,
             offset: gimli::UnitOffset(offset),
         })
     }
@@ -127,16 +310,23 @@ impl<'d> Debug<'d> {
     ) -> Option<EntryRef> {
         match value {
             gimli::AttributeValue::UnitRef(offset) => Some(EntryRef { unit, offset }),
-            gimli::AttributeValue::DebugInfoRef(offset) => self.entry_at(offset),
+            gimli::AttributeValue::DebugInfoRef(offset) => {
+                let file = self.places.get(unit as usize)?.file;
+                self.entry_at(file as usize, offset.0)
+            }
+            gimli::AttributeValue::DebugInfoRefSup(offset) => {
+                self.own_dwarf()?.sup()?;
+                self.entry_at(1, offset.0)
+            }
             _ => None,
         }
     }
 
     /// The code ranges that a unit states for itself; `None` when it states none.
-    pub(crate) fn unit_ranges(&self, unit: u32) -> Option<Vec<Range<u64>>> {
-        let unit = self.units.get(unit as usize)?;
+    pub(crate) fn unit_ranges(&self, number: u32) -> Option<Vec<Range<u64>>> {
+        let unit = self.units.get(number as usize)?;
         let mut ranges = Vec::new();
-        let mut iter = self.dwarf.unit_ranges(unit).ok()?;
+        let mut iter = self.dwarf(number)?.unit_ranges(unit).ok()?;
         while let Ok(Some(range)) = iter.next() {
             if range.begin < range.end {
                 ranges.push(range.begin..range.end);
@@ -148,10 +338,25 @@ impl<'d> Debug<'d> {
     /// A string attribute's text; bytes that are not UTF-8 make it absent.
     pub(crate) fn text(
         &self,
-        unit: &Unit<Reader<'d>>,
+        number: u32,
         value: gimli::AttributeValue<Reader<'d>>,
     ) -> Option<&'d str> {
-        let reader = self.dwarf.attr_string(unit, value).ok()?;
+        let unit = self.units.get(number as usize)?;
+        let reader = self.dwarf(number)?.attr_string(unit, value).ok()?;
         std::str::from_utf8(reader.slice()).ok()
     }
+}
+
+/// Partial units (of dwz) and type units only describe.
+fn can_have_code(unit: &Unit<Reader<'_>>) -> bool {
+    let Ok(mut entries) = unit.entries_raw(None) else {
+        return false;
+    };
+    let Ok(Some(root)) = entries.read_abbreviation() else {
+        return false;
+    };
+    !matches!(
+        root.tag(),
+        gimli::DW_TAG_partial_unit | gimli::DW_TAG_type_unit
+    )
 }

@@ -4,9 +4,10 @@
 //! Invariants: a scope's parent comes before it; lexical blocks are transparent; an entry that
 //! cannot be read ends the pass, and what came before it is kept.
 
+use super::skip::{self, Skip};
 use super::{Debug, EntryRef, Reader};
 use crate::wanted::Wanted;
-use gimli::{AttributeValue, DwTag, EntriesRaw, Unit};
+use gimli::{AttributeValue, DwTag, Dwarf, EntriesRaw, Unit, UnitOffset};
 use std::ops::Range;
 
 /// A procedure with code.
@@ -113,15 +114,17 @@ struct Attributes<'d> {
 /// Walks unit `index`, keeping the procedures that hold wanted addresses.
 pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted) -> Walked<'d> {
     let mut out = Walked::default();
-    let Some(unit) = debug.units.get(index as usize) else {
+    let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index)) else {
         return out;
     };
     let mut walker = Walker {
         debug,
+        dwarf,
         unit,
         index,
         wanted,
         stack: Vec::new(),
+        shapes: Vec::new(),
         out: &mut out,
     };
     if let Err(error) = walker.run() {
@@ -130,56 +133,135 @@ pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted) -> Walked
     out
 }
 
+/// What the walk does with entries of one abbreviation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Interest {
+    Function,
+    Inlined,
+    Context,
+    Nothing,
+}
+
+/// An abbreviation as the walk sees it.
+#[derive(Debug)]
+struct Shape {
+    interest: Interest,
+    has_children: bool,
+    skip: Skip,
+}
+
+/// Abbreviation codes from here on are looked up each time; compilers number from 1.
+const MAX_SHAPES: usize = 1 << 14;
+
 struct Walker<'a, 'd> {
     debug: &'a Debug<'d>,
+    dwarf: &'a Dwarf<Reader<'d>>,
     unit: &'a Unit<Reader<'d>>,
     index: u32,
     wanted: &'a Wanted,
     /// Depth of each open entry that matters.
     stack: Vec<(isize, Around)>,
+    /// By abbreviation code, those met so far.
+    shapes: Vec<Option<Shape>>,
     out: &'a mut Walked<'d>,
 }
 
 impl<'d> Walker<'_, 'd> {
     fn run(&mut self) -> gimli::Result<()> {
-        let unit = self.unit;
-        let mut entries = unit.entries_raw(None)?;
-        while !entries.is_empty() {
-            let offset = entries.next_offset();
-            let depth = entries.next_depth();
-            let Some(abbreviation) = entries.read_abbreviation()? else {
+        let base = self.unit.header.header_size();
+        if self.unit.header.length_including_self() == base {
+            return Ok(());
+        }
+        let data = self.unit.header.range_from(UnitOffset(base)..)?.slice();
+        let mut at = 0;
+        let mut depth = 0isize;
+        while at < data.len() {
+            let offset = UnitOffset(base + at);
+            let (code, after_code) = skip::leb(data, at).ok_or(gimli::Error::BadUnsignedLeb128)?;
+            if code == 0 {
+                depth -= 1;
+                at = after_code;
                 continue;
-            };
-            while self.stack.last().is_some_and(|(d, _)| *d >= depth) {
+            }
+            let (interest, has_children, end) = self.shape(code, data, after_code)?;
+            let here = depth;
+            depth += isize::from(has_children);
+            while self.stack.last().is_some_and(|(d, _)| *d >= here) {
                 self.stack.pop();
             }
             if self.stack.len() > MAX_NESTING {
                 return Err(gimli::Error::UnsupportedOffset);
             }
-            match abbreviation.tag() {
-                gimli::DW_TAG_subprogram => {
-                    let attributes = self.attributes(&mut entries, abbreviation.attributes())?;
-                    self.function(depth, offset, &attributes)?;
-                }
-                gimli::DW_TAG_inlined_subroutine => {
-                    let open = self.stack.last().map(|(_, around)| *around);
-                    match open {
-                        Some(Around::Function(_) | Around::Scope(_)) => {
-                            let attributes =
-                                self.attributes(&mut entries, abbreviation.attributes())?;
-                            self.scope(depth, &attributes)?;
-                        }
-                        _ => entries.skip_attributes(abbreviation.attributes())?,
-                    }
-                }
-                tag if is_context(tag) && abbreviation.has_children() => {
-                    let attributes = self.attributes(&mut entries, abbreviation.attributes())?;
-                    self.context(depth, &attributes);
-                }
-                _ => entries.skip_attributes(abbreviation.attributes())?,
-            }
+            let wants = match interest {
+                Interest::Function => true,
+                Interest::Inlined => matches!(
+                    self.stack.last(),
+                    Some((_, Around::Function(_) | Around::Scope(_)))
+                ),
+                Interest::Context => has_children,
+                Interest::Nothing => false,
+            };
+            at = match end {
+                Some(end) if !wants => end,
+                _ => self.entry(offset, here, interest, wants)? - base,
+            };
         }
         Ok(())
+    }
+
+    /// What to do with an entry of code `code`, and where it ends if that can be told cheaply;
+    /// its attributes begin at `at`.
+    fn shape(
+        &mut self,
+        code: u64,
+        data: &[u8],
+        at: usize,
+    ) -> gimli::Result<(Interest, bool, Option<usize>)> {
+        let index = usize::try_from(code).unwrap_or(usize::MAX);
+        if let Some(Some(shape)) = self.shapes.get(index) {
+            return Ok((shape.interest, shape.has_children, shape.skip.end(data, at)));
+        }
+        let abbreviation = self.unit.abbreviations.get(code);
+        let abbreviation = abbreviation.ok_or(gimli::Error::UnknownAbbreviation(code))?;
+        let shape = Shape {
+            interest: interest(abbreviation.tag()),
+            has_children: abbreviation.has_children(),
+            skip: Skip::new(abbreviation, &self.unit.header),
+        };
+        let out = (shape.interest, shape.has_children, shape.skip.end(data, at));
+        if index < MAX_SHAPES {
+            if self.shapes.len() <= index {
+                self.shapes.resize_with(index + 1, || None);
+            }
+            self.shapes[index] = Some(shape);
+        }
+        Ok(out)
+    }
+
+    /// Reads the entry at `offset`, or only steps over it; returns the offset after it.
+    fn entry(
+        &mut self,
+        offset: UnitOffset<usize>,
+        depth: isize,
+        interest: Interest,
+        wants: bool,
+    ) -> gimli::Result<usize> {
+        let mut entries = self.unit.entries_raw(Some(offset))?;
+        let Some(abbreviation) = entries.read_abbreviation()? else {
+            return Ok(entries.next_offset().0);
+        };
+        if !wants {
+            entries.skip_attributes(abbreviation.attributes())?;
+            return Ok(entries.next_offset().0);
+        }
+        let attributes = self.attributes(&mut entries, abbreviation.attributes())?;
+        match interest {
+            Interest::Function => self.function(depth, offset, &attributes)?,
+            Interest::Inlined => self.scope(depth, &attributes)?,
+            Interest::Context => self.context(depth, &attributes),
+            Interest::Nothing => {}
+        }
+        Ok(entries.next_offset().0)
     }
 
     fn attributes(
@@ -190,23 +272,19 @@ impl<'d> Walker<'_, 'd> {
         let mut out = Attributes::default();
         for specification in specifications {
             let attribute = entries.read_attribute(*specification)?;
-            let value = || attribute.value();
+            // Raw values: what the name makes of a form matters for `DW_AT_ranges` alone.
+            let raw = || attribute.raw_value();
             match attribute.name() {
-                gimli::DW_AT_name => out.name = Some(value()),
+                gimli::DW_AT_name => out.name = Some(raw()),
                 gimli::DW_AT_low_pc => {
-                    out.low = self.debug.dwarf.attr_address(self.unit, value())?;
+                    out.low = self.dwarf.attr_address(self.unit, raw())?;
                 }
-                gimli::DW_AT_high_pc => out.high = Some(value()),
-                gimli::DW_AT_ranges => out.ranges = Some(value()),
-                gimli::DW_AT_abstract_origin => out.origin = Some(value()),
-                gimli::DW_AT_call_file => {
-                    out.call_file = match value() {
-                        AttributeValue::FileIndex(i) => Some(i),
-                        other => other.udata_value(),
-                    };
-                }
+                gimli::DW_AT_high_pc => out.high = Some(raw()),
+                gimli::DW_AT_ranges => out.ranges = Some(attribute.value()),
+                gimli::DW_AT_abstract_origin => out.origin = Some(raw()),
+                gimli::DW_AT_call_file => out.call_file = raw().udata_value(),
                 gimli::DW_AT_call_line => {
-                    let line = value().udata_value();
+                    let line = raw().udata_value();
                     out.call_line = line.and_then(|l| u32::try_from(l).ok());
                 }
                 _ => {}
@@ -286,7 +364,7 @@ impl<'d> Walker<'_, 'd> {
     fn context(&mut self, depth: isize, attributes: &Attributes<'d>) {
         let name = attributes
             .name
-            .and_then(|value| self.debug.text(self.unit, value));
+            .and_then(|value| self.debug.text(self.index, value));
         if let Some(name) = name {
             let parent = self.innermost_context();
             self.stack
@@ -311,8 +389,8 @@ impl<'d> Walker<'_, 'd> {
         mut emit: impl FnMut(Range<u64>),
     ) -> gimli::Result<()> {
         if let Some(value) = attributes.ranges {
-            if let Some(offset) = self.debug.dwarf.attr_ranges_offset(self.unit, value)? {
-                let mut iter = self.debug.dwarf.ranges(self.unit, offset)?;
+            if let Some(offset) = self.dwarf.attr_ranges_offset(self.unit, value)? {
+                let mut iter = self.dwarf.ranges(self.unit, offset)?;
                 while let Some(range) = iter.next()? {
                     if range.begin < range.end {
                         emit(range.begin..range.end);
@@ -326,7 +404,7 @@ impl<'d> Walker<'_, 'd> {
         };
         let high = match attributes.high {
             Some(AttributeValue::Udata(size)) => low.checked_add(size),
-            Some(value) => match self.debug.dwarf.attr_address(self.unit, value)? {
+            Some(value) => match self.dwarf.attr_address(self.unit, value)? {
                 Some(address) => Some(address),
                 None => value.udata_value().and_then(|size| low.checked_add(size)),
             },
@@ -339,13 +417,15 @@ impl<'d> Walker<'_, 'd> {
     }
 }
 
-fn is_context(tag: DwTag) -> bool {
-    matches!(
-        tag,
+fn interest(tag: DwTag) -> Interest {
+    match tag {
+        gimli::DW_TAG_subprogram => Interest::Function,
+        gimli::DW_TAG_inlined_subroutine => Interest::Inlined,
         gimli::DW_TAG_namespace
-            | gimli::DW_TAG_structure_type
-            | gimli::DW_TAG_class_type
-            | gimli::DW_TAG_union_type
-            | gimli::DW_TAG_enumeration_type
-    )
+        | gimli::DW_TAG_structure_type
+        | gimli::DW_TAG_class_type
+        | gimli::DW_TAG_union_type
+        | gimli::DW_TAG_enumeration_type => Interest::Context,
+        _ => Interest::Nothing,
+    }
 }

@@ -1,0 +1,250 @@
+//! Fills what debug information leaves open: by symbols, then by unwind entries, then by
+//! linkage-table sections.
+//!
+//! Input: the spans so far, sorted. Invariants: only free code is covered; a part at the end of
+//! a procedure that is known already goes to that procedure; the result is sorted again.
+
+use super::Assembly;
+use crate::frames::{self, Frame};
+use crate::names;
+use crate::parallel;
+use crate::product::{Inputs, Piece};
+use hpc_formats::structure::{Origin, ProcedureId, Span};
+use std::ops::Range;
+
+/// Symbols that one job names.
+const CHUNK: usize = 512;
+
+/// Adds spans for everything that is wanted and still free. `loose`: lines of code without
+/// procedure entries.
+pub(super) fn fill<'f>(
+    assembly: &'f mut Assembly<'_>,
+    inputs: &'f Inputs<'_, '_>,
+    mut loose: Vec<Piece>,
+    unwind: &[Range<u64>],
+) {
+    loose.sort_by_key(|p| p.start);
+    let free = free_of(&assembly.spans);
+    let named = name_symbols(inputs, &free);
+    let mut filler = Filler {
+        assembly,
+        inputs,
+        loose,
+        free,
+        added: Vec::new(),
+        fresh: Vec::new(),
+        free_from: 0,
+    };
+    // Cold parts come second: they belong to the procedure of their stem.
+    for cold in [false, true] {
+        for (symbol, frame) in inputs.symbols.sorted.iter().zip(&named) {
+            let Some(named) = frame.as_ref().filter(|n| n.is_cold_part == cold) else {
+                continue;
+            };
+            filler.fill(symbol.start..symbol.end, Some(named));
+        }
+        filler.close();
+    }
+    for range in unwind {
+        if inputs.wanted.hits(range) {
+            filler.fill(range.clone(), None);
+        }
+    }
+    filler.close();
+    for (range, name) in &inputs.image.code {
+        if name.starts_with(".plt") && inputs.wanted.hits(range) {
+            filler.fill(range.clone(), None);
+        }
+    }
+    filler.close();
+    filler.finish();
+}
+
+/// The code between spans, and before and after them.
+fn free_of(spans: &[Span]) -> Vec<Range<u64>> {
+    let mut free = Vec::new();
+    let mut at = 0;
+    for span in spans {
+        if at < span.start {
+            free.push(at..span.start);
+        }
+        at = span.end;
+    }
+    if at < u64::MAX {
+        free.push(at..u64::MAX);
+    }
+    free
+}
+
+/// A symbol that may name free code.
+struct Named {
+    is_cold_part: bool,
+    frame: Frame,
+}
+
+/// Names the wanted symbols that reach into free code, on all threads: most of the time of a
+/// module without debug information.
+fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>]) -> Vec<Option<Named>> {
+    let symbols = &inputs.symbols.sorted;
+    let name = |i: usize| {
+        let symbol = symbols.get(i)?;
+        let range = symbol.start..symbol.end;
+        let next = free.get(free.partition_point(|f| f.end <= range.start))?;
+        if next.start >= range.end || !inputs.wanted.hits(&range) {
+            return None;
+        }
+        let name = String::from_utf8_lossy(symbol.name);
+        let stem = names::stem(&name);
+        let whole = if stem.is_cold_part { stem.name } else { &name };
+        Some(Named {
+            is_cold_part: stem.is_cold_part,
+            frame: frames::of_symbol(inputs.facts, whole),
+        })
+    };
+    let chunks = parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
+        let first = chunk * CHUNK;
+        let end = (first + CHUNK).min(symbols.len());
+        (first..end).map(name).collect::<Vec<_>>()
+    });
+    chunks.into_iter().flatten().collect()
+}
+
+struct Filler<'f, 'a, 'd> {
+    assembly: &'f mut Assembly<'a>,
+    inputs: &'f Inputs<'f, 'd>,
+    /// Lines of code without procedure entries: sorted.
+    loose: Vec<Piece>,
+    /// Code that no earlier pass covered: sorted, disjoint.
+    free: Vec<Range<u64>>,
+    /// New spans of earlier passes, sorted.
+    added: Vec<Span>,
+    /// New spans of this pass, sorted.
+    fresh: Vec<Span>,
+    free_from: u64,
+}
+
+impl Filler<'_, '_, '_> {
+    /// Covers the free parts of `range`.
+    fn fill(&mut self, range: Range<u64>, symbol: Option<&Named>) {
+        let range = range.start.max(self.free_from)..range.end;
+        let mut next = self.free.partition_point(|f| f.end <= range.start);
+        let mut owner = None;
+        while let Some(free) = self.free.get(next).filter(|f| f.start < range.end) {
+            let part = free.start.max(range.start)..free.end.min(range.end);
+            let procedure = match owner.or_else(|| self.owner_before(&range)) {
+                Some(owner) => owner,
+                None => self.procedure(&range, symbol),
+            };
+            owner = Some(procedure);
+            self.cover(part, procedure);
+            next += 1;
+        }
+        self.free_from = self.free_from.max(range.end);
+    }
+
+    /// The procedure whose span covers the first address of `range`.
+    fn owner_before(&self, range: &Range<u64>) -> Option<ProcedureId> {
+        let at = |spans: &[Span]| {
+            let span = spans.get(spans.partition_point(|s| s.end <= range.start))?;
+            (span.start <= range.start).then_some(span.procedure)
+        };
+        at(&self.assembly.spans).or_else(|| at(&self.added))
+    }
+
+    fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> ProcedureId {
+        let facts = self.inputs.facts;
+        let frame = match symbol {
+            Some(named) => {
+                let linkage = named.frame.linkage.unwrap_or(named.frame.name);
+                let whole = self.assembly.by_linkage.get(&linkage);
+                match whole.filter(|_| named.is_cold_part) {
+                    Some(whole) => return *whole,
+                    None => named.frame,
+                }
+            }
+            None => match self.inputs.image.code_at(range.start) {
+                Some((_, name)) if name.starts_with(".plt") => {
+                    let mut frame = frames::of_symbol(facts, "[plt]");
+                    // All linkage-table sections make one procedure.
+                    if let Some(known) = self.assembly.by_linkage.get(&frame.name) {
+                        return *known;
+                    }
+                    frame.origin = Origin::System;
+                    frame
+                }
+                _ => frames::of_symbol(facts, &format!("?{:#x}", range.start)),
+            },
+        };
+        self.assembly.add_procedure(&frame)
+    }
+
+    /// Adds spans for `part`, with lines where there are any.
+    fn cover(&mut self, part: Range<u64>, procedure: ProcedureId) {
+        let tag = self.assembly.whole_tags[procedure.0 as usize].or(self.inputs.facts.module.tag);
+        let mut at = part.start;
+        let mut next = self.loose.partition_point(|p| p.end <= at);
+        while at < part.end {
+            let found = self.loose.get(next).filter(|p| p.start < part.end);
+            let (end, line, line_tag) = match found {
+                Some(row) if row.start <= at => {
+                    next += 1;
+                    (row.end.min(part.end), row.line, row.tag)
+                }
+                Some(row) => (row.start, None, None),
+                None => (part.end, None, None),
+            };
+            if end > at {
+                let span = Span {
+                    start: at,
+                    end,
+                    procedure,
+                    scope: None,
+                    line: self.assembly.line(line),
+                    tag: self.assembly.tag(line_tag.or(tag), procedure, end - at),
+                };
+                self.fresh.push(span);
+                at = end;
+            }
+        }
+    }
+
+    /// Ends a pass: what it covered is free no more.
+    fn close(&mut self) {
+        self.free_from = 0;
+        if self.fresh.is_empty() {
+            return;
+        }
+        self.added.append(&mut self.fresh);
+        // Two sorted runs: the sort merges them in one pass.
+        self.added.sort_by_key(|s| s.start);
+        let before = std::mem::take(&mut self.free);
+        let mut next = 0;
+        for range in before {
+            let mut at = range.start;
+            while let Some(span) = self.added.get(next).filter(|s| s.start < range.end) {
+                if at < span.start {
+                    self.free.push(at..span.start);
+                }
+                at = at.max(span.end);
+                next += 1;
+            }
+            if at < range.end {
+                self.free.push(at..range.end);
+            }
+        }
+    }
+
+    /// Adds the new spans to the structure.
+    fn finish(self) {
+        let spans = &mut self.assembly.spans;
+        let sorted = |a: &[Span], b: &[Span]| match (a.last(), b.first()) {
+            (Some(a), Some(b)) => a.end <= b.start,
+            _ => true,
+        };
+        let in_order = sorted(spans, &self.added);
+        spans.extend(self.added);
+        if !in_order {
+            spans.sort_by_key(|s| s.start);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What a name, a source file or the load module tells by itself, found out once for all units.
+//!
+//! Input: linkage names, readable names, source paths. Invariant: equal inputs give equal facts,
+//! whichever thread asked first; the memory of answers only saves time.
+
+use crate::names::{self, Scheme};
+use crate::owner;
+use crate::rules::{Match, RuleNumber, Rules};
+use crate::strings::{Interner, SharedMap};
+use crate::tags;
+use hpc_formats::structure::{Origin, StringId};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An overhead tag and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Tag {
+    /// The category.
+    pub(crate) category: StringId,
+    /// The mark or the rule that gave it, in words.
+    pub(crate) cause: StringId,
+}
+
+/// What a procedure's name tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameFacts {
+    /// The name to show.
+    pub(crate) name: StringId,
+    /// The Rust crate that owns it.
+    pub(crate) owner: Option<StringId>,
+    /// Whose code it is, going by the name.
+    pub(crate) origin: Origin,
+    /// Tag by its module path.
+    pub(crate) path_tag: Option<Tag>,
+    /// Tag by a rule.
+    pub(crate) rule_tag: Option<Tag>,
+    /// Whether it is a closure.
+    pub(crate) is_closure: bool,
+}
+
+/// What a linkage name tells.
+#[derive(Clone, Debug)]
+pub(crate) enum Linkage {
+    /// It is not mangled.
+    Plain,
+    /// Everything.
+    Whole(NameFacts),
+    /// A readable Rust name whose closures have no numbers.
+    Closure(Arc<str>),
+    /// It cannot be read.
+    Absent,
+}
+
+/// [`Linkage`] without what the rules say of the linkage name itself.
+#[derive(Clone, Debug)]
+enum Demangled {
+    Plain,
+    Whole(Judged),
+    Closure(Arc<str>),
+}
+
+/// What a readable name tells: facts without a rule, and the first rule that matches.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    facts: NameFacts,
+    rule: Option<RuleNumber>,
+}
+
+/// What a source path tells.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FileFacts {
+    /// The path.
+    pub(crate) path: StringId,
+    /// Its tag, by its name or by a rule.
+    pub(crate) tag: Option<Tag>,
+    /// Whose code it holds, if the path tells.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// What the load module's own path tells about all its code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ModuleFacts {
+    /// Origin of everything in it.
+    pub(crate) origin: Option<Origin>,
+    /// Tag of everything in it that has no nearer one.
+    pub(crate) tag: Option<Tag>,
+}
+
+/// Procedures that the linker and the C start-up code bring along.
+const START_UP: [&str; 13] = [
+    "_start",
+    "_init",
+    "_fini",
+    "__libc_start_main",
+    "__libc_csu_init",
+    "__libc_csu_fini",
+    "deregister_tm_clones",
+    "register_tm_clones",
+    "__do_global_dtors_aux",
+    "frame_dummy",
+    "_dl_relocate_static_pie",
+    "__libc_start_call_main",
+    "[plt]",
+];
+
+/// The facts of one analysis, shared by its threads.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    rules: &'a Rules,
+    /// All strings.
+    pub(crate) strings: Interner,
+    /// Of the load module.
+    pub(crate) module: ModuleFacts,
+    /// Mangled names without hash and suffixes.
+    by_stem: SharedMap<String, Demangled>,
+    /// Linkage names by their places in the debug information.
+    by_place: SharedMap<usize, Linkage>,
+    /// Closures by their linkage names' places and a hash of the namespaces around them.
+    closures: SharedMap<(usize, u64), NameFacts>,
+    by_name: SharedMap<(StringId, Scheme), Judged>,
+    files: SharedMap<StringId, FileFacts>,
+}
+
+impl<'a> Facts<'a> {
+    /// For the load module at `path`.
+    pub(crate) fn new(path: &str, rules: &'a Rules) -> Self {
+        let mut facts = Facts {
+            rules,
+            strings: Interner::default(),
+            module: ModuleFacts::default(),
+            by_stem: SharedMap::default(),
+            by_place: SharedMap::default(),
+            closures: SharedMap::default(),
+            by_name: SharedMap::default(),
+            files: SharedMap::default(),
+        };
+        facts.module = ModuleFacts {
+            origin: owner::origin_of_module(path),
+            tag: rules.module(path).map(|rule| facts.tag_of_rule(rule)),
+        };
+        facts
+    }
+
+    fn tag_of_rule(&self, rule: Match<'_>) -> Tag {
+        Tag {
+            category: self.strings.id(rule.category),
+            cause: self.strings.id(rule.text),
+        }
+    }
+
+    /// What the linkage name `symbol` tells.
+    pub(crate) fn linkage(&self, symbol: &str) -> Linkage {
+        // Cheaper than a look-up: most symbols of C are plain.
+        if !symbol.starts_with("_Z") && !symbol.starts_with("_R") {
+            return Linkage::Plain;
+        }
+        let stem = names::stem(symbol).name;
+        // Most instances of a generic procedure differ in their hashes alone.
+        let key = names::without_hash(stem);
+        match self.by_stem.get_or(key, || self.demangle(stem)) {
+            Demangled::Plain => Linkage::Plain,
+            Demangled::Closure(readable) => Linkage::Closure(readable),
+            Demangled::Whole(judged) => Linkage::Whole(self.with_rule(judged, symbol)),
+        }
+    }
+
+    fn demangle(&self, stem: &str) -> Demangled {
+        let (scheme, readable) = names::readable(stem);
+        match scheme {
+            Scheme::Plain => Demangled::Plain,
+            Scheme::Rust if readable.contains("{closure}") => {
+                Demangled::Closure(Arc::from(&*readable))
+            }
+            _ => Demangled::Whole(self.judge(&readable, scheme)),
+        }
+    }
+
+    /// What the linkage name at `place` of the module's debug information tells; `read` gets it.
+    pub(crate) fn linkage_at<'n>(
+        &self,
+        place: Option<usize>,
+        read: impl FnOnce() -> Option<&'n str>,
+    ) -> Option<Linkage> {
+        let find = || read().map_or(Linkage::Absent, |symbol| self.linkage(symbol));
+        let known = match place {
+            Some(place) => self.by_place.get_or(&place, find),
+            None => find(),
+        };
+        (!matches!(known, Linkage::Absent)).then_some(known)
+    }
+
+    /// What the closure whose linkage name lies at `place`, within the namespaces `path`, tells;
+    /// `make` finds it out.
+    pub(crate) fn closure_at(
+        &self,
+        place: Option<usize>,
+        path: &[&str],
+        make: impl FnOnce() -> NameFacts,
+    ) -> NameFacts {
+        match place {
+            Some(place) => self
+                .closures
+                .get_or(&(place, self.strings.hash(path)), make),
+            None => make(),
+        }
+    }
+
+    /// What the readable name of a procedure, and its linkage name, tell.
+    pub(crate) fn named(&self, readable: &str, linkage: &str, scheme: Scheme) -> NameFacts {
+        let key = (self.strings.id(readable), scheme);
+        let judged = self.by_name.get_or(&key, || self.judge(readable, scheme));
+        self.with_rule(judged, linkage)
+    }
+
+    /// What a bare symbol tells.
+    pub(crate) fn symbol(&self, symbol: &str) -> NameFacts {
+        match self.linkage(symbol) {
+            Linkage::Whole(facts) => facts,
+            Linkage::Closure(readable) => self.named(&readable, symbol, Scheme::Rust),
+            Linkage::Plain | Linkage::Absent => {
+                let stem = names::stem(symbol).name;
+                self.with_rule(self.judge(stem, Scheme::Plain), symbol)
+            }
+        }
+    }
+
+    /// Decides between the rules for the readable name and those for the linkage name.
+    fn with_rule(&self, judged: Judged, linkage: &str) -> NameFacts {
+        let by_linkage = self.rules.procedure_number(&[linkage]);
+        let first = judged.rule.into_iter().chain(by_linkage).min();
+        let rule = first.and_then(|number| self.rules.procedure(number));
+        NameFacts {
+            rule_tag: rule.map(|rule| self.tag_of_rule(rule)),
+            ..judged.facts
+        }
+    }
+
+    fn judge(&self, readable: &str, scheme: Scheme) -> Judged {
+        let owner_path = match scheme {
+            Scheme::Rust => Cow::Owned(owner::owner_path(readable)),
+            _ => Cow::Borrowed(readable),
+        };
+        let has_owner = scheme == Scheme::Rust && owner_path.contains("::");
+        let origin = match scheme {
+            Scheme::Rust if has_owner => owner::origin_of_crate(owner::root(&owner_path)),
+            Scheme::Cpp => owner::origin_of_cpp(readable),
+            _ if START_UP.contains(&readable) => Origin::System,
+            _ => Origin::User,
+        };
+        let by_path = (scheme == Scheme::Rust)
+            .then(|| tags::category_of_path(&owner_path))
+            .flatten();
+        let display = match scheme {
+            Scheme::Rust => owner::display_name(readable),
+            _ => readable.into(),
+        };
+        let facts = NameFacts {
+            name: self.strings.id(&display),
+            owner: has_owner.then(|| self.strings.id(owner::root(&owner_path))),
+            origin,
+            path_tag: by_path.map(|category| Tag {
+                category: self.strings.id(category),
+                cause: self.strings.id("module path `parallel_overhead`"),
+            }),
+            rule_tag: None,
+            is_closure: owner::is_closure(readable, scheme),
+        };
+        Judged {
+            facts,
+            rule: self.rules.procedure_number(&[&display, &owner_path]),
+        }
+    }
+
+    /// What a source path tells.
+    pub(crate) fn file(&self, path: &str) -> FileFacts {
+        let id = self.strings.id(path);
+        self.files.get_or(&id, || {
+            let marked = tags::category_of_file(path).map(|category| Tag {
+                category: self.strings.id(category),
+                cause: self.strings.id(tags::mark_of_file(path)),
+            });
+            let rule = || self.rules.file(path).map(|rule| self.tag_of_rule(rule));
+            FileFacts {
+                path: id,
+                tag: marked.or_else(rule),
+                origin: owner::origin_of_file(path),
+            }
+        })
+    }
+}
