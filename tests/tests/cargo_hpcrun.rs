@@ -1,0 +1,553 @@
+//! `cargo hpcrun` on small projects of every shape: what it builds, what it says, what it leaves
+//! alone.
+//!
+//! The projects use the rayon that cargo has at hand for this workspace, without the network; the
+//! versions of rayon-core that are not at hand are made from that one by their number.
+
+use hpcrun_tests::repository::metadata;
+use hpcrun_tests::run::Database;
+use hpcrun_tests::tools::{check, folder, machine, release, scratch, tool, workspace};
+use hpcrun_tests::view::View;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// `burn` is the user's code; it takes some 0.2 ms of a core.
+const BURN: &str = r#"
+#[inline(never)]
+pub fn burn(n: u64) -> u64 {
+    let mut x = n | 1;
+    for i in 0..200_000u64 {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(std::hint::black_box(i));
+    }
+    x
+}
+"#;
+
+const RAYON_MAIN: &str = r#"
+use rayon::prelude::*;
+fn main() {
+    let threads = rayon::current_num_threads();
+    let sum = (0..2000u64).into_par_iter().map(burn).reduce(|| 0, |a, b| a ^ b);
+    println!("sum {sum:x} of {threads} threads at {}", file!());
+}
+"#;
+
+const JOIN_MAIN: &str = r#"
+fn halves(n: u64) -> u64 {
+    if n == 0 {
+        return burn(n);
+    }
+    let (a, b) = rayon_core::join(|| halves(n - 1), || halves(n - 1));
+    a ^ b
+}
+fn main() {
+    println!("sum {:x}", halves(10));
+}
+"#;
+
+const THREADS_MAIN: &str = r#"
+fn main() {
+    let work = || (0..1000).fold(0, |sum, n| sum ^ burn(n));
+    let other = std::thread::spawn(work);
+    println!("sum {:x}", work() ^ other.join().unwrap());
+    let mut arguments = std::env::args().skip(1);
+    match (arguments.next().as_deref(), arguments.next()) {
+        (Some("exit"), Some(code)) => std::process::exit(code.parse().unwrap()),
+        (Some("abort"), _) => std::process::abort(),
+        (Some("forever"), _) => loop { std::hint::black_box(burn(1)); },
+        _ => {}
+    }
+}
+"#;
+
+/// A project in a folder of its own.
+struct Project {
+    folder: PathBuf,
+}
+
+impl Project {
+    /// A fresh folder below the test's, whose name has a space.
+    fn new(test: &str) -> Project {
+        let folder = folder(&format!("cargo-hpcrun-{test}")).join("a project");
+        fs::create_dir(&folder).expect("the folder is fresh");
+        Project { folder }
+    }
+
+    fn file(self, name: &str, text: &str) -> Project {
+        let path = self.folder.join(name);
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("it can be made");
+        fs::write(path, text).expect("it can be written");
+        self
+    }
+
+    /// A manifest with these further lines.
+    fn manifest(self, name: &str, lines: &str) -> Project {
+        let text = format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.3.0\"\nedition = \"2021\"\n{lines}\n"
+        );
+        self.file("Cargo.toml", &text)
+    }
+
+    /// A program with `burn` in it.
+    fn main(self, name: &str, text: &str) -> Project {
+        self.file(name, &format!("{text}{BURN}"))
+    }
+
+    /// With a lock file, as a project has that was built before.
+    fn locked(self) -> Project {
+        cached();
+        check(
+            Command::new(cargo())
+                .args(["generate-lockfile", "--offline", "--quiet"])
+                .current_dir(&self.folder),
+        );
+        self
+    }
+
+    /// `cargo hpcrun` with these arguments, in the project, without the network. What the projects
+    /// have in common is compiled once.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let shared = scratch().join("cargo-hpcrun-target");
+        let mut command = self.bare(&[]);
+        command.arg("--target-dir").arg(shared).args(arguments);
+        command
+    }
+
+    /// The same with the project's own target folder.
+    fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = tool("cargo-hpcrun");
+        command
+            .arg("hpcrun")
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("CARGO", cargo())
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("XDG_CACHE_HOME", scratch().join("cargo hpcrun cache"))
+            .env_remove("CARGO_TARGET_DIR");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        Outcome::of(&mut self.command(arguments))
+    }
+
+    fn database(&self, name: &str) -> View {
+        let path = self.folder.join(name);
+        assert!(path.is_dir(), "there is {}", path.display());
+        let output = tool("hpcprof-rs").arg(&path).output();
+        let output = output.expect("hpcprof-rs runs");
+        Database { path, output }.top_down()
+    }
+
+    /// Every file of the user's, by its path: not the target folder, and no database.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut open = vec![self.folder.clone()];
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(&folder).expect("the folder is readable") {
+                let path = entry.expect("the folder is readable").path();
+                let name = path.file_name().expect("a name").to_string_lossy();
+                if path.is_file() {
+                    files.insert(path.clone(), fs::read(&path).expect("it is readable"));
+                } else if name != "target" && !name.ends_with("-database") {
+                    open.push(path);
+                }
+            }
+        }
+        files
+    }
+}
+
+/// What a command said.
+#[derive(Debug)]
+struct Outcome {
+    stdout: String,
+    stderr: String,
+    output: Output,
+}
+
+impl Outcome {
+    fn of(command: &mut Command) -> Outcome {
+        let output = command.output().expect("cargo-hpcrun runs");
+        Outcome {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            output,
+        }
+    }
+
+    fn succeed(self) -> Outcome {
+        assert_eq!(self.output.status.code(), Some(0), "{self:#?}");
+        self
+    }
+
+    /// Our own lines on standard error.
+    fn ours(&self) -> Vec<&str> {
+        let lines = self.stderr.lines();
+        lines.filter(|l| l.starts_with("cargo hpcrun: ")).collect()
+    }
+
+    /// A failure of ours in one line with these words.
+    fn assert_clear(&self, words: &[&str]) {
+        assert_eq!(self.output.status.code(), Some(125), "{self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        let ours = self.ours();
+        assert_eq!(ours.len(), 1, "{self:#?}");
+        for word in words {
+            assert!(ours[0].contains(word), "{word} in {self:#?}");
+        }
+    }
+}
+
+fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
+}
+
+/// Cargo has this workspace's dependencies, of the tests too, at hand.
+fn cached() {
+    static FETCHED: OnceLock<()> = OnceLock::new();
+    FETCHED.get_or_init(|| {
+        check(
+            Command::new(cargo())
+                .args(["fetch", "--locked", "--quiet"])
+                .current_dir(workspace()),
+        );
+    });
+}
+
+/// Seconds of work in `burn`, all and those under `main`, by the top-down view.
+fn burnt(view: &View, program: &str) -> (f64, f64) {
+    let burn = format!("{program}::burn");
+    let main = format!("{program}::main");
+    let all = view.inclusive(&burn, "work");
+    (all, view.inclusive_under(&[&main, &burn], "work"))
+}
+
+/// Nearly all work is in `burn`, and all of that under `main`.
+fn assert_rooted(view: &View, program: &str) {
+    let (all, rooted) = burnt(view, program);
+    let total = view.totals["work"];
+    assert!(all > 0.05 && all > 0.9 * total, "{all} of {total} s");
+    assert!(rooted > 0.999 * all, "{rooted} of {all} s under main");
+    let quality = &view.quality;
+    assert!(
+        quality.rooted as f64 > 0.99 * quality.samples as f64,
+        "{quality:?}"
+    );
+}
+
+#[test]
+fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
+    let _machine = machine();
+    let project = Project::new("rayon")
+        .manifest(
+            "hard",
+            "[dependencies]\nrayon = \"1.11\"\n[profile.release]\nstrip = true\nlto = \"fat\"\n\
+             panic = \"abort\"\ncodegen-units = 1\ndebug = 0",
+        )
+        .main("src/main.rs", RAYON_MAIN)
+        .locked();
+    let before = project.files();
+    let mut command = project.bare(&["run", "-e", "cpu-time@1000", "--locked", "--cores", "2"]);
+    let outcome = Outcome::of(command.env("RAYON_NUM_THREADS", "3")).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    // The program's own output first, then the report; the source where the user has it.
+    let first = outcome.stdout.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("sum ") && first.ends_with(" of 3 threads at src/main.rs"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.stdout.contains("\nquality: "), "{outcome:#?}");
+    assert!(outcome.stdout.contains("hard::burn"), "{outcome:#?}");
+    assert_rooted(&project.database("hpcrun-hard-database"), "hard");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+    let target: Vec<_> = fs::read_dir(project.folder.join("target"))
+        .expect("the build has a target folder")
+        .map(|e| e.expect("it is readable").file_name())
+        .collect();
+    assert!(
+        target.iter().all(|n| n == "hpcrun" || n == "CACHEDIR.TAG"),
+        "{target:?}"
+    );
+    let left: Vec<_> = fs::read_dir(project.folder.join("target/hpcrun"))
+        .expect("our folder")
+        .map(|e| e.expect("it is readable").file_name())
+        .collect();
+    assert_eq!(left.len(), 1, "no measurement is left: {left:?}");
+
+    // Again: nothing is compiled, the database gets a number. The published rayon prints the same.
+    let again = Outcome::of(command.env("RAYON_NUM_THREADS", "3")).succeed();
+    assert!(!again.stderr.contains("Compiling"), "{again:#?}");
+    assert!(again.stdout.starts_with(first), "{again:#?}");
+    assert_rooted(&project.database("hpcrun-hard-database-2"), "hard");
+}
+
+#[test]
+fn the_published_rayon_can_be_kept() {
+    let _machine = machine();
+    let project = Project::new("stock")
+        .manifest("stock", "[dependencies]\nrayon = \"1.11\"")
+        .main("src/main.rs", RAYON_MAIN)
+        .locked();
+    let path = |outcome: &Outcome| PathBuf::from(outcome.stdout.trim());
+    let stock = path(&project.run(&["build", "--no-patch"]).succeed());
+    let patched = path(&project.run(&["build"]).succeed());
+    assert_ne!(stock, patched);
+    let has_marker = |program: &Path| {
+        let bytes = fs::read(program).expect("the program was built");
+        let name = b"work_stealing_rt_rayon_core";
+        bytes.windows(name.len()).any(|w| w == name)
+    };
+    assert!(has_marker(&patched) && !has_marker(&stock));
+    let sum = |program: &Path| check(&mut Command::new(program));
+    assert_eq!(sum(&stock), sum(&patched), "the same answer");
+}
+
+#[test]
+fn a_workspace_has_many_programs() {
+    let _machine = machine();
+    let package = |name: &str, lines: &str| {
+        format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2021\"\n{lines}\n")
+    };
+    let bench = "fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    println!(\"arguments {arguments:?}\");
+    print!(\"{}\", std::fs::read_to_string(\"data.txt\").expect(\"run in the package's folder\"));
+    let (a, b) = rayon::join(|| (0..700).map(burn).max(), || (0..700).map(burn).min());
+    println!(\"sum {:?}\", (a, b));
+}";
+    let project = Project::new("workspace")
+        .file(
+            "Cargo.toml",
+            "[workspace]\nmembers = [\"one\", \"two\"]\nresolver = \"2\"",
+        )
+        .file(
+            "one/Cargo.toml",
+            &package(
+                "one",
+                "[dev-dependencies]\nrayon = \"1.11\"\n[[bench]]\nname = \"race\"\nharness = false",
+            ),
+        )
+        .file("one/data.txt", "data of one\n")
+        .main("one/src/main.rs", THREADS_MAIN)
+        .main("one/examples/show.rs", RAYON_MAIN)
+        .main("one/benches/race.rs", bench)
+        .file("two/Cargo.toml", &package("two", ""))
+        .main("two/src/main.rs", THREADS_MAIN)
+        .locked();
+    project
+        .run(&[])
+        .assert_clear(&["several programs: one, two", "--bin"]);
+    project
+        .run(&["--example", "shew"])
+        .assert_clear(&["shew", "show"]);
+    project
+        .run(&["-p", "three"])
+        .assert_clear(&["three", "two"]);
+    project
+        .run(&["--bin", "one", "--target", "aarch64-apple-darwin"])
+        .assert_clear(&["aarch64-apple-darwin"]);
+
+    let rate = ["-e", "cpu-time@1000"];
+    let outcome = project.run(&[&["-p", "two"], &rate[..]].concat()).succeed();
+    assert!(
+        outcome.ours()[0].contains("two does not use rayon"),
+        "{outcome:#?}"
+    );
+    assert_rooted(&project.database("hpcrun-two-database"), "two");
+
+    project
+        .run(&[&["--example", "show"], &rate[..]].concat())
+        .succeed();
+    assert_rooted(&project.database("hpcrun-show-database"), "show");
+
+    let bench = [
+        &["--bench", "race", "-o", "raced"],
+        &rate[..],
+        &["--", "x y"],
+    ]
+    .concat();
+    let outcome = project.run(&bench).succeed();
+    let expected = "arguments [\"--bench\", \"x y\"]\ndata of one\nsum ";
+    assert!(outcome.stdout.starts_with(expected), "{outcome:#?}");
+    assert_rooted(&project.database("raced"), "race");
+    // Not overwritten, and said before the program runs.
+    let outcome = project.run(&bench);
+    outcome.assert_clear(&["raced"]);
+    assert!(!outcome.stdout.contains("arguments"), "{outcome:#?}");
+}
+
+#[test]
+fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
+    let _machine = machine();
+    let project = Project::new("ends")
+        .manifest("ends", "")
+        .main("src/main.rs", THREADS_MAIN)
+        .locked();
+    for code in [7, 101] {
+        let text = code.to_string();
+        let outcome = project.run(&["--keep", "-q", "--", "exit", &text]);
+        assert_eq!(outcome.output.status.code(), Some(code), "{outcome:#?}");
+        assert!(outcome.stdout.contains("ends::burn"), "{outcome:#?}");
+        assert_eq!(outcome.stderr, "", "quiet");
+    }
+    assert!(project.folder.join("hpcrun-ends-measurements-2").is_dir());
+    let outcome = project.run(&["--", "abort"]);
+    assert_eq!(outcome.output.status.signal(), Some(6), "{outcome:#?}");
+    assert!(outcome.stdout.contains("ends::burn"), "{outcome:#?}");
+
+    // An interrupt ends the program, not the report.
+    let mut child = project
+        .command(&["-q", "--", "forever"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cargo-hpcrun runs");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let mut text = String::new();
+    let mut buffer = [0; 4096];
+    while !text.contains("sum ") {
+        let read = stdout.read(&mut buffer).expect("the pipe is readable");
+        assert!(read > 0, "the program prints its sum: {text}");
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is our child");
+    stdout.read_to_string(&mut text).expect("the rest is text");
+    let status = child.wait().expect("it is our child");
+    assert!(text.contains("ends::burn"), "{text}");
+    assert_eq!(status.signal(), Some(2), "{status}");
+
+    let broken = Project::new("broken")
+        .manifest("broken", "")
+        .file("src/main.rs", "fn main() { nothing(); }")
+        .locked();
+    let outcome = broken.run(&[]);
+    assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
+    assert!(outcome.stderr.contains("E0425"), "{outcome:#?}");
+    let empty = Project::new("empty");
+    empty
+        .run(&["--manifest-path", "Cargo.toml"])
+        .assert_clear(&["Cargo.toml", "does not exist"]);
+    let outcome = empty.run(&["--bin"]);
+    assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
+}
+
+/// A project that has its dependencies in a folder of its own: rayon-core under another number.
+fn vendored(test: &str, version: &str) -> Project {
+    cached();
+    let project = Project::new(test)
+        .manifest(
+            test,
+            &format!("[dependencies]\nrayon-core = \"={version}\""),
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .file(
+            ".cargo/config.toml",
+            "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
+        );
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    for name in [
+        "rayon-core",
+        "crossbeam-deque",
+        "crossbeam-epoch",
+        "crossbeam-utils",
+    ] {
+        let package = packages.iter().find(|p| p["name"] == name);
+        let package = package.unwrap_or_else(|| panic!("the workspace uses {name}"));
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        let from = manifest.parent().expect("a manifest has a folder");
+        let to = project.folder.join("vendor").join(name);
+        copy(from, &to);
+        let text = fs::read_to_string(manifest).expect("it is readable");
+        if name == "rayon-core" {
+            let own = package["version"].as_str().expect("a version");
+            let own = format!("version = \"{own}\"");
+            let other = text.replacen(&own, &format!("version = \"{version}\""), 1);
+            assert_ne!(text, other, "the version is replaced");
+            fs::write(to.join("Cargo.toml"), other).expect("it can be written");
+        }
+        fs::write(to.join(".cargo-checksum.json"), "{\"files\":{}}").expect("it can be written");
+    }
+    project.locked()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("it can be made");
+    for entry in fs::read_dir(from).expect("the package is there") {
+        let path = entry.expect("the folder is readable").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("it can be copied");
+        }
+    }
+}
+
+#[test]
+fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
+    let _machine = machine();
+    let project = vendored("older", "1.12.1");
+    let before = project.files();
+    let log = project.folder.with_file_name("log");
+    let wrapper = project.folder.with_file_name("wrapper.sh");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n",
+        log.display()
+    );
+    fs::write(&wrapper, script).expect("it can be written");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = project.bare(&["-e", "cpu-time@1000", "--frozen"]);
+    let outcome = Outcome::of(command.env("RUSTC_WRAPPER", &wrapper)).succeed();
+    assert!(
+        outcome.stderr.contains("rayon-core v1.12.1"),
+        "{outcome:#?}"
+    );
+    assert_rooted(&project.database("hpcrun-older-database"), "older");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+    let log = fs::read_to_string(log).expect("the user's wrapper was run");
+    let of = |name: &str| {
+        let calls = log
+            .lines()
+            .filter(|l| l.contains(&format!("--crate-name {name} ")));
+        calls.collect::<Vec<_>>()
+    };
+    assert_eq!(of("work_stealing_rt").len(), 1, "{log}");
+    assert!(
+        of("rayon_core")[0].contains("work-stealing-rt/rayon-core/src/lib.rs"),
+        "{log}"
+    );
+}
+
+#[test]
+fn another_line_is_named_and_can_be_profiled_as_it_is() {
+    let _machine = machine();
+    let project = vendored("eldest", "1.10.0");
+    let before = project.files();
+    project
+        .run(&[])
+        .assert_clear(&["1.10.0", "1.12 and 1.13", "--no-patch"]);
+    assert_eq!(project.files(), before, "the user's files are untouched");
+    let outcome = project.run(&["--no-patch", "-q"]).succeed();
+    assert!(outcome.stdout.contains("eldest::burn"), "{outcome:#?}");
+}
+
+#[test]
+fn a_stripped_build_is_refused_in_words() {
+    let _machine = machine();
+    let project = Project::new("stripped")
+        .manifest("stripped", "[dependencies]\nrayon = \"1.11\"")
+        .main("src/main.rs", RAYON_MAIN)
+        .locked();
+    let mut command = project.bare(&[]);
+    let outcome = Outcome::of(command.env("RUSTFLAGS", "-C strip=symbols"));
+    outcome.assert_clear(&["without symbols", "RUSTFLAGS"]);
+    assert!(release("cargo-hpcrun").is_file());
+}
