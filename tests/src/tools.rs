@@ -147,3 +147,69 @@ fn is_ours(variable: &OsStr) -> bool {
         v.starts_with("HPCRUN_") || v.starts_with("WORK_STEALING_RT_") || v == "LD_PRELOAD"
     })
 }
+
+/// Which rayon-core a fixture of `fixtures/rayon` is built with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rayon {
+    /// The published one, as users have it.
+    Stock,
+    /// The one on top of work-stealing-rt.
+    Patched,
+}
+
+/// A release binary of `fixtures/rayon`, built when it is first asked for.
+///
+/// The package lies outside of the workspace, because one build graph holds one rayon-core only:
+/// it is copied with absolute paths, once for each rayon-core, and starts from the workspace's lock
+/// file, so that both have the same rayon.
+pub fn rayon_program(rayon: Rayon, name: &str) -> PathBuf {
+    static STOCK: OnceLock<PathBuf> = OnceLock::new();
+    static PATCHED: OnceLock<PathBuf> = OnceLock::new();
+    let built = match rayon {
+        Rayon::Stock => STOCK.get_or_init(|| build_rayon("rayon-stock", "")),
+        Rayon::Patched => PATCHED.get_or_init(|| {
+            let core = workspace().join("work-stealing-rt/rayon-core");
+            let patch = format!("\n[patch.crates-io]\nrayon-core = {{ path = {core:?} }}\n");
+            build_rayon("rayon-patched", &patch)
+        }),
+    };
+    built.join(name)
+}
+
+fn build_rayon(folder_name: &str, patch: &str) -> PathBuf {
+    let source = workspace().join("fixtures/rayon");
+    let copy = scratch().join(folder_name);
+    let programs = copy.join("src/bin");
+    std::fs::create_dir_all(&programs).expect("the target directory is writable");
+    let manifest = std::fs::read_to_string(source.join("Cargo.toml")).expect("the manifest");
+    let absolute = format!("{:?}", workspace().join("fixtures/programs"));
+    let manifest = manifest.replace("\"../programs\"", &absolute);
+    write_if_new(&copy.join("Cargo.toml"), &format!("{manifest}{patch}"));
+    let lock = std::fs::read_to_string(workspace().join("Cargo.lock")).expect("the lock file");
+    if !copy.join("Cargo.lock").exists() {
+        write_if_new(&copy.join("Cargo.lock"), &lock);
+    }
+    let entries = std::fs::read_dir(source.join("src/bin")).expect("the fixtures' sources");
+    for entry in entries {
+        let path = entry.expect("the folder is readable").path();
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let name = path.file_name().expect("a file has a name");
+        write_if_new(&programs.join(name), &text);
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    check(
+        Command::new(cargo)
+            .current_dir(&copy)
+            .env("CARGO_TARGET_DIR", copy.join("target"))
+            .args(["build", "--release", "--quiet"]),
+    );
+    copy.join("target/release")
+}
+
+/// Writes a file unless it has that text already: cargo goes by the time of change.
+fn write_if_new(path: &Path, text: &str) {
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return;
+    }
+    std::fs::write(path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+}

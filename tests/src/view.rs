@@ -33,6 +33,7 @@ pub struct Quality {
     pub samples: u64,
     pub rooted: u64,
     pub lost: BTreeMap<String, u64>,
+    pub spawnerless: u64,
 }
 
 /// A node of a view's tree.

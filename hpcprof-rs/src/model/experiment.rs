@@ -63,6 +63,8 @@ pub struct ThreadSummary {
     pub finished: bool,
     /// Samples in the tree.
     pub samples: u64,
+    /// Of them, those in tasks whose spawner the task runtime does not tell.
+    pub spawnerless: u64,
     /// Thread CPU time, nanoseconds; 0 when it did not end.
     pub cpu_ns: u64,
     /// Time in which it was sampled while idle (not in the tree), nanoseconds.

@@ -8,10 +8,10 @@
 use crate::model::contexts::{Context, ContextIndex, ContextTree};
 use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
 use crate::model::hash::FastMap;
-use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Symbols, Text};
+use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Segment, Symbols, Text};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::{Profile, Record};
+use hpc_formats::profile::{Association, Profile, Record};
 use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
 
@@ -55,6 +55,8 @@ pub struct PathState {
     pub tag: Option<Text>,
     /// Set when the path does not reach the program's entry.
     pub partial: Option<PartialCause>,
+    /// Set within a task whose spawner the task runtime does not tell.
+    pub spawnerless: bool,
 }
 
 /// Both projections of the experiment, being built.
@@ -182,26 +184,41 @@ impl<'a> PathResolver<'a> {
     ) -> PathState {
         let mut state = outer;
         match self.profiles[thread].record(record) {
-            Some(Record::Note { ip, lip, .. }) => {
+            Some(Record::Note {
+                association,
+                ip,
+                lip,
+                ..
+            }) => {
+                // The scheduler of an uncooperative runtime, and what lies below it.
+                let below = association == Association::ManyToZero;
+                state.spawnerless |= below;
                 let (ip, lip) = (self.frame(ip), self.frame(lip));
                 let symbols = &*out.symbols;
                 if let Some(index) = ip {
                     let frame = &symbols.frames[index.0 as usize];
                     state.tag = tag_in_force(state.tag, frame);
                     let (parent, call) = (state.physical, state.physical_line);
-                    state.physical = push(out.physical, parent, call, frame, None);
+                    state.physical = push(out.physical, parent, call, frame, Support::No);
                     state.physical_line = frame.line;
                 }
                 if let Some(index) = lip.or(ip) {
                     let frame = &symbols.frames[index.0 as usize];
-                    let support = lip.is_none().then_some(symbols);
+                    let support = match (below, lip) {
+                        (true, _) => Support::Whole,
+                        (false, None) => Support::OwnCode(symbols),
+                        (false, Some(_)) => Support::No,
+                    };
                     let (parent, call) = (state.logical, state.logical_line);
                     state.logical = push(out.logical, parent, call, frame, support);
                     state.logical_line = frame.line;
                 }
             }
             // A thread's or a detached task's stack is not called by what created it.
-            Some(Record::Anchor { .. }) => state.tag = None,
+            Some(Record::Anchor { .. }) => {
+                state.tag = None;
+                state.spawnerless = false;
+            }
             _ => {}
         }
         state
@@ -225,14 +242,37 @@ fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
     }
 }
 
-/// Adds a frame below `parent`. `support` is set for a frame without a user-level frame; user
-/// code that the compiler inlined into it is a user-level frame all the same.
+/// What of a frame has no user-level frame.
+#[derive(Clone, Copy)]
+enum Support<'a> {
+    /// Nothing.
+    No,
+    /// A runtime's own code; the user code that the compiler inlined into it is at user level.
+    OwnCode(&'a Symbols),
+    /// All of it.
+    Whole,
+}
+
+impl Support<'_> {
+    fn covers(self, segment: &Segment) -> bool {
+        match self {
+            Support::No => false,
+            Support::Whole => true,
+            Support::OwnCode(symbols) => {
+                let origin = symbols.procedures[segment.procedure.0 as usize].origin;
+                segment.kind == Kind::Procedure || origin != Origin::User
+            }
+        }
+    }
+}
+
+/// Adds a frame below `parent`.
 fn push(
     tree: &mut ContextTree,
     parent: Option<ContextIndex>,
     call: Option<Line>,
     frame: &Frame,
-    support: Option<&Symbols>,
+    support: Support<'_>,
 ) -> Option<ContextIndex> {
     let mut at = parent;
     for segment in &frame.segments {
@@ -240,17 +280,13 @@ fn push(
             Kind::Procedure => call,
             _ => segment.site,
         };
-        let support = support.is_some_and(|symbols| {
-            let origin = symbols.procedures[segment.procedure.0 as usize].origin;
-            segment.kind == Kind::Procedure || origin != Origin::User
-        });
         at = Some(tree.child(Context {
             parent: at,
             kind: segment.kind,
             procedure: segment.procedure,
             line: None,
             call: site,
-            support,
+            support: support.covers(segment),
         }));
     }
     at

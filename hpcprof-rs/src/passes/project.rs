@@ -78,6 +78,7 @@ fn project_process(
             &mut summary,
         );
         summary.samples = tally.samples;
+        summary.spawnerless = tally.spawnerless;
         experiment.threads.push(summary);
         let profile = &resolver.profiles()[index];
         let gone = profile.header.samples.saturating_sub(tally.samples);
@@ -101,6 +102,8 @@ fn project_process(
 #[derive(Default)]
 struct Tally {
     samples: u64,
+    /// Of them, those in tasks whose spawner is not known.
+    spawnerless: u64,
     unreadable: usize,
 }
 
@@ -144,6 +147,9 @@ fn project_thread(
             let key = (process_index, cause.name().to_owned());
             let count = experiment.losses.entry(key).or_insert(0);
             *count = count.saturating_add(samples);
+        }
+        if state.spawnerless {
+            tally.spawnerless = tally.spawnerless.saturating_add(samples);
         }
         credit(experiment, summary, &state, work as i64, idleness as i64);
     }

@@ -143,6 +143,12 @@ fn write_threads(
                 t.creator
             ],
         )?;
+        if t.spawnerless > 0 {
+            connection.execute(
+                "INSERT INTO spawnerless VALUES (?, ?)",
+                params![id, signed(t.spawnerless)],
+            )?;
+        }
         for (index, metric) in metrics.all().iter().enumerate() {
             if let Some(value) = t.totals.get(&metric.name) {
                 connection.execute(

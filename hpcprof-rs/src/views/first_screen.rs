@@ -111,7 +111,21 @@ impl Screen<'_> {
             "quality: {:.2} % of samples rooted at the program's entry, {lost}",
             self.rooted_percent()
         );
-        writeln!(out, "{}\n", names::middle(&quality, width.max(60)))
+        writeln!(out, "{}", names::middle(&quality, width.max(60)))?;
+        if let Some(line) = self.spawnerless() {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)
+    }
+
+    /// What a runtime that cooperates would add.
+    fn spawnerless(&self) -> Option<String> {
+        let share = self.run.spawnerless as f64 * 100.0 / self.run.samples.max(1) as f64;
+        (share >= 0.1).then(|| {
+            format!(
+                "rayon's own scheduler ran the tasks: {share:.1} % of samples have no caller above their task; `cargo hpcrun` shows them"
+            )
+        })
     }
 
     fn bar(&self, out: &mut impl Write) -> io::Result<()> {

@@ -98,10 +98,11 @@ fn head(view: &View, database: &Database, projection: Projection, text: &mut Str
     amounts(database, &view.totals, text);
     let _ = write!(
         text,
-        ",\"quality\":{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}}}},\n\"roots\":[",
+        ",\"quality\":{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"spawnerless\":{}}},\n\"roots\":[",
         run.samples,
         run.rooted,
-        lost.join(",")
+        lost.join(","),
+        run.spawnerless,
     );
 }
 

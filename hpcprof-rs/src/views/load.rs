@@ -98,6 +98,8 @@ pub struct Database {
     pub threads: Vec<ThreadRow>,
     /// Lost and partial samples by cause.
     pub losses: BTreeMap<String, i64>,
+    /// Samples in tasks whose spawner the task runtime does not tell.
+    pub spawnerless: i64,
     /// Warnings of the build.
     pub notes: Vec<String>,
     connection: Connection,
@@ -205,6 +207,7 @@ impl Database {
             processes,
             threads,
             losses,
+            spawnerless: read_spawnerless(c)?,
             notes,
             connection,
         })
@@ -341,6 +344,8 @@ pub struct Run {
     pub rooted: i64,
     /// Lost and partial samples by cause.
     pub lost: BTreeMap<String, i64>,
+    /// Samples in tasks whose spawner the task runtime does not tell.
+    pub spawnerless: i64,
     /// Share of working threads beyond the cores, nanoseconds.
     pub oversubscribed_ns: i64,
 }
@@ -372,6 +377,7 @@ impl Database {
             samples,
             rooted: samples.saturating_sub(partial),
             lost: self.losses.clone(),
+            spawnerless: self.spawnerless,
             oversubscribed_ns: sum(&mut self.threads.iter().map(|t| t.oversubscribed_ns)),
         }
     }
@@ -466,6 +472,21 @@ impl Bound {
             Some(id) => Ok(Some((self.index(id)?, line.unwrap_or(0)))),
         }
     }
+}
+
+/// Whether the database has a table: those of an older version lack the later ones.
+fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?";
+    let count: i64 = connection.query_row(sql, [name], |row| row.get(0))?;
+    Ok(count > 0)
+}
+
+fn read_spawnerless(connection: &Connection) -> rusqlite::Result<i64> {
+    if !has_table(connection, "spawnerless")? {
+        return Ok(0);
+    }
+    let sql = "SELECT COALESCE(SUM(samples), 0) FROM spawnerless";
+    connection.query_row(sql, [], |row| row.get(0))
 }
 
 fn read_processes(connection: &Connection) -> rusqlite::Result<Vec<ProcessRow>> {

@@ -26,7 +26,9 @@ pub fn set_cores(n: u32) {
 
 /// Registers a runtime's table; false when it cannot be served.
 pub fn register_runtime(table: &'static RuntimeTable) -> bool {
-    if table.version != ABI_VERSION || (table.size as usize) < size_of::<RuntimeTable>() {
+    // The fields after these are read only where the table has them.
+    let least = std::mem::offset_of!(RuntimeTable, sites_start);
+    if table.version != ABI_VERSION || (table.size as usize) < least {
         return false;
     }
     let address = ptr::from_ref(table).cast_mut();

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, SourceKind};
 use crate::image::{self, Image, clock};
+use crate::logical::rayon;
 use crate::sample::{latency, signal};
 use crate::threads::{self, ThreadState};
 use crate::unwind::loadmap;
@@ -106,11 +107,26 @@ fn append_or_count(entry: &Entry) {
 
 /// Brings the load map up to date and writes what changed. Not async-signal-safe.
 pub fn refresh_loadmap() {
+    if take_up_modules() {
+        // Frames of these modules may have been seen as nobody's since the snapshot.
+        loadmap::invalidate();
+        take_up_modules();
+    }
+}
+
+/// Takes a snapshot and writes what changed; whether a new module has an agent's code in it.
+fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
     changes.added.iter().for_each(append_module);
     for id in changes.removed {
+        rayon::forget(id);
         append_or_count(&Entry::Unload(id));
     }
+    let learnt = changes
+        .added
+        .iter()
+        .filter(|m| rayon::learn(m.id, &m.path, m.bias));
+    learnt.count() > 0
 }
 
 /// A runtime has registered: frames that were seen before may have another owner now.

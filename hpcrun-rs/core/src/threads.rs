@@ -85,6 +85,8 @@ pub struct ThreadState {
     worker: AtomicPtr<AtomicU8>,
     /// Nested waits that the thread is in.
     waiting: Cell<u32>,
+    /// The thread gives up its core (`sched_yield`).
+    yielding: Cell<bool>,
     /// How often the thread's end was announced to us.
     destructor_rounds: Cell<usize>,
     stack: StackSlot,
@@ -164,6 +166,7 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     state.read_cpu_clock();
     state.creation.set(creation);
     state.waiting.set(0);
+    state.yielding.set(false);
     state.destructor_rounds.set(0);
     state.program_stack.set(None);
     state.worker.store(ptr::null_mut(), Ordering::Relaxed);
@@ -196,6 +199,7 @@ fn allocate() -> Option<&'static ThreadState> {
         in_handler: AtomicBool::new(false),
         worker: AtomicPtr::new(ptr::null_mut()),
         waiting: Cell::new(0),
+        yielding: Cell::new(false),
         destructor_rounds: Cell::new(0),
         stack: StackSlot::new(),
         creation: Cell::new((0, 0)),
@@ -357,6 +361,27 @@ impl ThreadState {
         }
     }
 
+    /// The thread gives up its core: it has nothing to do right now, and is idle even while it
+    /// is charged CPU time for saying so.
+    #[inline]
+    pub fn begin_yield(&self) {
+        self.yielding.set(true);
+        self.begin_wait();
+    }
+
+    /// See [`Self::begin_yield`].
+    #[inline]
+    pub fn end_yield(&self) {
+        self.end_wait();
+        self.yielding.set(false);
+    }
+
+    /// Whether the thread gives up its core at this moment.
+    #[inline]
+    pub fn is_yielding(&self) -> bool {
+        self.yielding.get()
+    }
+
     /// Whether the thread is a cooperating runtime's worker that is idle right now; for other
     /// threads `None`.
     #[inline]
@@ -382,13 +407,13 @@ impl ThreadState {
         self.idle_weight.fetch_add(periods, Ordering::Relaxed);
     }
 
-    /// Unwinds from `registers` and enters the path into the thread's tree.
-    /// Async-signal-safe; the caller holds [`Busy`].
+    /// Unwinds from `registers` and enters the path into the thread's tree; `None` when the stack
+    /// shows that the thread waits for a task. Async-signal-safe; the caller holds [`Busy`].
     pub fn insert_path(
         &self,
         _busy: &Busy<'_>,
         registers: Registers,
-    ) -> Result<(u32, PathRoot), LossCause> {
+    ) -> Result<Option<u32>, LossCause> {
         // SAFETY: `Busy` is held: neither the handler nor a hook uses `inner` at the same time,
         // and no other thread ever does while this one lives.
         let inner = unsafe { &mut *self.inner.get() };
@@ -397,7 +422,11 @@ impl ThreadState {
         let root = match Cursor::new(&mut inner.unwind, snapshot, registers, bounds) {
             Ok(physical) => {
                 let mut cursor = LogicalCursor::new(physical);
-                logical::backtrace(&mut cursor, &mut inner.path)
+                let root = logical::backtrace(&mut cursor, &mut inner.path);
+                if cursor.is_idle() {
+                    return Ok(None);
+                }
+                root
             }
             Err(End::Root) => PathRoot::Partial(LossCause::UnknownThreadRoot),
             Err(End::Broken(cause)) => {
@@ -406,8 +435,7 @@ impl ThreadState {
             }
         };
         let tree = self.tree(&mut inner.tree)?;
-        let node = tree.insert(root, inner.path.notes())?;
-        Ok((node, root))
+        tree.insert(root, inner.path.notes()).map(Some)
     }
 
     /// Adds a sample's values. Async-signal-safe; the caller holds [`Busy`].
@@ -456,7 +484,7 @@ impl ThreadState {
             return None;
         }
         let busy = self.enter()?;
-        let (node, _) = self.insert_path(&busy, registers).ok()?;
+        let node = self.insert_path(&busy, registers).ok()??;
         Some((self.ordinal(), node))
     }
 

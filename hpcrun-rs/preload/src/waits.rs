@@ -115,6 +115,23 @@ interpose_wait! {
     fdatasync(fd: c_int) -> c_int;
 }
 
+/// Interposed: a thread that gives up its core has nothing to do. Schedulers that do not
+/// cooperate look for tasks in such a loop.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_yield() -> c_int {
+    // SAFETY: libc's signature.
+    let real = unsafe { real!(c"sched_yield": fn() -> c_int) };
+    let state = threads::current();
+    state.inspect(|t| t.begin_yield());
+    // SAFETY: libc's own.
+    let result = unsafe { real() };
+    state.inspect(|t| t.end_yield());
+    result
+}
+
 macro_rules! interpose_lock {
     ($($lock:ident, $literal:literal, $try_literal:literal, $type:ty;)*) => { $(
         /// Interposed: waits only when the lock cannot be had at once.

@@ -7,10 +7,14 @@
 //!   in the creator's context (paper, section 4.2).
 //! * *work stealing*, one per registered runtime: its code is 1 <-> 0, its boundary (the frame
 //!   that enters a stolen task) is 1 <-> M.
+//! * *stock rayon*, which does not cooperate: a thread in its scheduler without a task above is
+//!   idle; below a task, the scheduler and all that lies under it is M <-> 0, for it belongs to
+//!   whatever the worker was waiting in, and who spawned the task is not known.
 //!
 //! A further agent is a further [`Owner`] and an arm in each of the cursor's steps.
 //! Async-signal-safe.
 
+use super::rayon::{self, Role};
 use crate::activity;
 use hpc_formats::address::ModuleId;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -24,6 +28,10 @@ pub enum Owner {
     Profiler,
     /// The thread-start agent.
     ThreadStart,
+    /// Stock rayon's scheduler: a worker looks for a task.
+    Scheduler,
+    /// The entry of a task that stock rayon's scheduler runs.
+    Task,
     /// Runtime code of the runtime with this index.
     Runtime(u8),
     /// The boundary of the runtime with this index.
@@ -37,6 +45,8 @@ impl Owner {
             Owner::Native => 0,
             Owner::Profiler => 1,
             Owner::ThreadStart => 2,
+            Owner::Scheduler => 3,
+            Owner::Task => 4,
             Owner::Runtime(i) => 16 + 2 * i,
             Owner::Boundary(i) => 17 + 2 * i,
         }
@@ -49,6 +59,8 @@ impl Owner {
             0 => Owner::Native,
             1 => Owner::Profiler,
             2 => Owner::ThreadStart,
+            3 => Owner::Scheduler,
+            4 => Owner::Task,
             n if n % 2 == 0 => Owner::Runtime((n - 16) / 2),
             n => Owner::Boundary((n - 17) / 2),
         }
@@ -89,7 +101,11 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
             return Owner::Runtime(i as u8);
         }
     }
-    Owner::Native
+    match rayon::find(lookup) {
+        Some(Role::Scheduler) => Owner::Scheduler,
+        Some(Role::Task) => Owner::Task,
+        None => Owner::Native,
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +118,8 @@ mod tests {
             Owner::Native,
             Owner::Profiler,
             Owner::ThreadStart,
+            Owner::Scheduler,
+            Owner::Task,
             Owner::Runtime(0),
             Owner::Boundary(0),
             Owner::Runtime(7),

@@ -45,6 +45,10 @@ pub struct LogicalCursor<'a> {
     pnotes: Physical,
     lnotes: Logical,
     end: Option<PathRoot>,
+    /// A task that stock rayon's scheduler runs was passed.
+    in_task: bool,
+    /// Stock rayon's scheduler was met without a task above it.
+    idle: bool,
 }
 
 impl<'a> LogicalCursor<'a> {
@@ -55,7 +59,16 @@ impl<'a> LogicalCursor<'a> {
             pnotes: Physical::Done,
             lnotes: Logical::Done,
             end: None,
+            in_task: false,
+            idle: false,
         }
+    }
+
+    /// Whether the thread looks for a task or waits for one: there is no path then. Meaningful
+    /// after step-bichord has returned `None`.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.idle
     }
 
     /// What the path hangs under; meaningful after step-bichord has returned `None`.
@@ -72,9 +85,18 @@ impl<'a> LogicalCursor<'a> {
             let owner = Owner::from_number(frame.owner);
             self.pnotes = Physical::Pending(owner);
             match owner {
-                Owner::Native => {
+                Owner::Native | Owner::Task => {
+                    self.in_task |= owner == Owner::Task;
                     self.lnotes = Logical::Same(frame.code);
                     return Some(Association::OneToOne);
+                }
+                Owner::Scheduler if !self.in_task => {
+                    self.idle = true;
+                    self.finish(End::Root);
+                }
+                Owner::Scheduler => {
+                    self.lnotes = Logical::Done;
+                    return Some(Association::ManyToZero);
                 }
                 Owner::Runtime(_) => {
                     self.lnotes = Logical::Done;
@@ -101,11 +123,30 @@ impl<'a> LogicalCursor<'a> {
                 return Some(self.physical.frame().code);
             }
             Physical::Yielded(Owner::Boundary(i)) => self.enter_spawner(i),
+            Physical::Yielded(Owner::Scheduler) => return self.step_below_scheduler(),
             Physical::Yielded(_) => self.advance(),
             Physical::Done => {}
         }
         self.pnotes = Physical::Done;
         None
+    }
+
+    /// A further p-note of the M <-> 0 chord that begins with stock rayon's scheduler: it takes
+    /// in the whole rest of the stack.
+    fn step_below_scheduler(&mut self) -> Option<CodeAddress> {
+        loop {
+            self.advance();
+            if self.end.is_some() {
+                self.pnotes = Physical::Done;
+                return None;
+            }
+            let frame = self.physical.frame();
+            match Owner::from_number(frame.owner) {
+                Owner::Profiler => {}
+                Owner::ThreadStart => self.finish(End::Root),
+                _ => return Some(frame.code),
+            }
+        }
     }
 
     /// The next l-note of the bichord.
@@ -130,7 +171,7 @@ impl<'a> LogicalCursor<'a> {
         while self.end.is_none() {
             let frame = self.physical.frame();
             match Owner::from_number(frame.owner) {
-                Owner::Native => {
+                Owner::Native | Owner::Scheduler | Owner::Task => {
                     self.lnotes = Logical::Spawner { yielded: true };
                     return Some(frame.code);
                 }

@@ -2,11 +2,13 @@
 //!
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
 //! step-pnote and step-lnote; [`path`] holds the resulting notes; [`backtrace`] is the paper's
-//! Algorithm 1. Async-signal-safe.
+//! Algorithm 1; [`rayon`] knows where an uncooperative rayon has its scheduler. Async-signal-safe,
+//! but for what says otherwise.
 
 pub mod agents;
 pub mod cursor;
 pub mod path;
+pub mod rayon;
 
 pub use cursor::LogicalCursor;
 pub use path::{Note, PathBuffer, PathRoot};
@@ -32,7 +34,9 @@ pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathR
         }
         path.open();
         while let Some(ip) = cursor.step_pnote() {
-            path.push_pnote(ip);
+            if !path.push_pnote(ip) {
+                return PathRoot::Partial(LossCause::TooDeep);
+            }
         }
         while let Some(lip) = cursor.step_lnote() {
             if !path.push_lnote(lip) {

@@ -138,8 +138,8 @@ fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, perio
     let idle = match thread.worker_is_idle() {
         Some(idle) => idle,
         // An ordinary thread that is charged CPU time runs, whatever it is about to wait for;
-        // on the wall clock a waiting one is blocked.
-        None => thread.is_waiting() && image::event() == Event::WallTime,
+        // on the wall clock a waiting one is blocked. One that yields has nothing to do.
+        None => thread.is_yielding() || (thread.is_waiting() && image::event() == Event::WallTime),
     };
     if idle {
         thread.count_idle(periods);
@@ -148,9 +148,14 @@ fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, perio
     let uncounted = thread.worker_is_idle().is_none() && thread.is_waiting();
     let load = activity::load(uncounted);
     let registers = Registers::from_context(context);
-    let recorded = thread
-        .insert_path(busy, registers)
-        .and_then(|(node, _)| thread.add_sample(busy, node, periods, load));
+    let recorded = match thread.insert_path(busy, registers) {
+        Ok(Some(node)) => thread.add_sample(busy, node, periods, load),
+        Ok(None) => {
+            thread.count_idle(periods);
+            Ok(())
+        }
+        Err(cause) => Err(cause),
+    };
     if let Err(cause) = recorded {
         thread.count_loss(cause);
     }
