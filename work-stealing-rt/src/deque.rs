@@ -18,8 +18,8 @@
 //!   part ran empty (*attention*), and the distance of a slot inside the open zone is negative,
 //!   that is, huge. Whoever empties the shared part stores that 0, so the oldest task is nearly
 //!   always open to thieves.
-//! * What is pushed into the first [`OPEN_ZONE`] slots is open to thieves at once. These are the
-//!   large tasks of a divide-and-conquer program, whose owner may not push again for long.
+//! * What is pushed into the first few slots, the open zone, is open to thieves at once. These are
+//!   the large tasks of a divide-and-conquer program, whose owner may not push again for long.
 //!
 //! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
 //! `ends`) makes slot and task visible. `limit` is a hint and needs no ordering.
@@ -36,9 +36,16 @@ use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) { 4 } else { 1 << 16 };
 
-/// The oldest so many pending joins are never private. In a binary recursion only one join in
-/// 2^depth is as shallow, so that their two atomic operations do not count.
-pub(crate) const OPEN_ZONE: usize = if cfg!(loom) { 1 } else { 16 };
+/// How many of the oldest pending joins are never private: as many as a loop over all workers has,
+/// when it splits in halves, and one more. Deeper recursions have few joins so shallow, so
+/// that their two atomic operations do not count.
+fn open_zone(workers: usize) -> usize {
+    match workers {
+        _ if cfg!(loom) => 1,
+        1 => 0,
+        workers => 2 + workers.ilog2() as usize,
+    }
+}
 
 /// A place in a deque; `NONE` stands for a task that found no place.
 pub(crate) type SlotPtr = *const Latch;
@@ -97,15 +104,16 @@ fn unpack(ends: u64) -> (u64, u64) {
 }
 
 impl SplitDeque {
-    pub(crate) fn new(solo: bool) -> Self {
+    /// The deque of one of so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
         let base = allocate_slots();
-        let open = if solo { 0 } else { OPEN_ZONE };
+        let open = open_zone(workers) * size_of::<Latch>();
         SplitDeque {
-            zone: base as usize + open * size_of::<Latch>() + size_of::<Latch>() / 2,
+            zone: base as usize + open + size_of::<Latch>() / 2,
             head: Cell::new(base),
             split: Cell::new(base),
             base,
-            solo,
+            solo: workers == 1,
             shared: CachePadded::new(Shared {
                 limit: AtomicUsize::new(ATTENTION),
                 ends: AtomicU64::new(0),
@@ -247,6 +255,7 @@ impl SplitDeque {
     }
 
     /// Owner: are there tasks that nobody has taken?
+    #[cfg(not(loom))]
     pub(crate) fn has_tasks(&self) -> bool {
         let (tail, split) = unpack(self.shared.ends.load(Ordering::Relaxed));
         self.head.get() != self.split.get() || tail < split

@@ -40,7 +40,7 @@ struct Model {
 impl Model {
     fn new(workers: usize, jobs: usize) -> Arc<Self> {
         Arc::new(Model {
-            joins: SplitDeque::new(false),
+            joins: SplitDeque::new(2),
             sleep: Sleep::new(workers),
             terminate: (0..workers).map(|_| Latch::new()).collect(),
             jobs: (0..jobs)
@@ -264,6 +264,51 @@ fn a_sleeping_thief_gets_each_published_task() {
         pool.free(1);
         pool.finish();
         thief.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeping_worker_gets_what_is_posted_to_it() {
+    model(4, || {
+        // A mailbox for one message, which only worker 1 looks into.
+        let state = Arc::new((Sleep::new(2), Latch::new(), AtomicUsize::new(0)));
+        let taken = Arc::new(ThreadLatch::new());
+        let worker = {
+            let (state, taken) = (Arc::clone(&state), Arc::clone(&taken));
+            thread::spawn(move || {
+                let (sleep, terminate, mailbox) = &*state;
+                let look = || {
+                    let found = mailbox.load(Relaxed) != 0;
+                    if found {
+                        mailbox.store(0, Relaxed);
+                    }
+                    found.then_some(())
+                };
+                let searching = Cell::new(false);
+                while !terminate.probe() {
+                    let found = look().or_else(|| {
+                        let was = searching.replace(true);
+                        sleep.park(1, was, terminate, look)
+                    });
+                    if found.is_some() {
+                        if searching.replace(false) {
+                            sleep.stop_searching();
+                        }
+                        // SAFETY: the `Arc` keeps the latch.
+                        unsafe { ThreadLatch::set(&raw const *taken) };
+                    }
+                }
+            })
+        };
+        let (sleep, terminate, mailbox) = &*state;
+        mailbox.store(1, Relaxed);
+        sleep.notify_one(1);
+        // Were the worker asleep with its message, this would wait for ever.
+        taken.wait();
+        if terminate.set() {
+            sleep.wake(1);
+        }
+        worker.join().unwrap();
     });
 }
 

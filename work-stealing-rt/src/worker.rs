@@ -60,15 +60,20 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// Worker `index` of `pool`; `breadth_first`: its oldest spawned task comes first.
-    pub(crate) fn new(index: usize, solo: bool, breadth_first: bool, pool: *const Pool) -> Self {
+    /// Worker `index` of `pool`, which has so many; `breadth_first`: its oldest spawned task comes first.
+    pub(crate) fn new(
+        index: usize,
+        workers: usize,
+        breadth_first: bool,
+        pool: *const Pool,
+    ) -> Self {
         let spawns = if breadth_first {
             chase_lev::Worker::new_fifo()
         } else {
             chase_lev::Worker::new_lifo()
         };
         Worker {
-            joins: SplitDeque::new(solo),
+            joins: SplitDeque::new(workers),
             stealer: spawns.stealer(),
             spawns,
             fifo: Fifo::new(),

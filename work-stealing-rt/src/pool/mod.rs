@@ -75,7 +75,7 @@ impl Pool {
         let address = Arc::as_ptr(&pool);
         pool.workers.get_or_init(|| {
             (0..count)
-                .map(|index| Worker::new(index, count == 1, breadth_first, address))
+                .map(|index| Worker::new(index, count, breadth_first, address))
                 .collect()
         });
         pool
