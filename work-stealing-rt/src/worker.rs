@@ -122,7 +122,14 @@ impl Worker {
 }
 
 /// The life of worker `index`: the body of its thread.
+///
+/// # Panics
+/// If the calling thread is a worker already.
 pub(crate) fn live(pool: Arc<Pool>, index: usize) {
+    assert!(
+        Worker::current().is_null(),
+        "this thread is a worker already; run a pool's threads on threads of their own"
+    );
     let worker = &pool.workers()[index];
     let enrolment = begin(worker);
     if let Some(handler) = &pool.handlers.start {

@@ -36,6 +36,9 @@ impl ThreadBuilder {
     }
 
     /// Makes the calling thread the worker. Returns when the pool has ended.
+    ///
+    /// # Panics
+    /// If the calling thread is a worker already.
     pub fn run(self) {
         worker::live(self.pool, self.index);
     }
