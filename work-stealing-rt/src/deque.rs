@@ -9,7 +9,7 @@
 //! ```
 //!
 //! * Slots below `tail` are taken by thieves; `tail..split` may be taken; `split..head` is the
-//!   owner's alone. `tail` and `split` are packed into one word ([`Shared::ends`]), so a
+//!   owner's alone. `tail` and `split` are packed into one word ([`Block::ends`]), so a
 //!   thief's claim and the owner's retreat are decided by one compare-and-exchange.
 //! * A slot is a [`Latch`] that carries the task's address: the thief sets it when the task is
 //!   over. The slot stays the thief's until then, since the owner pops in LIFO order and waits.
@@ -25,6 +25,8 @@
 //! `ends`) makes slot and task visible. `limit` is a hint and needs no ordering.
 
 use core::cell::Cell;
+#[cfg(not(loom))]
+use core::mem::align_of;
 use core::mem::size_of;
 use core::ptr;
 
@@ -57,24 +59,34 @@ const ATTENTION: usize = 0;
 
 /// The deque; see the module. Methods marked *owner* are called by the owning worker alone.
 pub(crate) struct SplitDeque {
-    /// The next free slot (owner).
+    /// Apart from all that thieves read.
+    owner: CachePadded<Owner>,
+    block: *const Block,
+}
+
+/// The owner's part.
+struct Owner {
+    /// The next free slot.
     head: Cell<SlotPtr>,
     /// The owner's copy of `split`.
     split: Cell<SlotPtr>,
-    base: SlotPtr,
     /// The end of the open zone, less half a slot: no slot is at distance 0.
     zone: usize,
     /// There are no thieves: never ask for attention.
     solo: bool,
-    shared: CachePadded<Shared>,
+    /// The owner's copy of the address.
+    block: *const Block,
 }
 
-/// What thieves write. On one cache line: a thief that has claimed a task can ask for attention
-/// at no further cost, and the owner, who reads `limit` at each push, has the line at hand.
-struct Shared {
+/// What thieves write, and the slots. The beginning is one cache line, which has the oldest slots:
+/// a thief that has seen `ends` there finds the task without another transfer between the cores,
+/// and can ask for attention; its owner, who reads `limit` at each push, has the line at hand.
+#[repr(C)]
+struct Block {
     limit: AtomicUsize,
     /// `tail` in the low half, `split` in the high half.
     ends: AtomicU64,
+    slots: [Latch; CAPACITY],
 }
 
 // SAFETY: the cells are touched by owner methods only, which the callers (the worker that owns
@@ -106,45 +118,68 @@ fn unpack(ends: u64) -> (u64, u64) {
 impl SplitDeque {
     /// The deque of one of so many workers.
     pub(crate) fn new(workers: usize) -> Self {
-        let base = allocate_slots();
+        let block = Block::allocate();
+        // SAFETY: just allocated.
+        let base = unsafe { &raw const (*block).slots }.cast::<Latch>();
         let open = open_zone(workers) * size_of::<Latch>();
         SplitDeque {
-            zone: base as usize + open + size_of::<Latch>() / 2,
-            head: Cell::new(base),
-            split: Cell::new(base),
-            base,
-            solo: workers == 1,
-            shared: CachePadded::new(Shared {
-                limit: AtomicUsize::new(ATTENTION),
-                ends: AtomicU64::new(0),
+            owner: CachePadded::new(Owner {
+                head: Cell::new(base),
+                split: Cell::new(base),
+                zone: base as usize + open + size_of::<Latch>() / 2,
+                solo: workers == 1,
+                block,
             }),
+            block,
         }
+    }
+
+    /// What thieves share, for the owner.
+    #[inline(always)]
+    fn own(&self) -> &Block {
+        // SAFETY: the deque owns the block, which is freed with it.
+        unsafe { &*self.owner.block }
+    }
+
+    /// What thieves share.
+    #[inline(always)]
+    fn shared(&self) -> &Block {
+        // SAFETY: as above.
+        unsafe { &*self.block }
+    }
+
+    #[inline(always)]
+    fn base(&self) -> SlotPtr {
+        // SAFETY: the address of a field of the block; the slots are reached through the whole
+        // block's pointer, so all of them are in bounds.
+        unsafe { &raw const (*self.block).slots }.cast::<Latch>()
     }
 
     #[inline(always)]
     fn last(&self) -> SlotPtr {
-        // SAFETY: stays within the allocation of `CAPACITY` slots.
-        unsafe { self.base.add(CAPACITY - 1) }
+        // SAFETY: stays within the array of `CAPACITY` slots.
+        unsafe { self.base().add(CAPACITY - 1) }
     }
 
     #[inline(always)]
     fn index(&self, slot: SlotPtr) -> u64 {
         // SAFETY: both point into the one allocation.
-        unsafe { slot.offset_from(self.base) as u64 }
+        unsafe { slot.offset_from(self.base()) as u64 }
     }
 
     /// Owner: pushes `task` (an address, a multiple of 4). `Err`: [`SplitDeque::attend`] must be
     /// called with the slot before anything else.
     #[inline(always)]
     pub(crate) fn push(&self, task: usize) -> Result<SlotPtr, SlotPtr> {
-        let slot = self.head.get();
+        let slot = self.owner.head.get();
         // SAFETY: `head <= last` always (`attend` sees to it), and a free slot is the owner's.
         let next = unsafe {
             (*slot).rearm(task);
             slot.add(1)
         };
-        self.head.set(next);
-        if (next as usize).wrapping_sub(self.zone) > self.shared.limit.load(Ordering::Relaxed) {
+        self.owner.head.set(next);
+        if (next as usize).wrapping_sub(self.owner.zone) > self.own().limit.load(Ordering::Relaxed)
+        {
             Err(slot)
         } else {
             Ok(slot)
@@ -155,19 +190,19 @@ impl SplitDeque {
     /// zone all of it), or takes the task out again (returning [`NONE`]) when the deque is full.
     #[inline(always)]
     pub(crate) fn attend(&self, slot: SlotPtr) -> SlotPtr {
-        if self.shared.limit.load(Ordering::Relaxed) == ATTENTION {
-            let limit = self.last() as usize - self.zone;
-            self.shared.limit.store(limit, Ordering::Relaxed);
+        if self.own().limit.load(Ordering::Relaxed) == ATTENTION {
+            let limit = self.last() as usize - self.owner.zone;
+            self.own().limit.store(limit, Ordering::Relaxed);
         }
         let mut slot = slot;
         if slot == self.last() {
-            self.head.set(slot);
+            self.owner.head.set(slot);
             slot = NONE;
         }
-        if !self.solo {
-            let head = self.head.get();
-            let private = self.index(head) - self.index(self.split.get());
-            if (head as usize) < self.zone {
+        if !self.owner.solo {
+            let head = self.owner.head.get();
+            let private = self.index(head) - self.index(self.owner.split.get());
+            if (head as usize) < self.owner.zone {
                 self.publish(private);
             } else {
                 self.publish(private.div_ceil(2));
@@ -179,7 +214,7 @@ impl SplitDeque {
     /// Owner: opens the whole private part to thieves; true when there was any.
     #[inline(always)]
     pub(crate) fn publish_all(&self) -> bool {
-        let private = self.index(self.head.get()) - self.index(self.split.get());
+        let private = self.index(self.owner.head.get()) - self.index(self.owner.split.get());
         self.publish(private);
         private != 0
     }
@@ -188,9 +223,10 @@ impl SplitDeque {
     fn publish(&self, count: u64) {
         if count != 0 {
             // SAFETY: `split + count <= head`, within the allocation.
-            self.split
-                .set(unsafe { self.split.get().add(count as usize) });
-            self.shared.ends.fetch_add(count << 32, Ordering::Release);
+            self.owner
+                .split
+                .set(unsafe { self.owner.split.get().add(count as usize) });
+            self.own().ends.fetch_add(count << 32, Ordering::Release);
         }
     }
 
@@ -198,9 +234,9 @@ impl SplitDeque {
     /// False: try [`SplitDeque::pop_shared`].
     #[inline(always)]
     pub(crate) fn pop_private(&self, slot: SlotPtr) -> bool {
-        let private = slot >= self.split.get();
+        let private = slot >= self.owner.split.get();
         if private {
-            self.head.set(slot);
+            self.owner.head.set(slot);
         }
         private
     }
@@ -212,7 +248,7 @@ impl SplitDeque {
         if slot == NONE {
             return true;
         }
-        let mut ends = self.shared.ends.load(Ordering::Relaxed);
+        let mut ends = self.own().ends.load(Ordering::Relaxed);
         loop {
             let (tail, split) = unpack(ends);
             debug_assert_eq!(split, self.index(slot) + 1);
@@ -220,16 +256,16 @@ impl SplitDeque {
                 return false;
             }
             let retreat = pack(tail, split - 1);
-            match self.shared.ends.compare_exchange_weak(
+            match self.own().ends.compare_exchange_weak(
                 ends,
                 retreat,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    self.split.set(slot);
-                    self.head.set(slot);
-                    if tail == split - 1 && !self.solo {
+                    self.owner.split.set(slot);
+                    self.owner.head.set(slot);
+                    if tail == split - 1 && !self.owner.solo {
                         self.raise_attention();
                     }
                     return true;
@@ -244,48 +280,46 @@ impl SplitDeque {
     pub(crate) fn forget_stolen(&self, slot: SlotPtr) {
         let index = self.index(slot);
         debug_assert_eq!(
-            unpack(self.shared.ends.load(Ordering::Relaxed)),
+            unpack(self.own().ends.load(Ordering::Relaxed)),
             (index + 1, index + 1)
         );
-        self.head.set(slot);
-        self.split.set(slot);
-        self.shared
-            .ends
-            .store(pack(index, index), Ordering::Release);
+        self.owner.head.set(slot);
+        self.owner.split.set(slot);
+        self.own().ends.store(pack(index, index), Ordering::Release);
     }
 
     /// Owner: are there tasks that nobody has taken?
     #[cfg(not(loom))]
     pub(crate) fn has_tasks(&self) -> bool {
-        let (tail, split) = unpack(self.shared.ends.load(Ordering::Relaxed));
-        self.head.get() != self.split.get() || tail < split
+        let (tail, split) = unpack(self.own().ends.load(Ordering::Relaxed));
+        self.owner.head.get() != self.owner.split.get() || tail < split
     }
 
     /// Owner: do others look for tasks that they could take?
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        !self.solo && self.shared.limit.load(Ordering::Relaxed) == ATTENTION
+        !self.owner.solo && self.own().limit.load(Ordering::Relaxed) == ATTENTION
     }
 
     /// Asks the owner to publish at its next push.
     #[inline(always)]
     pub(crate) fn raise_attention(&self) {
-        if self.shared.limit.load(Ordering::Relaxed) != ATTENTION {
-            self.shared.limit.store(ATTENTION, Ordering::Relaxed);
+        if self.shared().limit.load(Ordering::Relaxed) != ATTENTION {
+            self.shared().limit.store(ATTENTION, Ordering::Relaxed);
         }
     }
 
     /// Anyone: takes the oldest shared task.
     #[inline(always)]
     pub(crate) fn steal(&self) -> Steal {
-        let mut ends = self.shared.ends.load(Ordering::Acquire);
+        let mut ends = self.shared().ends.load(Ordering::Acquire);
         loop {
             let (tail, split) = unpack(ends);
             if tail >= split {
                 return Steal::Empty;
             }
             let claim = pack(tail + 1, split);
-            match self.shared.ends.compare_exchange_weak(
+            match self.shared().ends.compare_exchange_weak(
                 ends,
                 claim,
                 Ordering::AcqRel,
@@ -296,7 +330,7 @@ impl SplitDeque {
                         self.raise_attention();
                     }
                     // SAFETY: `tail < split <= CAPACITY`, within the allocation.
-                    return Steal::Taken(unsafe { self.base.add(tail as usize) });
+                    return Steal::Taken(unsafe { self.base().add(tail as usize) });
                 }
                 Err(now) => ends = now,
             }
@@ -306,42 +340,70 @@ impl SplitDeque {
 
 impl Drop for SplitDeque {
     fn drop(&mut self) {
-        free_slots(self.base);
+        // SAFETY: allocated by `new`, and not used any more.
+        unsafe { Block::free(self.block) };
     }
 }
 
+/// A block begins at a multiple of this, the size of a pair of cache lines that are fetched
+/// together.
 #[cfg(not(loom))]
-fn layout() -> std::alloc::Layout {
-    std::alloc::Layout::array::<Latch>(CAPACITY).expect("the capacity is a constant that fits")
-}
+const ALIGNMENT: usize = 128;
 
-/// `CAPACITY` unset slots. Untouched memory is not committed: the allocator's zero pages serve.
 #[cfg(not(loom))]
-fn allocate_slots() -> SlotPtr {
-    // SAFETY: the layout is not empty. A `Latch` is one integer atomic, for which all-zero is the
-    // unset state.
-    let slots = unsafe { std::alloc::alloc_zeroed(layout()) };
-    if slots.is_null() {
-        std::alloc::handle_alloc_error(layout());
+impl Block {
+    /// Room for a block, and for what lies before its first aligned address: that address, then the
+    /// one of the allocation. Not aligned by the allocator, which would write to all of it.
+    fn layout() -> std::alloc::Layout {
+        let size = size_of::<Block>() + 2 * ALIGNMENT;
+        std::alloc::Layout::from_size_align(size, align_of::<Block>()).expect("constants that fit")
     }
-    slots.cast::<Latch>().cast_const()
-}
 
-#[cfg(not(loom))]
-fn free_slots(slots: SlotPtr) {
-    // SAFETY: made by `allocate_slots`; latches need no drop.
-    unsafe { std::alloc::dealloc(slots.cast_mut().cast::<u8>(), layout()) }
+    /// An empty block. Untouched memory is not committed: the allocator's zero pages serve.
+    fn allocate() -> *const Block {
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(Self::layout()) };
+        if start.is_null() {
+            std::alloc::handle_alloc_error(Self::layout());
+        }
+        let gap = ALIGNMENT + (ALIGNMENT - start.addr() % ALIGNMENT) % ALIGNMENT;
+        // SAFETY: `gap` is from `ALIGNMENT` to twice that, so the block fits, and there is room for
+        // a pointer before it. Its fields are integer atomics, for which all-zero is the empty
+        // deque (`ATTENTION`, both ends 0) and the unset latch.
+        unsafe {
+            let block = start.add(gap);
+            block.cast::<*mut u8>().sub(1).write(start);
+            block.cast::<Block>().cast_const()
+        }
+    }
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// Made by `allocate`, and not used any more.
+    unsafe fn free(block: *const Block) {
+        // SAFETY: the allocation's address lies before the block. Latches need no drop.
+        unsafe {
+            let start = block.cast::<*mut u8>().sub(1).read();
+            std::alloc::dealloc(start, Self::layout());
+        }
+    }
 }
 
 #[cfg(loom)]
-fn allocate_slots() -> SlotPtr {
-    let slots: Box<[Latch]> = (0..CAPACITY).map(|_| Latch::new()).collect();
-    Box::into_raw(slots).cast::<Latch>().cast_const()
-}
+impl Block {
+    fn allocate() -> *const Block {
+        Box::into_raw(Box::new(Block {
+            limit: AtomicUsize::new(ATTENTION),
+            ends: AtomicU64::new(0),
+            slots: core::array::from_fn(|_| Latch::new()),
+        }))
+    }
 
-#[cfg(loom)]
-fn free_slots(slots: SlotPtr) {
-    let slots = ptr::slice_from_raw_parts_mut(slots.cast_mut(), CAPACITY);
-    // SAFETY: made by `allocate_slots` from a box of this length.
-    drop(unsafe { Box::from_raw(slots) });
+    /// # Safety
+    /// As above.
+    unsafe fn free(block: *const Block) {
+        // SAFETY: made by `allocate`.
+        drop(unsafe { Box::from_raw(block.cast_mut()) });
+    }
 }

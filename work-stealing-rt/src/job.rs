@@ -184,6 +184,8 @@ where
         unsafe {
             sched::begin_work(&*worker);
             let this = &*header.cast::<Self>();
+            // The spawner's core has the line; it comes while the closure runs.
+            sched::prefetch_for_write(this.outcome.get());
             let closure = this.take_closure();
             let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(true))));
             (*this.outcome.get()).write(outcome);
