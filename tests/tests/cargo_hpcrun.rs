@@ -527,6 +527,29 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
 }
 
 #[test]
+fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
+    let _machine = machine();
+    let project = vendored("partial", "1.13.0");
+    let manifest = project.folder.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).expect("it is ours");
+    let text = format!("{text}[dev-dependencies]\ncrossbeam-epoch = \"0.9\"\nmissing = \"1\"\n");
+    let project = project
+        .file("Cargo.toml", &text)
+        .file(
+            "vendor/missing/Cargo.toml",
+            "[package]\nname = \"missing\"\nversion = \"1.0.0\"\nedition = \"2021\"\n",
+        )
+        .file("vendor/missing/src/lib.rs", "")
+        .file("vendor/missing/.cargo-checksum.json", "{\"files\":{}}")
+        .locked();
+    fs::remove_dir_all(project.folder.join("vendor/missing")).expect("it is ours");
+    let before = project.files();
+    project.run(&["--offline", "-e", "cpu-time@1000"]).succeed();
+    assert_rooted(&project.database("hpcrun-partial-database"), "partial");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+}
+
+#[test]
 fn another_line_is_named_and_can_be_profiled_as_it_is() {
     let _machine = machine();
     let project = vendored("eldest", "1.10.0");

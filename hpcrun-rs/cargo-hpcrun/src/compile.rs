@@ -7,10 +7,10 @@
 use crate::cli::Build;
 use crate::project::{Kind, Project};
 use crate::stand_in;
+use crate::toolchain::cargo;
 use crate::wrapper::{ENV_INNER, ENV_STAND_IN};
 use cargo_metadata::Message;
 use hpcrun_rs::Failure;
-use std::ffi::OsString;
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -23,43 +23,6 @@ pub(crate) struct Built {
     pub(crate) program: PathBuf,
     /// Where its shared libraries may lie.
     pub(crate) libraries: Vec<PathBuf>,
-}
-
-/// The toolchain in use.
-#[derive(Debug)]
-pub(crate) struct Toolchain {
-    /// Its triple.
-    pub(crate) host: String,
-    /// Rust 1.MINOR.
-    pub(crate) minor: u64,
-}
-
-/// The cargo that runs us, else the one in PATH.
-pub(crate) fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-/// Asks cargo for its version, which is the compiler's.
-pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
-    let output = Command::new(cargo()).arg("-vV").output().map_err(|e| {
-        Failure::own(format!(
-            "cannot run {}: {e}; install Rust, or set CARGO",
-            cargo().to_string_lossy()
-        ))
-    })?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    parse_toolchain(&text).ok_or_else(|| {
-        let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Failure::own(format!("cargo does not tell its version: {complaint}"))
-    })
-}
-
-fn parse_toolchain(text: &str) -> Option<Toolchain> {
-    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name));
-    Some(Toolchain {
-        host: field("host: ")?.to_owned(),
-        minor: field("release: 1.")?.split('.').next()?.parse().ok()?,
-    })
 }
 
 /// Our folder in the project's target folder.
@@ -210,16 +173,6 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_toolchain_is_read_from_cargos_version() {
-        let text =
-            "cargo 1.90.0-beta (x)\nrelease: 1.90.0-beta.2\nhost: x86_64-unknown-linux-gnu\n";
-        let toolchain = parse_toolchain(text).expect("both fields are there");
-        assert_eq!(toolchain.minor, 90);
-        assert_eq!(toolchain.host, "x86_64-unknown-linux-gnu");
-        assert!(parse_toolchain("cargo 1.90.0\n").is_none());
-    }
 
     #[test]
     fn symbols_are_asked_for_in_the_profile_that_is_built() {

@@ -15,6 +15,7 @@ mod marker;
 mod profile;
 mod project;
 mod stand_in;
+mod toolchain;
 mod wrapper;
 
 use clap::Parser;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let toolchain = compile::toolchain()?;
+    let toolchain = toolchain::toolchain()?;
     if let Some(other) = options
         .build
         .target

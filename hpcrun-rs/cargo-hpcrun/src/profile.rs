@@ -85,7 +85,7 @@ fn environment(command: &mut Command, project: &Project, built: &Built) {
     let package = &project.package;
     let folder = package.manifest_path.parent();
     command
-        .env("CARGO", compile::cargo())
+        .env("CARGO", crate::toolchain::cargo())
         .env("CARGO_PKG_NAME", &package.name)
         .env("CARGO_PKG_VERSION", package.version.to_string());
     if let Some(folder) = folder {

@@ -1,17 +1,21 @@
 //! What cargo says of the project: which program is meant, which rayon-core it is locked to.
 //!
-//! Input: `cargo metadata`. It resolves as `cargo build` does and changes nothing that the build
-//! would not.
+//! Input: `cargo metadata`, which resolves as `cargo build` does and changes nothing that the build
+//! would not. Without the network it fails where a dependency that only tests need was never
+//! fetched; then the lock file says which rayon-core there is, and [`crate::marker`] whether the
+//! program links it.
 
 use crate::cli::{Build, Choice};
 use crate::stand_in::SERVED;
+use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{
-    CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind,
+    DependencyKind, Metadata, MetadataCommand, Package, PackageId, Target, TargetKind,
 };
 use hpcrun_rs::Failure;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The kinds of programs that cargo builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +88,14 @@ pub(crate) struct Project {
 
 /// Asks cargo.
 pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Project, Failure> {
-    let metadata = metadata(build, host)?;
-    let candidates = candidates(&metadata, choice.package.as_deref())?;
+    let manifest = manifest(build)?;
+    let metadata = metadata(build, host, &manifest)?;
+    let candidates = candidates(&metadata, choice.package.as_deref(), &manifest)?;
     let (package, kind, program) = choose(&candidates, choice)?;
-    let rayon = rayon(&metadata, &package.id, kind);
+    let rayon = match &metadata.resolve {
+        Some(_) => rayon(&metadata, &package.id, kind),
+        None => locked_rayon(&lock_file(&metadata)?),
+    };
     let target_dir = match &build.target_dir {
         Some(dir) => std::path::absolute(dir)
             .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
@@ -102,28 +110,75 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
     })
 }
 
-fn metadata(build: &Build, host: &str) -> Result<Metadata, Failure> {
+/// The Cargo.toml that cargo would take.
+fn manifest(build: &Build) -> Result<PathBuf, Failure> {
+    let mut command = Command::new(cargo());
+    command.args(["locate-project", "--message-format=plain"]);
+    if let Some(path) = &build.manifest_path {
+        command.args(["--manifest-path", path]);
+    }
+    let output = command
+        .output()
+        .map_err(|e| Failure::own(format!("cannot run cargo: {e}")))?;
+    if !output.status.success() {
+        return Err(complaint(&String::from_utf8_lossy(&output.stderr)));
+    }
+    let path = String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned();
+    Ok(PathBuf::from(path))
+}
+
+fn metadata(build: &Build, host: &str, manifest: &Path) -> Result<Metadata, Failure> {
     let mut command = MetadataCommand::new();
     let mut options = build.common();
     options.extend(["--filter-platform".to_owned(), host.to_owned()]);
-    command.other_options(options);
-    if let Some(path) = &build.manifest_path {
-        command.manifest_path(path);
-    }
-    // Features are among the other options; nothing is to be added to them.
-    command.features(CargoOpt::SomeFeatures(Vec::new()));
-    command.exec().map_err(|error| {
-        let text = match error {
-            cargo_metadata::Error::CargoMetadata { stderr } => stderr,
-            other => format!("cargo metadata: {other}"),
-        };
-        let text = text.trim().trim_start_matches("error: ");
-        Failure::own(text.replace("\n\nCaused by:\n  ", ": "))
+    command.other_options(options).manifest_path(manifest);
+    command.exec().or_else(|error| {
+        let without_lock = |m: &Metadata| lock_file(m).is_err();
+        match command.no_deps().exec() {
+            Ok(metadata) if !without_lock(&metadata) => Ok(metadata),
+            _ => Err(match error {
+                cargo_metadata::Error::CargoMetadata { stderr } => complaint(&stderr),
+                other => Failure::own(format!("cargo metadata: {other}")),
+            }),
+        }
     })
 }
 
+/// Cargo's own words, in one line.
+fn complaint(text: &str) -> Failure {
+    let text = text.trim().trim_start_matches("error: ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    Failure::own(words.join(" "))
+}
+
+fn lock_file(metadata: &Metadata) -> Result<String, Failure> {
+    let path = metadata.workspace_root.join("Cargo.lock");
+    std::fs::read_to_string(&path).map_err(|e| Failure::own(format!("{path}: {e}")))
+}
+
+/// The rayon-core of a lock file, which cargo writes one key a line.
+fn locked_rayon(lock: &str) -> Rayon {
+    let package = lock
+        .split("[[package]]")
+        .find(|p| p.lines().any(|l| l == "name = \"rayon-core\""));
+    let field = |name: &str| {
+        let line = package?.lines().find_map(|l| l.strip_prefix(name))?;
+        Some(line.trim_start_matches(" = \"").trim_end_matches('"'))
+    };
+    let Some(version) = field("version").and_then(|v| Version::parse(v).ok()) else {
+        return Rayon::Absent;
+    };
+    judge(version, field("source"))
+}
+
 /// The packages that cargo would choose among.
-fn candidates<'a>(metadata: &'a Metadata, spec: Option<&str>) -> Result<Vec<&'a Package>, Failure> {
+fn candidates<'a>(
+    metadata: &'a Metadata,
+    spec: Option<&str>,
+    manifest: &Path,
+) -> Result<Vec<&'a Package>, Failure> {
     let members = metadata.workspace_packages();
     if let Some(spec) = spec {
         let is_meant = |p: &&Package| {
@@ -142,9 +197,8 @@ fn candidates<'a>(metadata: &'a Metadata, spec: Option<&str>) -> Result<Vec<&'a 
         }
         return Ok(found);
     }
-    let root = metadata.resolve.as_ref().and_then(|r| r.root.as_ref());
+    let current = members.iter().find(|p| p.manifest_path == manifest);
     let top = metadata.workspace_root.join("Cargo.toml");
-    let current = root.map(|id| &metadata[id]);
     match current {
         Some(package) if package.manifest_path != top => Ok(vec![package]),
         _ if metadata.workspace_default_members.is_available() => {
@@ -246,7 +300,9 @@ fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
             continue;
         }
         if metadata[id].name == "rayon-core" {
-            return judge(&metadata[id]);
+            let found = &metadata[id];
+            let source = found.source.as_ref().map(|s| s.repr.as_str());
+            return judge(found.version.clone(), source);
         }
         let Some(node) = resolve.nodes.iter().find(|n| n.id == *id) else {
             continue;
@@ -265,12 +321,10 @@ fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
     Rayon::Absent
 }
 
-fn judge(package: &Package) -> Rayon {
-    let version = package.version.clone();
-    let is_published = package
-        .source
-        .as_ref()
-        .is_some_and(|s| s.repr.starts_with("registry+") || s.repr.starts_with("sparse+"));
+/// By version and source, as cargo writes them.
+fn judge(version: Version, source: Option<&str>) -> Rayon {
+    let is_published =
+        source.is_some_and(|s| s.starts_with("registry+") || s.starts_with("sparse+"));
     if !is_published {
         Rayon::Foreign(version)
     } else if is_served(&version) {
@@ -302,5 +356,24 @@ mod tests {
             let version = Version::parse(text).expect("a version");
             assert_eq!(is_served(&version), served, "{text}");
         }
+    }
+    #[test]
+    fn a_lock_file_tells_the_version_and_the_source() {
+        let lock = |version: &str, source: &str| {
+            format!(
+                "version = 4\n\n[[package]]\nname = \"rayon\"\nversion = \"1.9.0\"\n\
+                 dependencies = [\n \"rayon-core\",\n]\n\n[[package]]\nname = \"rayon-core\"\n\
+                 version = \"{version}\"\n{source}checksum = \"00\"\n"
+            )
+        };
+        let registry = "source = \"registry+https://example.org/index\"\n";
+        let version = |text| Version::parse(text).expect("a version");
+        let served = locked_rayon(&lock("1.12.1", registry));
+        assert_eq!(served, Rayon::Served(version("1.12.1")));
+        let unserved = locked_rayon(&lock("1.11.0", registry));
+        assert_eq!(unserved, Rayon::Unserved(version("1.11.0")));
+        let foreign = locked_rayon(&lock("1.13.0", ""));
+        assert_eq!(foreign, Rayon::Foreign(version("1.13.0")));
+        assert_eq!(locked_rayon("version = 4\n"), Rayon::Absent);
     }
 }
