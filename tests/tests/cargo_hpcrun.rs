@@ -438,6 +438,24 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
 }
 
+/// rayon-core and what it needs.
+const CORE_PACKAGES: [&str; 4] = [
+    "rayon-core",
+    "crossbeam-deque",
+    "crossbeam-epoch",
+    "crossbeam-utils",
+];
+
+/// Where cargo keeps a package that this workspace uses.
+fn package_folder(name: &str) -> PathBuf {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let package = packages.iter().find(|p| p["name"] == name);
+    let package = package.unwrap_or_else(|| panic!("the workspace uses {name}"));
+    let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+    manifest.parent().expect("a manifest has a folder").into()
+}
+
 /// A project that has its dependencies in a folder of its own: rayon-core under another number.
 fn vendored(test: &str, version: &str) -> Project {
     cached();
@@ -451,26 +469,15 @@ fn vendored(test: &str, version: &str) -> Project {
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
         );
-    let metadata = metadata();
-    let packages = metadata["packages"].as_array().expect("packages");
-    for name in [
-        "rayon-core",
-        "crossbeam-deque",
-        "crossbeam-epoch",
-        "crossbeam-utils",
-    ] {
-        let package = packages.iter().find(|p| p["name"] == name);
-        let package = package.unwrap_or_else(|| panic!("the workspace uses {name}"));
-        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
-        let from = manifest.parent().expect("a manifest has a folder");
+    for name in CORE_PACKAGES {
+        let from = package_folder(name);
         let to = project.folder.join("vendor").join(name);
-        copy(from, &to);
-        let text = fs::read_to_string(manifest).expect("it is readable");
+        copy(&from, &to);
+        let text = fs::read_to_string(from.join("Cargo.toml")).expect("it is readable");
         if name == "rayon-core" {
-            let own = package["version"].as_str().expect("a version");
-            let own = format!("version = \"{own}\"");
-            let other = text.replacen(&own, &format!("version = \"{version}\""), 1);
-            assert_ne!(text, other, "the version is replaced");
+            let line = text.lines().find(|l| l.starts_with("version = "));
+            let line = line.expect("the package has a version");
+            let other = text.replacen(line, &format!("version = \"{version}\""), 1);
             fs::write(to.join("Cargo.toml"), other).expect("it can be written");
         }
         fs::write(to.join(".cargo-checksum.json"), "{\"files\":{}}").expect("it can be written");
@@ -529,22 +536,36 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
 #[test]
 fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
     let _machine = machine();
-    let project = vendored("partial", "1.13.0");
-    let manifest = project.folder.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).expect("it is ours");
-    let text = format!("{text}[dev-dependencies]\ncrossbeam-epoch = \"0.9\"\nmissing = \"1\"\n");
-    let project = project
-        .file("Cargo.toml", &text)
-        .file(
-            "vendor/missing/Cargo.toml",
-            "[package]\nname = \"missing\"\nversion = \"1.0.0\"\nedition = \"2021\"\n",
+    let project = Project::new("partial")
+        .manifest(
+            "partial",
+            "[dependencies]\nrayon-core = \"1.13\"\n[dev-dependencies]\nlibc = \"0.2\"",
         )
-        .file("vendor/missing/src/lib.rs", "")
-        .file("vendor/missing/.cargo-checksum.json", "{\"files\":{}}")
+        .main("src/main.rs", JOIN_MAIN)
         .locked();
-    fs::remove_dir_all(project.folder.join("vendor/missing")).expect("it is ours");
+    // Cargo's home with the same index, but without the package libc.
+    let home = project.folder.with_file_name("home");
+    for name in CORE_PACKAGES {
+        let source = package_folder(name);
+        let [package, index, _, registry] = [0, 1, 2, 3].map(|n| source.ancestors().nth(n));
+        let registry = registry.expect("REGISTRY/src/INDEX/PACKAGE");
+        let file = |path: &Path| path.file_name().expect("a name").to_owned();
+        let index = file(index.expect("a folder of an index"));
+        let mut archive = file(package.expect("a package"));
+        archive.push(".crate");
+        let cache = home.join("registry/cache").join(&index);
+        fs::create_dir_all(&cache).expect("it can be made");
+        let from = registry.join("cache").join(&index).join(&archive);
+        fs::copy(from, cache.join(archive)).expect("cargo keeps what it fetched");
+        let link = home.join("registry/index");
+        if !link.exists() {
+            std::os::unix::fs::symlink(registry.join("index"), link).expect("it can be made");
+        }
+    }
     let before = project.files();
-    project.run(&["--offline", "-e", "cpu-time@1000"]).succeed();
+    let mut command = project.command(&["--offline", "-e", "cpu-time@1000"]);
+    let outcome = Outcome::of(command.env("CARGO_HOME", &home)).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert_rooted(&project.database("hpcrun-partial-database"), "partial");
     assert_eq!(project.files(), before, "the user's files are untouched");
 }
