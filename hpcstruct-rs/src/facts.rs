@@ -157,7 +157,11 @@ impl<'a> Facts<'a> {
         let stem = names::stem(symbol).name;
         // Most instances of a generic procedure differ in their hashes alone.
         let key = names::without_hash(stem);
-        match self.by_stem.get_or(key, || self.demangle(stem)) {
+        self.with_linkage(self.by_stem.get_or(key, || self.demangle(stem)), symbol)
+    }
+
+    fn with_linkage(&self, demangled: Demangled, symbol: &str) -> Linkage {
+        match demangled {
             Demangled::Plain => Linkage::Plain,
             Demangled::Closure(readable) => Linkage::Closure(readable),
             Demangled::Whole(judged) => Linkage::Whole(self.with_rule(judged, symbol)),
@@ -214,7 +218,13 @@ impl<'a> Facts<'a> {
 
     /// What a bare symbol tells.
     pub(crate) fn symbol(&self, symbol: &str) -> NameFacts {
-        match self.linkage(symbol) {
+        // Symbols of Rust's newer scheme have no hash in common and come once: not kept.
+        let linkage = if symbol.starts_with("_R") {
+            self.with_linkage(self.demangle(names::stem(symbol).name), symbol)
+        } else {
+            self.linkage(symbol)
+        };
+        match linkage {
             Linkage::Whole(facts) => facts,
             Linkage::Closure(readable) => self.named(&readable, symbol, Scheme::Rust),
             Linkage::Plain | Linkage::Absent => {

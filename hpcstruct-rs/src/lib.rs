@@ -16,6 +16,7 @@
 mod assemble;
 #[allow(unsafe_code)]
 mod bytes;
+pub mod cache;
 mod dwarf;
 mod error;
 mod facts;
@@ -28,6 +29,7 @@ mod owner;
 mod paint;
 mod parallel;
 mod product;
+mod progress;
 mod rules;
 mod separate;
 mod split;
@@ -38,10 +40,12 @@ pub mod text;
 mod vdso;
 mod verdict;
 mod wanted;
+pub mod xml;
 
 pub use assemble::TagUse;
 pub use error::StructError;
 pub use hpc_formats::structure::Structure;
+pub use progress::Progress;
 pub use rules::Rules;
 
 use bytes::FileBytes;
@@ -50,6 +54,7 @@ use hpc_formats::structure::Origin;
 use image::Image;
 use product::Inputs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use symbols::Symbols;
 use wanted::Wanted;
 
@@ -64,6 +69,19 @@ pub struct Options {
     pub threads: usize,
     /// Folders with separate debug files, searched in order.
     pub debug_directories: Vec<PathBuf>,
+    /// Where to say how far the analysis is.
+    pub progress: Option<Arc<Progress>>,
+}
+
+/// A structure, and what is not part of it.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// The structure.
+    pub structure: Structure,
+    /// Which marks and rules tagged how much code, by category.
+    pub tags: Vec<TagUse>,
+    /// Whether the same files will give the same answer: nothing was looked for in vain.
+    pub is_lasting: bool,
 }
 
 impl Default for Options {
@@ -74,6 +92,7 @@ impl Default for Options {
             rules: Rules::built_in(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             debug_directories: vec![PathBuf::from("/usr/lib/debug")],
+            progress: None,
         }
     }
 }
@@ -84,6 +103,14 @@ impl Default for Options {
 /// The file cannot be read, is not ELF, is truncated or corrupt in its headers, or is no load
 /// module. Damage elsewhere is a note of the structure.
 pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError> {
+    analyse_fully(path, options).map(|analysis| analysis.structure)
+}
+
+/// As [`analyse`], with what is not part of the structure.
+///
+/// # Errors
+/// As [`analyse`].
+pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructError> {
     if path.as_os_str() == vdso::NAME {
         let bytes = vdso::read().map_err(|error| StructError::Read {
             path: path.to_owned(),
@@ -100,7 +127,7 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
 /// # Errors
 /// As [`analyse`], except that nothing is read from files.
 pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
-    analyse_in(Path::new(name), data, options, false)
+    analyse_in(Path::new(name), data, options, false).map(|analysis| analysis.structure)
 }
 
 fn analyse_in(
@@ -108,7 +135,7 @@ fn analyse_in(
     data: &[u8],
     options: &Options,
     look_for_debug_file: bool,
-) -> Result<Structure, StructError> {
+) -> Result<Analysis, StructError> {
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
@@ -133,6 +160,7 @@ fn analyse_in(
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }
+    let is_lasting = look_for_debug_file && notes.is_empty();
     let unwind = symbols::unwind_ranges(&image);
     let images = files.with_symbols(&image);
     let symbols = symbols::collect(&images, &unwind);
@@ -151,16 +179,28 @@ fn analyse_in(
     };
     let units = units_with_wanted_code(&inputs);
     let weight = |i: usize| debug.weight(units[i]);
+    let progress = options.progress.as_deref();
+    if let Some(progress) = progress {
+        progress.begin((0..units.len()).map(weight).sum());
+    }
     let products = parallel::run_heaviest_first(units.len(), threads, weight, |i| {
-        product::analyse(&inputs, units[i])
+        let product = product::analyse(&inputs, units[i]);
+        if let Some(progress) = progress {
+            progress.add(weight(i));
+        }
+        product
     });
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    let (mut structure, _tags) = assemble::assemble(&inputs, products, &unwind);
+    let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind);
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();
     structure.complete = wanted.is_all();
     structure.notes = tidy(&notes);
-    Ok(structure)
+    Ok(Analysis {
+        structure,
+        tags,
+        is_lasting,
+    })
 }
 
 fn is_little_endian(image: &Image<'_>) -> bool {

@@ -5,11 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod waiting;
+
 use clap::{Parser, ValueEnum};
+use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::measurements::{self, SampledModule};
-use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, text};
+use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Recover procedures, inlined code, source lines and overhead tags of binaries.
@@ -41,18 +45,26 @@ struct Arguments {
     /// A folder with separate debug files, searched before /usr/lib/debug. May be repeated.
     #[arg(long = "debug-dir", value_name = "DIR")]
     debug_directories: Vec<PathBuf>,
-    /// Format: `binary` is what hpcprof-rs reads, `text` is for people. Default: text on
+    /// Format: `binary` is what hpcprof-rs reads, `text` is for people, `hpcstruct` is
+    /// HPCToolkit's XML. Default: text on
     /// standard output, else binary.
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Of a binary, print which marks and rules tag how much code as overhead, and write nothing.
+    #[arg(long, conflicts_with_all = ["output", "format"])]
+    tags: bool,
+    /// Neither read nor write the cache (hpcrun-rs/structure in $XDG_CACHE_HOME or ~/.cache).
+    #[arg(long)]
+    no_cache: bool,
 }
 
 const LONG: &str = "\
 Recover procedures, inlined code, source lines and overhead tags of binaries.
 
 Reads ELF executables and shared libraries with DWARF 3 to 5, also from separate debug files
-(by build id or .gnu_debuglink) and compressed sections; without debug information it falls back
-to symbols, and without symbols to the unwind table. hpcprof-rs does this by itself for what a
+(by build id or .gnu_debuglink), split units (.dwo, .dwp), files shared by dwz and compressed
+sections; without debug information it falls back to symbols, also those of .gnu_debugdata, and
+without symbols to the unwind table. hpcprof-rs does this by itself for what a
 run sampled; use this command to do it once on another machine, with rules of your own, or to
 look at a binary.";
 
@@ -71,6 +83,8 @@ enum Format {
     Binary,
     /// Readable.
     Text,
+    /// The XML of HPCToolkit's hpcstruct, for HPCToolkit's own tools.
+    Hpcstruct,
 }
 
 fn main() -> ExitCode {
@@ -87,7 +101,10 @@ fn main() -> ExitCode {
 
 /// Whether everything could be analysed.
 fn run(arguments: &Arguments) -> Result<bool, StructError> {
-    let mut options = Options::default();
+    let mut options = Options {
+        progress: Some(Arc::default()),
+        ..Options::default()
+    };
     if let Some(jobs) = arguments.jobs {
         options.threads = usize::from(jobs);
     }
@@ -97,6 +114,9 @@ fn run(arguments: &Arguments) -> Result<bool, StructError> {
     let extra = arguments.debug_directories.iter().cloned();
     options.debug_directories.splice(0..0, extra);
     if arguments.input.is_dir() {
+        if arguments.tags {
+            return Err(StructError::NotElf(arguments.input.clone()));
+        }
         of_measurements(arguments, &options)
     } else {
         of_binary(arguments, &options)?;
@@ -104,9 +124,30 @@ fn run(arguments: &Arguments) -> Result<bool, StructError> {
     }
 }
 
+/// The structure of the module at `path`, from the cache where it has it.
+fn structure_of(
+    arguments: &Arguments,
+    path: &Path,
+    options: &Options,
+) -> Result<Structure, StructError> {
+    let cache = Cache::of_user().filter(|_| !arguments.no_cache);
+    waiting::watch(options, || match cache {
+        Some(cache) => cache.analyse(path, options),
+        None => analyse(path, options),
+    })
+}
+
 fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
     let started = Instant::now();
-    let structure = analyse(&arguments.input, options)?;
+    if arguments.tags {
+        let analysis = waiting::watch(options, || analyse_fully(&arguments.input, options))?;
+        let text = text::render_tags(&analysis.structure, &analysis.tags);
+        return print(text.as_bytes()).map_err(|error| StructError::Write {
+            path: PathBuf::from("-"),
+            error,
+        });
+    }
+    let structure = structure_of(arguments, &arguments.input, options)?;
     let output = arguments.output.clone().unwrap_or_else(|| {
         let name = arguments.input.file_name().unwrap_or_default();
         let mut name = name.to_os_string();
@@ -181,7 +222,7 @@ fn of_module(
         options.addresses = Some(module.addresses.clone());
     }
     let path = Path::new(&module.path);
-    let structure = analyse(path, &options)?;
+    let structure = structure_of(arguments, path, &options)?;
     if structure.build_id != module.build_id {
         return Err(StructError::Changed(path.to_owned()));
     }
@@ -191,6 +232,15 @@ fn of_module(
 fn report_notes(structure: &Structure) {
     for note in &structure.notes {
         eprintln!("hpcstruct-rs: {}: {note}", structure.module);
+    }
+}
+
+/// Writes to standard output; a pager that was left is no failure.
+fn print(bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::Write as _;
+    match std::io::stdout().lock().write_all(bytes) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 
@@ -205,19 +255,14 @@ fn write(path: &Path, structure: &Structure, format: Option<Format>) -> Result<(
     let bytes = match format.unwrap_or(default) {
         Format::Binary => structure.encode(),
         Format::Text => text::render(structure).into_bytes(),
+        Format::Hpcstruct => xml::render(structure).into_bytes(),
     };
     let failed = |error| StructError::Write {
         path: path.to_owned(),
         error,
     };
     if to_stdout {
-        use std::io::Write as _;
-        let result = std::io::stdout().lock().write_all(&bytes);
-        return match result {
-            // A pager that was left is no failure.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(failed),
-        };
+        return print(&bytes).map_err(failed);
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));

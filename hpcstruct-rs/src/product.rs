@@ -14,7 +14,7 @@ use crate::paint::{self, Layer, Segment};
 use crate::symbols::Symbols;
 use crate::verdict::{self, Step};
 use crate::wanted::Wanted;
-use hpc_formats::structure::SourceLine;
+use hpc_formats::structure::{Origin, SourceLine, StringId};
 use std::ops::Range;
 
 /// What every unit's analysis reads.
@@ -39,8 +39,12 @@ pub(crate) struct Inputs<'a, 'd> {
 pub(crate) struct InlinedScope {
     /// Index of the enclosing scope in the same function.
     pub(crate) parent: Option<u32>,
-    /// What is inlined.
-    pub(crate) frame: Frame,
+    /// Name of what is inlined.
+    pub(crate) name: StringId,
+    /// Where that is declared.
+    pub(crate) declared: Option<SourceLine>,
+    /// Whose code it is.
+    pub(crate) origin: Origin,
     /// Where it is called.
     pub(crate) site: Option<SourceLine>,
 }
@@ -178,10 +182,10 @@ impl Builder<'_, '_> {
         let mut layers = Vec::with_capacity(die.scopes.len());
         for id in die.scopes.clone() {
             let scope = &self.walked.scopes[id];
-            if scope.function != index {
+            if scope.function as usize != index {
                 continue;
             }
-            for range in &self.walked.ranges[scope.ranges.clone()] {
+            for range in self.walked.ranges_of(scope) {
                 layers.push(Layer {
                     range: range.clone(),
                     depth: scope.depth,
@@ -205,9 +209,9 @@ impl Builder<'_, '_> {
         let child = ids
             .first()
             .map(|id| &self.walked.scopes[*id])
-            .filter(|s| s.parent == parent);
+            .filter(|s| s.parent.map(|p| p as usize) == parent);
         let file = match child.and_then(|s| s.call) {
-            Some((file, _)) => file,
+            Some((file, _)) => u64::from(file),
             None => u64::from(row_at(self.rows, ranges.first()?.start)?.file),
         };
         self.frames.file(self.unit, file)
@@ -220,11 +224,11 @@ impl Builder<'_, '_> {
         let mut is_tagged: Vec<bool> = Vec::with_capacity(ids.len());
         for id in ids {
             let die = &self.walked.scopes[*id];
-            let site = die
-                .call
-                .and_then(|(file, line)| Some((self.frames.file(self.unit, file)?, line)));
+            let site = die.call.and_then(|(file, line)| {
+                Some((self.frames.file(self.unit, u64::from(file))?, line))
+            });
             let frame = self.scope_frame(ids, *id, die.origin);
-            let parent = die.parent.and_then(|p| position(ids, p));
+            let parent = die.parent.and_then(|p| position(ids, p as usize));
             let call_tag = site.and_then(|(file, _)| file.tag);
             let around = parent.map_or(procedure.tag.is_some(), |p| is_tagged[p]);
             is_tagged.push(around || frame.tag.is_some() || call_tag.is_some());
@@ -258,7 +262,7 @@ impl Builder<'_, '_> {
             return known;
         }
         let walked = self.walked;
-        let ranges = &walked.ranges[walked.scopes[id].ranges.clone()];
+        let ranges = walked.ranges_of(&walked.scopes[id]);
         // Scopes are sorted: a scope's children come after it.
         let after = ids.partition_point(|i| *i <= id);
         let body = self.body_file(&ids[after..], Some(id), ranges);
@@ -399,7 +403,9 @@ fn finish(frame: Frame, drafts: &[Draft], mut pieces: Vec<Piece>) -> Function {
         number[i] = Some(scopes.len() as u32);
         scopes.push(InlinedScope {
             parent: draft.parent.and_then(|p| number[p]),
-            frame: draft.frame,
+            name: draft.frame.name,
+            declared: draft.frame.declared,
+            origin: draft.frame.origin,
             site: draft.site,
         });
     }

@@ -74,6 +74,11 @@ impl Rules {
         Rules::new(Vec::new())
     }
 
+    /// The rules as they were written.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|rule| rule.text.as_str())
+    }
+
     fn new(list: Vec<Rule>) -> Rules {
         let mut candidates = [(); 3].map(|()| vec![Vec::new(); 256]);
         for (rule, number) in list.iter().zip(0u32..) {

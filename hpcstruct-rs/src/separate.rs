@@ -43,7 +43,7 @@ pub(crate) fn open(
         ..Files::default()
     };
     if let Some(folders) = folders {
-        files.separate = by_build_id(image, folders).or_else(|| by_link(image, path, folders));
+        files.separate = find(image, path, folders);
         let found = match &files.separate {
             Some((path, bytes)) => Image::parse(path, bytes.as_slice())
                 .ok()
@@ -57,6 +57,15 @@ pub(crate) fn open(
         }
     }
     files
+}
+
+/// The separate debug file, if there is one that belongs to `image`.
+pub(crate) fn find(
+    image: &Image<'_>,
+    module: &Path,
+    folders: &[PathBuf],
+) -> Option<(PathBuf, FileBytes)> {
+    by_build_id(image, folders).or_else(|| by_link(image, module, folders))
 }
 
 impl Files {

@@ -1,5 +1,6 @@
 //! A readable form of a structure: procedure > inlined call > spans.
 
+use crate::TagUse;
 use hpc_formats::structure::{ProcedureId, SourceLine, Span, Structure};
 use std::fmt::Write as _;
 
@@ -32,6 +33,40 @@ pub fn render(structure: &Structure) -> String {
     tags(structure, &mut out);
     for (id, spans) in by_procedure(structure) {
         procedure(structure, id, &spans, &mut out);
+    }
+    out
+}
+
+/// What is tagged as overhead: a line for each category, then one for each mark or rule.
+pub fn render_tags(structure: &Structure, uses: &[TagUse]) -> String {
+    let mut out = String::new();
+    let code: u64 = structure.spans.iter().map(|s| s.end - s.start).sum();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "module {}: {code} bytes of code", structure.module);
+    if uses.is_empty() {
+        let _ = writeln!(out, "nothing is tagged as overhead");
+    }
+    let mut rest = uses;
+    while let Some(first) = rest.first() {
+        let same = rest.partition_point(|u| u.category <= first.category);
+        let (of_category, after) = rest.split_at(same);
+        let bytes: u64 = of_category.iter().map(|u| u.bytes).sum();
+        let _ = writeln!(
+            out,
+            "overhead:{} {bytes} bytes, {:.2} % of the code",
+            first.category,
+            100.0 * bytes as f64 / code.max(1) as f64
+        );
+        let mut of_category = of_category.to_vec();
+        of_category.sort_by(|a, b| (b.bytes, &a.cause).cmp(&(a.bytes, &b.cause)));
+        for tag in of_category {
+            let _ = writeln!(
+                out,
+                "  {} bytes in {} procedures by {}",
+                tag.bytes, tag.procedures, tag.cause
+            );
+        }
+        rest = after;
     }
     out
 }

@@ -20,6 +20,7 @@ int main(int argc, char **argv) { (void)argv; printf("%d\n", hot(argc) + (argc >
 fn command(folder: &Folder, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hpcstruct-rs"))
         .args(arguments)
+        .env("XDG_CACHE_HOME", folder.0.join("cache"))
         .current_dir(&folder.0)
         .output()
         .expect("the command runs")
@@ -170,6 +171,106 @@ fn a_program_that_was_rebuilt_is_refused() {
     let output = command(&folder, &["m"]);
     assert!(!output.status.success());
     assert!(error_of(&output).contains("rebuilt since the measurement"));
+}
+
+/// The files of the cache, with their contents.
+fn cached(folder: &Folder) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder.0.join("cache/hpcrun-rs/structure"));
+    let Ok(entries) = entries else {
+        return Vec::new();
+    };
+    let read = |path: std::path::PathBuf| (path.clone(), std::fs::read(path).expect("readable"));
+    let mut files: Vec<_> = entries.map(|e| read(e.expect("readable").path())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn answers_are_kept_and_damaged_ones_made_anew() {
+    let folder = Folder::new("command-cache");
+    folder.write("p.c", C);
+    folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    let text = |arguments: &[&str]| {
+        let mut all = vec!["prog", "-o", "-"];
+        all.extend(arguments);
+        let output = command(&folder, &all);
+        assert!(output.status.success(), "{}", error_of(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let fresh = text(&["--no-cache"]);
+    assert!(cached(&folder).is_empty());
+    assert_eq!(text(&[]), fresh);
+    let kept = cached(&folder);
+    assert_eq!(kept.len(), 1);
+    let stored = Structure::decode(&kept[0].1).expect("whole");
+    assert!(stored.complete && has_name(&stored, "unused"));
+
+    // It is what later answers come from: an entry that says something else is believed …
+    let mut other = stored.clone();
+    let hot = other.strings.iter_mut().find(|s| *s == "hot");
+    *hot.expect("a procedure") = "cold".to_owned();
+    std::fs::write(&kept[0].0, other.encode()).expect("written");
+    assert!(text(&[]).contains("\ncold ") && text(&["--no-cache"]) == fresh);
+    // … one that is damaged or cut is not, and is replaced.
+    for damage in [&kept[0].1[..kept[0].1.len() / 2], b"nonsense", b""] {
+        std::fs::write(&kept[0].0, damage).expect("written");
+        assert_eq!(text(&[]), fresh);
+        assert_eq!(cached(&folder), kept);
+    }
+
+    // Other rules, a stripped module: other answers.
+    folder.write("rules", "procedure hot mine\n");
+    assert!(text(&["--rules", "rules"]).contains("overhead:mine"));
+    folder.run("strip", &["-s", "prog"]);
+    assert!(!text(&[]).contains("\nhot "));
+    assert_eq!(cached(&folder).len(), 3);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_costs_only_time() {
+    let folder = Folder::new("command-no-cache");
+    folder.write("p.c", C);
+    folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    folder.write("cache", "a file where the folder should be");
+    let output = command(&folder, &["prog", "-o", "-"]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    assert!(!output.stdout.is_empty());
+}
+
+#[test]
+fn tags_are_reported_by_category_and_cause() {
+    let folder = Folder::new("command-tags");
+    folder.write(
+        "p.c",
+        "#include <stdio.h>\nvolatile int s;\n__attribute__((noinline)) void locked(int x) { while (x--) s++; }\n\
+         int main(int c, char **v) { (void)v; locked(c);\n#line 1 \"hpctoolkit:parallel-overhead:alloc\"\n s *= 3;\n\
+         #line 9 \"p.c\"\n return 0; }\n",
+    );
+    folder.gcc("p.c", "prog", &["-O0", "-g"]);
+    folder.write("rules", "procedure lock* sync\n");
+    let output = command(&folder, &["prog", "--tags", "--rules", "rules"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let whole = whole(&folder.0.join("prog"));
+    let locked: u64 = spans_of(&whole, "locked")
+        .iter()
+        .map(|s| s.end - s.start)
+        .sum();
+    let alloc = text.find("overhead:alloc").expect("tagged by its line");
+    let sync = text
+        .find(&format!("overhead:sync {locked} bytes"))
+        .expect("tagged by a rule");
+    assert!(alloc < sync, "{text}");
+    assert!(text[alloc..sync].contains("by `#line` file name"), "{text}");
+    assert!(
+        text.contains(&format!(
+            "{locked} bytes in 1 procedures by rule `procedure lock* sync` (rules)"
+        )),
+        "{text}"
+    );
+    folder.write("q.c", "int main(void) { return 0; }");
+    folder.gcc("q.c", "plain", &["-g", "-nostartfiles", "-Wl,-emain"]);
+    let output = command(&folder, &["plain", "--tags"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing is tagged"));
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub fn analyse(data: &[u8]) {
         rules: Rules::built_in(),
         threads: 1,
         debug_directories: Vec::new(),
+        progress: None,
     };
     if let Ok(structure) = analyse_bytes("fuzzed", data, &options) {
         assert_structure(&structure);

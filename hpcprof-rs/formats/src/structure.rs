@@ -401,7 +401,11 @@ impl<'a> Decoder<'a> {
 impl Structure {
     /// The bytes of a structure file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut e = Encoder::default();
+        let mut e = Encoder {
+            data: Vec::with_capacity(self.likely_size()),
+        };
+        // The header comes last, when it is known, in place.
+        e.data.resize(HEADER_SIZE, 0);
         e.bytes(self.module.as_bytes());
         e.bytes(&self.build_id);
         e.number(self.notes.len() as u64);
@@ -441,16 +445,23 @@ impl Structure {
             e.option(s.tag.map(|t| t.0));
             after = s.end;
         }
-        let mut out = Vec::with_capacity(HEADER_SIZE + e.data.len());
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION_MAJOR.to_le_bytes());
-        out.extend_from_slice(&VERSION_MINOR.to_le_bytes());
+        let mut out = e.data;
+        let (header, payload) = out.split_at_mut(HEADER_SIZE);
         let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&(e.data.len() as u64).to_le_bytes());
-        out.extend_from_slice(&checksum(&e.data).to_le_bytes());
-        out.extend_from_slice(&e.data);
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+        header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+        header[12..16].copy_from_slice(&flags.to_le_bytes());
+        header[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        header[24..32].copy_from_slice(&checksum(payload).to_le_bytes());
         out
+    }
+
+    /// About the bytes of the file; more or fewer only cost time.
+    fn likely_size(&self) -> usize {
+        let strings: usize = self.strings.iter().map(|s| s.len() + 2).sum();
+        let elements = self.procedures.len() + self.scopes.len() + self.spans.len();
+        HEADER_SIZE + strings + 14 * elements
     }
 
     /// Decodes a structure file. What it returns is consistent: every id is in range, spans are

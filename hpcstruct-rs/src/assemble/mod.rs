@@ -183,10 +183,10 @@ impl Assembly<'_> {
                 kind: ScopeKind::Inlined,
                 procedure,
                 parent: scope.parent.map(|p| ScopeId(first + p)),
-                name: self.strings.id(scope.frame.name),
-                declared: self.line(scope.frame.declared),
+                name: self.strings.id(scope.name),
+                declared: self.line(scope.declared),
                 site: self.line(scope.site),
-                origin: scope.frame.origin,
+                origin: scope.origin,
             };
             self.scopes.push(scope);
         }

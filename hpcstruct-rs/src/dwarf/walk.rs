@@ -21,24 +21,24 @@ pub(crate) struct FunctionDie {
     pub(crate) scopes: Range<usize>,
 }
 
-/// An inlined call.
+/// An inlined call. There are many: its numbers are small.
 #[derive(Debug)]
 pub(crate) struct ScopeDie {
     /// Its procedure, an index into [`Walked::functions`].
-    pub(crate) function: usize,
+    pub(crate) function: u32,
     /// Enclosing scope, an index into [`Walked::scopes`].
-    pub(crate) parent: Option<usize>,
+    pub(crate) parent: Option<u32>,
     /// Number of scopes around it.
     pub(crate) depth: u32,
     /// The entry that describes the inlined procedure.
     pub(crate) origin: Option<EntryRef>,
     /// Its code, in [`Walked::ranges`].
-    pub(crate) ranges: Range<usize>,
+    pub(crate) ranges: Range<u32>,
     /// File index and line of the call.
-    pub(crate) call: Option<(u64, u32)>,
+    pub(crate) call: Option<(u32, u32)>,
 }
 
-/// Most scope ranges that one unit may have. Real units stay far below; a hostile one could let
+/// Most scopes, and ranges of scopes, that one unit may have. Real units stay far below; a hostile one could let
 /// many scopes share one long list.
 const MAX_RANGES: usize = 1 << 24;
 
@@ -74,6 +74,11 @@ pub(crate) struct Walked<'d> {
 }
 
 impl<'d> Walked<'d> {
+    /// The code of a scope.
+    pub(crate) fn ranges_of(&self, scope: &ScopeDie) -> &[Range<u64>] {
+        &self.ranges[scope.ranges.start as usize..scope.ranges.end as usize]
+    }
+
     /// Names around the procedure entry at `offset`, outermost first.
     pub(crate) fn path_of(&self, offset: gimli::UnitOffset<usize>) -> Vec<&'d str> {
         let found = self.context_of.binary_search_by_key(&offset.0, |c| c.0);
@@ -93,8 +98,8 @@ impl<'d> Walked<'d> {
 enum Around {
     Context(usize),
     /// A procedure whose scopes are wanted.
-    Function(usize),
-    Scope(usize),
+    Function(u32),
+    Scope(u32),
     /// A procedure whose scopes are not wanted.
     Skipped,
 }
@@ -316,7 +321,7 @@ impl<'d> Walker<'_, 'd> {
         }
         let here = self.out.scopes.len();
         self.stack
-            .push((depth, Around::Function(self.out.functions.len())));
+            .push((depth, Around::Function(self.out.functions.len() as u32)));
         self.out.functions.push(FunctionDie {
             entry: EntryRef {
                 unit: self.index,
@@ -330,12 +335,14 @@ impl<'d> Walker<'_, 'd> {
 
     fn scope(&mut self, depth: isize, attributes: &Attributes<'d>) -> gimli::Result<()> {
         let (parent, function) = match self.stack.last() {
-            Some((_, Around::Scope(parent))) => (Some(*parent), self.out.scopes[*parent].function),
+            Some((_, Around::Scope(parent))) => {
+                (Some(*parent), self.out.scopes[*parent as usize].function)
+            }
             Some((_, Around::Function(function))) => (None, *function),
             _ => return Ok(()),
         };
         let first = self.out.ranges.len();
-        if first > MAX_RANGES {
+        if first > MAX_RANGES || self.out.scopes.len() > MAX_RANGES {
             return Err(gimli::Error::InvalidAddressRange);
         }
         let mut ranges = std::mem::take(&mut self.out.ranges);
@@ -343,7 +350,7 @@ impl<'d> Walker<'_, 'd> {
         self.out.ranges = ranges;
         read?;
         let id = self.out.scopes.len();
-        let nesting = parent.map_or(0, |p| self.out.scopes[p].depth + 1);
+        let nesting = parent.map_or(0, |p| self.out.scopes[p as usize].depth + 1);
         self.out.scopes.push(ScopeDie {
             function,
             parent,
@@ -351,13 +358,13 @@ impl<'d> Walker<'_, 'd> {
             origin: attributes
                 .origin
                 .and_then(|value| self.debug.reference(self.index, value)),
-            ranges: first..self.out.ranges.len(),
-            call: attributes
-                .call_file
-                .map(|file| (file, attributes.call_line.unwrap_or(0))),
+            ranges: first as u32..self.out.ranges.len() as u32,
+            call: attributes.call_file.and_then(|file| {
+                Some((u32::try_from(file).ok()?, attributes.call_line.unwrap_or(0)))
+            }),
         });
-        self.out.functions[function].scopes.end = id + 1;
-        self.stack.push((depth, Around::Scope(id)));
+        self.out.functions[function as usize].scopes.end = id + 1;
+        self.stack.push((depth, Around::Scope(id as u32)));
         Ok(())
     }
 

@@ -1,0 +1,313 @@
+//! A structure as HPCToolkit's own tools read it: the XML of its `hpcstruct`, version 4.9.
+//!
+//! Input: a structure. The elements (HPCToolkit, `doc/dtd/hpc-structure.dtd`): load module `LM`,
+//! file `F`, procedure `P` with its first address, `A` for inlined calls, loop `L`, statement `S`
+//! with its addresses. An inlined call is two `A`, the place of the call and the called
+//! procedure; code from another file than its scope's is a `S` within one `A` that names the
+//! file. Invariants: every span is in exactly one `S`; a procedure's entry is its own; no byte
+//! that XML forbids is written.
+
+use hpc_formats::structure::{ProcedureId, ScopeId, ScopeKind, SourceLine, Span, Structure};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The name of a file that is not known.
+const UNKNOWN_FILE: &str = "<unknown file>";
+/// The name of an `A` that only changes the file.
+const GUARD: &str = "<inline>";
+
+/// The XML text.
+pub fn render(structure: &Structure) -> String {
+    let mut writer = Writer {
+        structure,
+        tree: Tree::new(structure),
+        out: String::with_capacity(64 * structure.spans.len() + 1024),
+        // Numbers begin at 2, as hpcstruct's do.
+        next: 2,
+    };
+    writer.out.push_str("<?xml version=\"1.0\"?>\n");
+    writer
+        .out
+        .push_str("<HPCToolkitStructure i=\"0\" version=\"4.9\" n=\"\">\n");
+    writer.load_module();
+    writer.out.push_str("</HPCToolkitStructure>\n");
+    writer.out
+}
+
+/// What lies directly in a scope or a procedure.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    scopes: Vec<ScopeId>,
+    spans: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Tree {
+    procedures: Vec<Content>,
+    scopes: Vec<Content>,
+    /// By scope, the first address of its code and of the scopes in it.
+    starts: Vec<u64>,
+}
+
+impl Tree {
+    fn new(structure: &Structure) -> Tree {
+        let mut tree = Tree {
+            procedures: vec![Content::default(); structure.procedures.len()],
+            scopes: vec![Content::default(); structure.scopes.len()],
+            starts: vec![u64::MAX; structure.scopes.len()],
+        };
+        for (span, i) in structure.spans.iter().zip(0u32..) {
+            let content = match span.scope {
+                Some(scope) => {
+                    let start = &mut tree.starts[scope.0 as usize];
+                    *start = span.start.min(*start);
+                    &mut tree.scopes[scope.0 as usize]
+                }
+                None => &mut tree.procedures[span.procedure.0 as usize],
+            };
+            content.spans.push(i);
+        }
+        // Children come after their parents: one pass from the end carries the starts up.
+        for (i, scope) in structure.scopes.iter().enumerate().rev() {
+            if let Some(parent) = scope.parent {
+                let start = tree.starts[i];
+                let above = &mut tree.starts[parent.0 as usize];
+                *above = start.min(*above);
+            }
+        }
+        for (scope, i) in structure.scopes.iter().zip(0u32..) {
+            let around = match scope.parent {
+                Some(parent) => &mut tree.scopes[parent.0 as usize],
+                None => &mut tree.procedures[scope.procedure.0 as usize],
+            };
+            around.scopes.push(ScopeId(i));
+        }
+        tree
+    }
+}
+
+struct Writer<'s> {
+    structure: &'s Structure,
+    tree: Tree,
+    out: String,
+    next: u64,
+}
+
+impl<'s> Writer<'s> {
+    fn load_module(&mut self) {
+        self.open("LM");
+        self.text("n", &self.structure.module);
+        self.out.push_str(" has-calls=\"0\" v=\"{}\">\n");
+        let mut files: BTreeMap<&str, Vec<(u64, ProcedureId)>> = BTreeMap::new();
+        for (start, id) in self.entries() {
+            let file = self.file_of_procedure(id);
+            files.entry(file).or_default().push((start, id));
+        }
+        for (file, procedures) in files {
+            self.open("F");
+            self.text("n", file);
+            self.out.push_str(">\n");
+            for (start, id) in procedures {
+                self.procedure(file, start, id);
+            }
+            self.out.push_str("</F>\n");
+        }
+        self.out.push_str("</LM>\n");
+    }
+
+    /// Procedures with code, by their first addresses.
+    fn entries(&self) -> Vec<(u64, ProcedureId)> {
+        let mut seen = vec![false; self.structure.procedures.len()];
+        let spans = self.structure.spans.iter();
+        let first = |s: &&Span| !std::mem::replace(&mut seen[s.procedure.0 as usize], true);
+        spans
+            .filter(first)
+            .map(|s| (s.start, s.procedure))
+            .collect()
+    }
+
+    fn file_of_procedure(&self, id: ProcedureId) -> &'s str {
+        let structure = self.structure;
+        let declared = structure.procedures[id.0 as usize].declared;
+        let content = &self.tree.procedures[id.0 as usize];
+        let line = || {
+            let spans = content.spans.iter();
+            spans
+                .map(|i| structure.spans[*i as usize].line)
+                .find(Option::is_some)
+        };
+        match declared.or_else(|| line().flatten()) {
+            Some(line) => structure.string(line.file),
+            None => UNKNOWN_FILE,
+        }
+    }
+
+    fn procedure(&mut self, file: &str, start: u64, id: ProcedureId) {
+        let procedure = &self.structure.procedures[id.0 as usize];
+        let name = self.structure.string(procedure.name);
+        let linkage = self.structure.string(procedure.linkage_name);
+        self.open("P");
+        self.text("n", name);
+        if linkage != name {
+            self.text("ln", linkage);
+        }
+        let line = procedure.declared.map_or(0, |l| l.line);
+        self.number("l", line);
+        self.ranges(&[(start, start + 1)]);
+        self.out.push_str(">\n");
+        let content = std::mem::take(&mut self.tree.procedures[id.0 as usize]);
+        self.content(file, &content);
+        self.out.push_str("</P>\n");
+    }
+
+    fn content(&mut self, file: &str, content: &Content) {
+        let structure = self.structure;
+        let mut lines: BTreeMap<(&str, u32), Vec<(u64, u64)>> = BTreeMap::new();
+        for i in &content.spans {
+            let span = &structure.spans[*i as usize];
+            let place = match span.line {
+                Some(line) => (structure.string(line.file), line.line),
+                None => (file, 0),
+            };
+            lines.entry(place).or_default().push((span.start, span.end));
+        }
+        let mut foreign: Option<&str> = None;
+        for ((at, line), ranges) in &lines {
+            let wanted = (*at != file).then_some(*at);
+            if wanted != foreign {
+                self.close_guard(foreign);
+                if let Some(file) = wanted {
+                    self.alien(file, *line, GUARD);
+                }
+                foreign = wanted;
+            }
+            self.open("S");
+            self.number("l", *line);
+            self.ranges(ranges);
+            self.out.push_str("/>\n");
+        }
+        self.close_guard(foreign);
+        for scope in &content.scopes {
+            self.scope(file, *scope);
+        }
+    }
+
+    fn close_guard(&mut self, open: Option<&str>) {
+        if open.is_some() {
+            self.out.push_str("</A>\n");
+        }
+    }
+
+    fn scope(&mut self, file: &str, id: ScopeId) {
+        let structure = self.structure;
+        let scope = &structure.scopes[id.0 as usize];
+        let content = std::mem::take(&mut self.tree.scopes[id.0 as usize]);
+        let start = self.tree.starts[id.0 as usize];
+        let place = |line: Option<SourceLine>| match line {
+            Some(line) => (structure.string(line.file), line.line),
+            None => (file, 0),
+        };
+        let (site_file, site_line) = place(scope.site);
+        match scope.kind {
+            ScopeKind::Inlined => {
+                let declared = scope.declared.or_else(|| self.first_line(&content));
+                let (own_file, own_line) = match declared {
+                    Some(_) => place(declared),
+                    None => (site_file, 0),
+                };
+                self.alien(site_file, site_line, "");
+                self.alien(own_file, own_line, structure.string(scope.name));
+                self.content(own_file, &content);
+                self.out.push_str("</A>\n</A>\n");
+            }
+            ScopeKind::Loop => {
+                self.open("L");
+                self.number("l", site_line);
+                self.text("f", site_file);
+                self.ranges(&[(start, start.saturating_add(1))]);
+                self.out.push_str(">\n");
+                self.content(site_file, &content);
+                self.out.push_str("</L>\n");
+            }
+        }
+    }
+
+    fn first_line(&self, content: &Content) -> Option<SourceLine> {
+        let spans = content.spans.iter();
+        let mut lines = spans.map(|i| self.structure.spans[*i as usize].line);
+        lines.find(Option::is_some).flatten()
+    }
+
+    fn alien(&mut self, file: &str, line: u32, name: &str) {
+        self.open("A");
+        self.number("l", line);
+        self.text("f", file);
+        self.text("n", name);
+        self.out.push_str(" v=\"{}\">\n");
+    }
+
+    /// Begins an element with its number.
+    fn open(&mut self, element: &str) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.out, "<{element} i=\"{}\"", self.next);
+        self.next += 1;
+    }
+
+    fn number(&mut self, name: &str, value: u32) {
+        let _ = write!(self.out, " {name}=\"{value}\"");
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        let _ = write!(self.out, " {name}=\"");
+        escape(value, &mut self.out);
+        self.out.push('"');
+    }
+
+    /// Address ranges; those that touch become one.
+    fn ranges(&mut self, ranges: &[(u64, u64)]) {
+        self.out.push_str(" v=\"{");
+        let mut rest = ranges;
+        let mut separator = "";
+        while let Some(((start, end), after)) = rest.split_first() {
+            let (mut end, mut after) = (*end, after);
+            while let Some(((next, next_end), later)) = after.split_first() {
+                if *next != end {
+                    break;
+                }
+                (end, after) = (*next_end, later);
+            }
+            let _ = write!(self.out, "{separator}[{start:#x}-{end:#x})");
+            separator = " ";
+            rest = after;
+        }
+        self.out.push_str("}\"");
+    }
+}
+
+/// Writes `text` as an attribute's value; what XML has no way to say becomes U+FFFD.
+fn escape(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            '\t' | '\n' | '\r' => out.push(' '),
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_xml_forbids_is_replaced() {
+        let mut out = String::new();
+        escape("a<b>&\"'\u{1}\n\u{ffff}é", &mut out);
+        assert_eq!(out, "a&lt;b&gt;&amp;&quot;&apos;\u{fffd} \u{fffd}é");
+    }
+}
