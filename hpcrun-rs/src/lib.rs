@@ -81,8 +81,7 @@ pub fn measure(
     arguments: impl IntoIterator<Item = OsString>,
     adjust: impl FnOnce(&mut Command),
 ) -> Result<Measured, Failure> {
-    let options = cli::Options::try_parse_from(arguments)
-        .map_err(|error| Failure::own(error.render().to_string().trim().to_owned()))?;
+    let options = parse(arguments)?;
     let mut prepared = prepare(&options)?;
     adjust(&mut prepared.command);
     let status = child::run(&mut prepared.command, &prepared.directory)?;
@@ -90,6 +89,19 @@ pub fn measure(
         directory: prepared.directory,
         status,
         warnings: prepared.warnings,
+    })
+}
+
+/// Says what is wrong with arguments for [`measure`], the program aside, before anything is done.
+pub fn check(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    parse(arguments)?.event().map(drop)
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<cli::Options, Failure> {
+    cli::Options::try_parse_from(arguments).map_err(|error| {
+        let text = error.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        Failure::own(first.trim_start_matches("error: ").to_owned())
     })
 }
 

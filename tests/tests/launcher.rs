@@ -4,7 +4,7 @@
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{c_program, folder, machine, release, tool};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -188,4 +188,45 @@ fn the_tools_work_from_any_directory() {
             path.extension().is_some_and(|x| x == "hpcprofile")
         });
     assert!(profiles.count() >= 2, "the workers were profiled: {stderr}");
+}
+
+#[test]
+fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
+    let _machine = machine();
+    let folder = folder("two-interrupts");
+    // Long enough for samples before it is ready.
+    let script = "trap 'echo caught' INT; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
+        echo ready; while :; do :; done";
+    let mut child = tool("hpcrun-rs")
+        .current_dir(&folder)
+        .args([
+            "--report",
+            "-o",
+            "measurements",
+            "--",
+            "/bin/sh",
+            "-c",
+            script,
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("hpcrun-rs runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let mut next = || lines.next().expect("there is a line").expect("it is text");
+    let interrupt = || {
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is our child");
+    };
+    assert_eq!(next(), "ready");
+    interrupt();
+    assert_eq!(next(), "caught", "a signal to hpcrun-rs alone is passed on");
+    interrupt();
+    let report: Vec<String> = lines.map(|l| l.expect("it is text")).collect();
+    let status = child.wait().expect("it is our child");
+    assert_eq!(status.signal(), Some(9), "{status}");
+    let report = report.join("\n");
+    assert!(
+        report.contains("quality: "),
+        "the report is printed: {report}"
+    );
 }

@@ -1,6 +1,6 @@
 //! The command line: cargo's options that say what to build, and the profiler's own.
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ Exit status: the program's own; 125 when cargo hpcrun itself or the build fails.
 )]
 pub(crate) struct Options {
     /// Build and profile, or only build and print the program's path
-    #[arg(value_enum, default_value_t = Action::Run, hide_possible_values = true, value_name = "run|build")]
+    #[arg(value_parser = action, default_value = "run", value_name = "run|build")]
     pub(crate) action: Action,
 
     #[command(flatten)]
@@ -48,12 +48,22 @@ pub(crate) struct Options {
 }
 
 /// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Build, profile, report.
     Run,
     /// Build only.
     Build,
+}
+
+fn action(text: &str) -> Result<Action, String> {
+    match text {
+        "run" => Ok(Action::Run),
+        "build" => Ok(Action::Build),
+        _ => Err(format!(
+            "arguments of the program follow two dashes: cargo hpcrun -- {text}"
+        )),
+    }
 }
 
 /// Which program.

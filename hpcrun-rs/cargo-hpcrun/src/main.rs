@@ -50,6 +50,9 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if options.action == Action::Run {
+        profile::check(options)?;
+    }
     let toolchain = toolchain::toolchain()?;
     if let Some(other) = options
         .build

@@ -11,7 +11,7 @@ use hpcrun_rs::{Failure, Measured};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Runs the program under the sampler, writes the database, prints the report, and ends as the
@@ -21,12 +21,11 @@ pub(crate) fn run(
     built: &Built,
     options: &Options,
 ) -> Result<ExitCode, Failure> {
-    if let Some(output) = &options.profiling.output {
-        // Better to be said before the run; taken back at once.
-        drop(Place::prepare(output, false).map_err(|e| Failure::own(e.to_string()))?);
-    }
     let temporary = temporary(project);
-    let measured = measure(project, built, options, temporary.as_ref())?;
+    let measured = measure(project, built, options, &temporary).inspect_err(|_| {
+        // Empty, or not there at all.
+        let _ = fs::remove_dir(&temporary);
+    })?;
     for warning in &measured.warnings {
         eprintln!("cargo hpcrun: warning: {warning}");
     }
@@ -51,6 +50,27 @@ pub(crate) fn run(
     Ok(hpcrun_rs::end_like(measured.status))
 }
 
+/// Says what is wrong with the profiler's own options, before the build.
+pub(crate) fn check(options: &Options) -> Result<(), Failure> {
+    let mut line = sampling(options);
+    line.extend(["--".into(), "program".into()]);
+    hpcrun_rs::check(line)?;
+    if let Some(output) = &options.profiling.output {
+        // Taken back at once.
+        drop(Place::prepare(output, false).map_err(|e| Failure::own(e.to_string()))?);
+    }
+    Ok(())
+}
+
+/// `hpcrun-rs` and its options that say how to sample.
+fn sampling(options: &Options) -> Vec<OsString> {
+    let profiling = &options.profiling;
+    let mut line: Vec<OsString> = vec!["hpcrun-rs".into()];
+    line.extend(["--event".into(), profiling.event.clone().into()]);
+    line.extend(["--cores".into(), profiling.cores.clone().into()]);
+    line
+}
+
 /// A folder of this run's own.
 fn temporary(project: &Project) -> PathBuf {
     let name = format!("run-{}", std::process::id());
@@ -61,13 +81,10 @@ fn measure(
     project: &Project,
     built: &Built,
     options: &Options,
-    temporary: &std::path::Path,
+    temporary: &Path,
 ) -> Result<Measured, Failure> {
-    let profiling = &options.profiling;
-    let mut line: Vec<OsString> = vec!["hpcrun-rs".into()];
-    line.extend(["--event".into(), profiling.event.clone().into()]);
-    line.extend(["--cores".into(), profiling.cores.clone().into()]);
-    if !profiling.keep {
+    let mut line = sampling(options);
+    if !options.profiling.keep {
         // hpcprof-rs names the database by this name.
         let name = format!("hpcrun-{}-measurements", project.program);
         line.extend(["--output".into(), temporary.join(name).into()]);
