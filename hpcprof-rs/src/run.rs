@@ -144,6 +144,8 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         FoldOptions {
             projection: args.projection,
             lines: args.lines,
+            // Callers are procedures.
+            loops: kind != ViewKind::BottomUp,
             std_inlined: args.std_inlined,
             runtime_frames: args.runtime_frames,
             recursion: is_text && !args.no_fold_recursion,

@@ -27,8 +27,16 @@ fn a_task_has_one_path_whether_stolen_or_not() {
     let leaf = at_path(&view, &TASK);
     // In place 60 and 40 (inlined iterator), stolen 80, stolen with an inlined closure 20.
     assert_eq!(inclusive(leaf, "work"), 200 * SAMPLE);
-    assert_eq!(exclusive(leaf, "work"), 200 * SAMPLE);
-    assert_eq!(leaf["children"].as_array().map(Vec::len), Some(0));
+    assert_eq!(exclusive(leaf, "work"), 160 * SAMPLE);
+    // Inlined code of the standard library folds into its user's loop.
+    assert_eq!(leaf["children"].as_array().map(Vec::len), Some(1));
+    let over = named(&leaf["children"], "loop at main.rs:42");
+    assert_eq!(
+        (over["kind"].as_str(), over["line"].as_i64()),
+        (Some("loop"), Some(42))
+    );
+    assert_eq!(exclusive(over, "work"), 40 * SAMPLE);
+    assert_eq!(over["call_line"], serde_json::Value::Null);
     let closure = at_path(&view, &TASK[..4]);
     assert_eq!(closure["kind"], "procedure");
     assert_eq!(
@@ -99,6 +107,7 @@ fn anchors_continue_another_threads_context() {
         "_start",
         "app::main",
         "app::serial",
+        "loop at main.rs:61",
         "app::caller",
         "app::leaf",
     ];
@@ -224,14 +233,16 @@ fn lines_and_inlined_system_code_on_request() {
         (Some("line"), Some(41))
     );
     assert_eq!(exclusive(line, "work"), 160 * SAMPLE);
-    let next = named(&leaf["children"], "core::iter::Range::next");
+    let over = named(&leaf["children"], "loop at main.rs:42");
+    let next = named(&over["children"], "core::iter::Range::next");
     assert_eq!(inclusive(next, "work"), 40 * SAMPLE);
     assert_eq!(next["call_line"], 42);
     // Folded, the iterator's step is the cost of the line that calls it.
     let lines = view(&database, "top-down", &["--lines"]);
     let leaf = at_path(&lines, &TASK);
+    let over = named(&leaf["children"], "loop at main.rs:42");
     assert_eq!(
-        exclusive(named(&leaf["children"], "main.rs:42"), "work"),
+        exclusive(named(&over["children"], "main.rs:42"), "work"),
         40 * SAMPLE
     );
     let caller = at_path(&lines, &TASK[..3]);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Changes with the meaning of what is stored.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Entries that nobody wrote for so long are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Extension of entries.

@@ -1,10 +1,11 @@
-//! Recovers the structure of load modules: procedures, inlined scopes, source lines and
+//! Recovers the structure of load modules: procedures, inlined scopes, loops, source lines and
 //! overhead tags.
 //!
 //! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols` (symbol tables, unwind
 //! entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
 //! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
-//! `paint` flattens scopes; `verdict` picks categories) → `assemble` (one structure).
+//! `paint` flattens scopes; `verdict` picks categories) → `assemble` (one structure) → `loops`
+//! (adds what [`code`] finds in the machine code).
 //!
 //! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
@@ -17,11 +18,13 @@ mod assemble;
 #[allow(unsafe_code)]
 mod bytes;
 pub mod cache;
+pub mod code;
 mod dwarf;
 mod error;
 mod facts;
 mod frames;
 mod image;
+mod loops;
 pub mod measurements;
 mod mini;
 mod names;
@@ -192,9 +195,18 @@ fn analyse_in(
     });
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind);
+    structure.complete = wanted.is_all();
+    notes.extend(loops::add(
+        &mut structure,
+        &loops::Sources {
+            image: &image,
+            symbols: &symbols,
+            unwind: &unwind,
+            threads: options.threads,
+        },
+    ));
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();
-    structure.complete = wanted.is_all();
     structure.notes = tidy(&notes);
     Ok(Analysis {
         structure,

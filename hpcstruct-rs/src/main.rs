@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Recover procedures, inlined code, source lines and overhead tags of binaries.
+/// Recover procedures, inlined code, loops, source lines and overhead tags of binaries.
 #[derive(Parser)]
 #[command(name = "hpcstruct-rs", version, about, long_about = LONG, after_long_help = EXAMPLES)]
 struct Arguments {
@@ -59,7 +59,7 @@ struct Arguments {
 }
 
 const LONG: &str = "\
-Recover procedures, inlined code, source lines and overhead tags of binaries.
+Recover procedures, inlined code, loops, source lines and overhead tags of binaries.
 
 Reads ELF executables and shared libraries with DWARF 3 to 5, also from separate debug files
 (by build id or .gnu_debuglink), split units (.dwo, .dwp), files shared by dwz and compressed
@@ -157,7 +157,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
     report_notes(&structure);
     write(&output, &structure, arguments.format)?;
     eprintln!(
-        "hpcstruct-rs: {} procedures, {} inlined scopes, {} spans in {:.2} s -> {}",
+        "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
         structure.scopes.len(),
         structure.spans.len(),

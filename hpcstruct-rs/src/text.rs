@@ -1,7 +1,7 @@
-//! A readable form of a structure: procedure > inlined call > spans.
+//! A readable form of a structure: procedure > inlined call or loop > spans.
 
 use crate::TagUse;
-use hpc_formats::structure::{ProcedureId, SourceLine, Span, Structure};
+use hpc_formats::structure::{ProcedureId, ScopeKind, SourceLine, Span, Structure};
 use std::fmt::Write as _;
 
 /// One line per procedure, per entered scope and per span, indented by depth.
@@ -122,9 +122,13 @@ fn procedure(structure: &Structure, id: ProcedureId, spans: &[&Span], out: &mut 
             let Some(s) = structure.scopes.get(scope.0 as usize) else {
                 continue;
             };
+            let at = match s.kind {
+                ScopeKind::Inlined => "called at",
+                ScopeKind::Loop => "at",
+            };
             let _ = writeln!(
                 out,
-                "{:indent$}> {} {:?} called at {}",
+                "{:indent$}> {} {:?} {at} {}",
                 "",
                 structure.string(s.name),
                 s.origin,

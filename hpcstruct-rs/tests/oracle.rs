@@ -5,7 +5,7 @@ mod common;
 
 use common::{Folder, whole};
 use gimli::{EndianSlice, RunTimeEndian};
-use hpc_formats::structure::{Origin, SourceLine, Span, Structure};
+use hpc_formats::structure::{Origin, ScopeKind, SourceLine, Span, Structure};
 use object::{Object, ObjectSection};
 use std::path::Path;
 
@@ -67,6 +67,9 @@ fn our_frames(structure: &Structure, span: &Span) -> Vec<Frame> {
     let mut frames = Vec::new();
     for id in structure.scope_chain(span).iter().rev() {
         let scope = &structure.scopes[id.0 as usize];
+        if scope.kind == ScopeKind::Loop {
+            continue;
+        }
         frames.push((structure.string(scope.name).to_owned(), here.0, here.1));
         here = place(scope.site);
     }

@@ -1,6 +1,6 @@
 //! Program structure of one load module: what hpcstruct-rs recovers and hpcprof-rs applies.
 //!
-//! The model is a forest: a [`Procedure`] contains [`Scope`]s (inlined calls today, loops next),
+//! The model is a forest: a [`Procedure`] contains [`Scope`]s (inlined calls, loops),
 //! and every [`Span`] of code belongs to one innermost scope, one source line, and at most one
 //! overhead category. All names are indices into one string table.
 //!
@@ -94,7 +94,7 @@ pub struct Procedure {
 pub enum ScopeKind {
     /// The body of a procedure inlined at [`Scope::site`].
     Inlined = 1,
-    /// A loop whose header is at [`Scope::site`].
+    /// A loop that is named by the line [`Scope::site`].
     Loop = 2,
 }
 
@@ -111,7 +111,7 @@ pub struct Scope {
     pub name: StringId,
     /// Where the inlined procedure is declared.
     pub declared: Option<SourceLine>,
-    /// Call site, or loop header.
+    /// Call site, or the line that names the loop.
     pub site: Option<SourceLine>,
     /// Whose code it is.
     pub origin: Origin,

@@ -278,6 +278,8 @@ fn push(
     for segment in &frame.segments {
         let site = match segment.kind {
             Kind::Procedure => call,
+            // Nobody calls a loop.
+            Kind::Loop => None,
             _ => segment.site,
         };
         at = Some(tree.child(Context {

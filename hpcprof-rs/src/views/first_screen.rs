@@ -30,6 +30,7 @@ pub fn print(
         FoldOptions {
             projection: Projection::Logical,
             lines: false,
+            loops: false,
             std_inlined: false,
             runtime_frames: false,
             recursion: true,

@@ -1,6 +1,6 @@
 //! Simplifies a tree of contexts: each context is kept, or its cost goes to the context above.
 //!
-//! What is folded: lines; standard-library code inlined into its user; in the logical
+//! What is folded: lines; loops, where a view is about procedures only; standard-library code inlined into its user; in the logical
 //! projection the task runtime and the glue between it and a task, so that a task has one path
 //! whether it was stolen or not; for reading only, also recursion and start-up frames.
 
@@ -18,6 +18,8 @@ pub struct FoldOptions {
     pub projection: Projection,
     /// Keep lines.
     pub lines: bool,
+    /// Keep loops; otherwise their cost is their procedure's.
+    pub loops: bool,
     /// Keep inlined code of the standard library and the system.
     pub std_inlined: bool,
     /// Keep the task runtime's frames in the logical projection.
@@ -129,6 +131,9 @@ impl Folder<'_> {
         if node.kind == Kind::Line {
             return self.place_line(above, node);
         }
+        if node.kind == Kind::Loop && !keep_as_root {
+            return self.place_loop(above, node, origin);
+        }
         if !keep_as_root && self.is_runtime(node, origin, above.after_runtime) {
             return Target {
                 after_runtime: true,
@@ -166,6 +171,20 @@ impl Folder<'_> {
             ..*node
         };
         self.keep(above, &line)
+    }
+
+    /// A loop folds as the code around it does. Where that is folded into its caller, a loop that
+    /// is named by the caller stays, and so does the line that stands for the folded code.
+    fn place_loop(&mut self, above: Target, node: &TreeNode, origin: Origin) -> Target {
+        let of_system = origin == Origin::System && !self.options.std_inlined;
+        if !self.options.loops || of_system || self.is_runtime(node, origin, above.after_runtime) {
+            return above;
+        }
+        Target {
+            after_runtime: above.after_runtime,
+            site: above.site,
+            ..self.keep(above, node)
+        }
     }
 
     fn is_runtime(&mut self, node: &TreeNode, origin: Origin, after_runtime: bool) -> bool {
@@ -226,7 +245,7 @@ impl Folder<'_> {
     /// again with every task: folding them would put tasks under the wrong spawner.
     fn can_recur(&self, node: &TreeNode) -> bool {
         let origin = self.database.procedures[node.procedure as usize].origin;
-        node.kind != Kind::Line && !node.support && origin != Origin::Runtime
+        !matches!(node.kind, Kind::Line | Kind::Loop) && !node.support && origin != Origin::Runtime
     }
 
     /// The node above (or at) `from` that is the same procedure.

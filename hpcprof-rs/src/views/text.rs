@@ -1,6 +1,7 @@
 //! Prints a view as a tree of text: amounts in seconds first, shares of the total effort and of
 //! the metric sorted by, the hot path marked, names cut in the middle to fit the width.
 
+use crate::model::symbols::Kind;
 use crate::views::load::{Database, Sort, effort};
 use crate::views::names;
 use crate::views::tree::{Call, Label, View, ViewNode};
@@ -206,7 +207,7 @@ impl Printer<'_> {
         }
         let what = match self.view.name {
             "bottom-up" => "procedure, then its callers",
-            "flat" => "module, file, procedure",
+            "flat" => "module, file, procedure, loop",
             _ => "calling context",
         };
         line.push_str(&format!("  {what}"));
@@ -269,6 +270,10 @@ impl Printer<'_> {
         let Label::Procedure(procedure) = node.label else {
             return None;
         };
+        if node.kind == Kind::Loop.name() {
+            // Its name says where it is.
+            return None;
+        }
         let row = &self.database.procedures[procedure as usize];
         match (row.declared, node.call) {
             (Some(at), _) => Some(names::place(self.database, at)),

@@ -287,6 +287,21 @@ impl StructureBuilder {
         ScopeId(self.structure.scopes.len() as u32 - 1)
     }
 
+    /// A loop, named by its place.
+    pub fn looping(
+        &mut self,
+        procedure: ProcedureId,
+        parent: Option<ScopeId>,
+        site: (&str, u32),
+        origin: Origin,
+    ) -> ScopeId {
+        let base = site.0.rsplit('/').next().unwrap_or(site.0);
+        let name = format!("loop at {base}:{}", site.1);
+        let id = self.inlined(procedure, parent, &name, None, site, origin);
+        self.structure.scopes[id.0 as usize].kind = ScopeKind::Loop;
+        id
+    }
+
     pub fn span(
         &mut self,
         start: u64,
@@ -444,7 +459,10 @@ pub fn view(database: &Path, view: &str, options: &[&str]) -> Value {
     let mut arguments = vec![view, text(database), "--format", "json"];
     arguments.extend(options);
     let output = tool(&arguments).expect("view");
-    serde_json::from_str(&output).expect("valid JSON")
+    let mut deserializer = serde_json::Deserializer::from_str(&output);
+    deserializer.disable_recursion_limit();
+    let mut values = deserializer.into_iter();
+    values.next().expect("a value").expect("valid JSON")
 }
 
 /// The child of that name among `nodes`.

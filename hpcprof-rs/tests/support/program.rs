@@ -1,5 +1,6 @@
 //! A small program with known structure: `main` calls `serial` and `caller`; `caller` joins a
-//! closure that calls `leaf`; the closure is run in place or stolen.
+//! closure that calls `leaf`; the closure is run in place or stolen. `serial` has a loop that calls
+//! `memcpy`, `leaf` one over an inlined iterator of the standard library.
 
 use super::{Run, StructureBuilder, ThreadBuilder, at};
 use hpc_formats::address::CodeAddress;
@@ -41,7 +42,7 @@ pub fn caller_push() -> CodeAddress {
 pub fn leaf() -> CodeAddress {
     at(APP, 0x1300)
 }
-/// In `leaf`: an inlined iterator step of the standard library.
+/// In `leaf`: an inlined iterator step of the standard library, in a loop.
 pub fn leaf_iterator() -> CodeAddress {
     at(APP, 0x1310)
 }
@@ -114,9 +115,10 @@ pub fn structures() -> Vec<hpc_formats::structure::Structure> {
     app.span(0x1230, p, Some(push), (SCHED_FILE, 4), Some("sched"));
     let p = app.procedure("app::leaf", Some((APP_FILE, 40)), User);
     app.span(0x1300, p, None, (APP_FILE, 41), None);
+    let over = app.looping(p, None, (APP_FILE, 42), User);
     let next = app.inlined(
         p,
-        None,
+        Some(over),
         "core::iter::Range::next",
         Some(("/rustc/core/iter.rs", 800)),
         (APP_FILE, 42),
@@ -153,7 +155,8 @@ pub fn structures() -> Vec<hpc_formats::structure::Structure> {
     );
     app.span(0x1700, p, None, (SCHED_FILE, 61), Some("sched"));
     let p = app.procedure("app::serial", Some((APP_FILE, 60)), User);
-    app.span(0x1800, p, None, (APP_FILE, 61), None);
+    let over = app.looping(p, None, (APP_FILE, 61), User);
+    app.span(0x1800, p, Some(over), (APP_FILE, 61), None);
 
     let mut libc = StructureBuilder::new("/lib/libc.so.6", &[9]);
     let p = libc.procedure("memcpy", None, System);

@@ -3,7 +3,7 @@
 //! Each test program is one function here, so that what a test expects can be read beside it.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
-use hpc_formats::structure::{Scope, Span};
+use hpc_formats::structure::{Scope, ScopeKind, Span};
 use hpcstruct_rs::{Options, Structure, analyse};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,13 +75,15 @@ pub(crate) fn whole(path: &Path) -> Structure {
     analyse(path, &Options::default()).expect("a readable module")
 }
 
-/// The readable names of a span's frames, innermost first, the procedure last.
+/// The readable names of a span's frames without loops, innermost first, the procedure last.
 pub(crate) fn frames<'s>(structure: &'s Structure, span: &Span) -> Vec<&'s str> {
     let mut names: Vec<&str> = structure
         .scope_chain(span)
         .iter()
         .rev()
-        .map(|id| structure.string(structure.scopes[id.0 as usize].name))
+        .map(|id| &structure.scopes[id.0 as usize])
+        .filter(|scope| scope.kind == ScopeKind::Inlined)
+        .map(|scope| structure.string(scope.name))
         .collect();
     names.push(procedure_name(structure, span));
     names

@@ -1,0 +1,68 @@
+//! From an address to the procedure that holds it, in constant time for usual code.
+//!
+//! Input: procedures whose ranges do not overlap. The space of addresses is cut into buckets that
+//! know the first range to look at.
+
+use super::unit::Layout;
+
+/// The index.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// (start, end, procedure), sorted.
+    parts: Vec<(u64, u64, u32)>,
+    /// For each bucket the first part that ends after the bucket's first address.
+    buckets: Vec<u32>,
+    /// First address.
+    base: u64,
+    /// Shift from an offset to its bucket.
+    shift: u32,
+}
+
+impl Index {
+    /// Over the ranges of all procedures.
+    pub(crate) fn new(units: &[Layout]) -> Index {
+        let mut parts: Vec<(u64, u64, u32)> = Vec::with_capacity(units.len());
+        for (i, unit) in units.iter().enumerate() {
+            parts.extend(unit.ranges.iter().map(|r| (r.start, r.end, i as u32)));
+        }
+        parts.sort_unstable();
+        let base = parts.first().map_or(0, |p| p.0);
+        let extent = parts.last().map_or(0, |p| p.1) - base;
+        // About four buckets for each part.
+        let most = (4 * parts.len() as u64).max(1);
+        let mut shift = 0;
+        while shift < 63 && extent >> shift > most {
+            shift += 1;
+        }
+        let count = (extent >> shift) as usize + 1;
+        let mut buckets = Vec::with_capacity(count);
+        let mut part = 0;
+        for bucket in 0..count as u64 {
+            let start = base + (bucket << shift);
+            while parts.get(part).is_some_and(|p| p.1 <= start) {
+                part += 1;
+            }
+            buckets.push(part as u32);
+        }
+        Index {
+            parts,
+            buckets,
+            base,
+            shift,
+        }
+    }
+
+    /// The procedure whose ranges hold `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<u32> {
+        let bucket = address.checked_sub(self.base)? >> self.shift;
+        let from = *self.buckets.get(usize::try_from(bucket).ok()?)? as usize;
+        let parts = &self.parts[from..];
+        // Mostly the first or second; hostile inputs may have very many.
+        let mut near = parts.iter().take(8);
+        if let Some(part) = near.find(|p| p.1 > address) {
+            return (part.0 <= address).then_some(part.2);
+        }
+        let part = parts.get(parts.partition_point(|p| p.1 <= address))?;
+        (part.0 <= address).then_some(part.2)
+    }
+}

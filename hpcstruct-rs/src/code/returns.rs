@@ -1,0 +1,261 @@
+//! Which procedures never return: by name, and by the code itself.
+//!
+//! A procedure returns when a return, or a tail jump to a procedure that returns, can be reached
+//! from its entry without passing a call that never returns. [`settle`] starts from the belief that
+//! all do and takes it back until nothing changes; so procedures that only call each other count
+//! as returning. The result does not depend on the order of the work.
+
+use super::unit::{Code, Kind, Layout};
+use crate::parallel;
+
+/// C and C++ procedures that never return.
+const NAMES: [&str; 40] = [
+    "abort",
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+    "pthread_exit",
+    "thrd_exit",
+    "err",
+    "errx",
+    "verr",
+    "verrx",
+    "__assert_fail",
+    "__assert_perror_fail",
+    "__assert",
+    "__stack_chk_fail",
+    "__stack_chk_fail_local",
+    "__fortify_fail",
+    "__chk_fail",
+    "__libc_fatal",
+    "__libc_start_main",
+    "_Unwind_Resume",
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "__cxa_bad_cast",
+    "__cxa_bad_typeid",
+    "__cxa_pure_virtual",
+    "__cxa_deleted_virtual",
+    "__cxa_throw_bad_array_new_length",
+    "__cxa_throw_bad_array_length",
+    "__cxa_call_unexpected",
+    "__cxa_call_terminate",
+    "__clang_call_terminate",
+    "__ubsan_handle_builtin_unreachable",
+    "_ZSt9terminatev",
+    "_ZSt10unexpectedv",
+    "_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
+];
+
+/// Parts of mangled names of Rust procedures that never return, in both manglings.
+const RUST: [&str; 24] = [
+    "4core9panicking5panic",
+    "4core9panicking9panic_",
+    "13unwrap_failed",
+    "13expect_failed",
+    "16slice_error_fail",
+    "19slice_error_fail_rt",
+    "22slice_index_order_fail",
+    "24slice_end_index_len_fail",
+    "26slice_start_index_len_fail",
+    "29slice_end_index_overflow_fail",
+    "31slice_start_index_overflow_fail",
+    "17len_mismatch_fail",
+    "13assert_failed",
+    "19assert_failed_inner",
+    "16capacity_overflow",
+    "7raw_vec12handle_error",
+    "18handle_alloc_error",
+    "17rust_begin_unwind",
+    "10rust_panic",
+    "20rust_panic_with_hook",
+    "3std9panicking11begin_panic",
+    "3std5panic13resume_unwind",
+    "3std7process5abort",
+    "3std7process4exit",
+];
+
+/// Whether a procedure is known by its linkage name never to return.
+pub(crate) fn never_returns(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else {
+        return false;
+    };
+    let name = name.split('@').next().unwrap_or(name);
+    if name == "rust_begin_unwind" || NAMES.contains(&name) {
+        return true;
+    }
+    if let Some(rest) = name.strip_prefix("_ZSt") {
+        return rest
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .starts_with("__throw_");
+    }
+    if !name.starts_with("_ZN") && !name.starts_with("_R") {
+        return false;
+    }
+    panicking(name) || RUST.iter().any(|part| name.contains(part))
+}
+
+/// Whether a procedure of this module is known by its linkage name never to return. Of most the
+/// code tells; this is for those whose code does not, and quick.
+pub(crate) fn known_never_to_return(name: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(name) else {
+        return false;
+    };
+    if text.starts_with("_R") || text.starts_with("_ZN") {
+        return panicking(text);
+    }
+    never_returns(name)
+}
+
+/// `core::panicking::panic…`, whatever the length of the last part.
+fn panicking(name: &str) -> bool {
+    let Some((_, rest)) = name.split_once("4core9panicking") else {
+        return false;
+    };
+    rest.trim_start_matches(|c: char| c.is_ascii_digit())
+        .starts_with("panic")
+}
+
+/// Buffers of [`may_return`].
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    seen: Vec<u64>,
+    stack: Vec<u32>,
+}
+
+/// Whether a procedure may return, given which others never do.
+///
+/// Without `others` every call and tail jump to a procedure counts as one that does not return:
+/// what returns even so, returns whatever the others do.
+pub(crate) fn may_return(
+    layout: &Layout,
+    code: &Code,
+    others: Option<&[bool]>,
+    scratch: &mut Scratch,
+) -> bool {
+    let steps = &code.steps;
+    let at = |offset: u32| steps.partition_point(|s| s.end <= offset) as u32;
+    let returns = |procedure: u32| {
+        others.is_some_and(|never| never.get(procedure as usize).is_none_or(|n| !n))
+    };
+    scratch.seen.clear();
+    scratch.seen.resize(steps.len().div_ceil(64), 0);
+    scratch.stack.clear();
+    scratch.stack.push(at(layout.entry_offset()));
+    while let Some(mut i) = scratch.stack.pop() {
+        while let Some(step) = steps.get(i as usize) {
+            let (word, bit) = (i as usize / 64, 1u64 << (i % 64));
+            if scratch.seen[word] & bit != 0 {
+                break;
+            }
+            scratch.seen[word] |= bit;
+            i += 1;
+            match step.kind {
+                Kind::Jump => i = at(step.target),
+                Kind::Branch => scratch.stack.push(at(step.target)),
+                Kind::Call if returns(step.target) => {}
+                // The largest number: out of the module, and back for all that is known.
+                Kind::TailBranch if step.target == u32::MAX => return true,
+                Kind::TailBranch | Kind::TailJump if returns(step.target) => return true,
+                Kind::TailBranch | Kind::Padding => {}
+                Kind::Table => {
+                    let range = code.tables[step.target as usize].clone();
+                    let targets = &code.targets[range.start as usize..range.end as usize];
+                    scratch.stack.extend(targets.iter().map(|t| at(*t)));
+                    break;
+                }
+                Kind::Indirect | Kind::Return => return true,
+                Kind::Call | Kind::TailJump | Kind::Stop | Kind::End => break,
+            }
+        }
+    }
+    false
+}
+
+/// A procedure for [`settle`]: its layout and code, where it was decoded.
+pub(crate) type Decoded<'a> = Option<(&'a Layout, &'a Code)>;
+
+/// Which procedures never return, given those that are known by name.
+pub(crate) fn settle<'a>(
+    count: usize,
+    procedure: impl Fn(usize) -> Decoded<'a> + Sync,
+    mut never: Vec<bool>,
+    threads: usize,
+) -> Vec<bool> {
+    let callers = Callers::new(count, &procedure);
+    let mut asked: Vec<u32> = (0..count as u32)
+        .filter(|p| !never[*p as usize] && procedure(*p as usize).is_some())
+        .collect();
+    while !asked.is_empty() {
+        const CHUNK: usize = 256;
+        let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
+        let answers = parallel::run(chunks.len(), threads, |c| {
+            let mut scratch = Scratch::default();
+            let gone = |p: &&u32| {
+                procedure(**p as usize)
+                    .is_some_and(|(l, code)| !may_return(l, code, Some(&never), &mut scratch))
+            };
+            chunks[c].iter().filter(gone).copied().collect::<Vec<u32>>()
+        });
+        let gone: Vec<u32> = answers.concat();
+        for p in &gone {
+            never[*p as usize] = true;
+        }
+        asked = gone
+            .iter()
+            .flat_map(|p| callers.of(*p))
+            .copied()
+            .filter(|p| !never[*p as usize])
+            .collect();
+        asked.sort_unstable();
+        asked.dedup();
+    }
+    never
+}
+
+/// Who calls whom, in compressed rows.
+struct Callers {
+    first: Vec<u32>,
+    callers: Vec<u32>,
+}
+
+impl Callers {
+    fn new<'a>(count: usize, procedure: &impl Fn(usize) -> Decoded<'a>) -> Callers {
+        let calls = |each: &mut dyn FnMut(u32, u32)| {
+            for caller in 0..count {
+                let Some((_, code)) = procedure(caller) else {
+                    continue;
+                };
+                for step in &code.steps {
+                    let is_call =
+                        matches!(step.kind, Kind::Call | Kind::TailJump | Kind::TailBranch);
+                    if is_call && (step.target as usize) < count {
+                        each(caller as u32, step.target);
+                    }
+                }
+            }
+        };
+        let mut first = vec![0u32; count + 2];
+        calls(&mut |_, callee| first[callee as usize + 2] += 1);
+        for i in 2..first.len() {
+            first[i] += first[i - 1];
+        }
+        let mut callers = vec![0; first.last().map_or(0, |n| *n as usize)];
+        calls(&mut |caller, callee| {
+            let slot = &mut first[callee as usize + 1];
+            callers[*slot as usize] = caller;
+            *slot += 1;
+        });
+        Callers { first, callers }
+    }
+
+    fn of(&self, callee: u32) -> &[u32] {
+        let i = callee as usize;
+        &self.callers[self.first[i] as usize..self.first[i + 1] as usize]
+    }
+}

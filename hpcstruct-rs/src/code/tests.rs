@@ -1,0 +1,131 @@
+//! Loops in hand-assembled code, and any bytes as input.
+
+use super::*;
+
+/// (header, parent, irreducible) of every loop, addresses from the start of the code.
+fn loops(architecture: Architecture, code: &[u8]) -> Vec<(u64, Option<u32>, bool)> {
+    const BASE: u64 = 0x40_0000;
+    let found = loops_of_bytes(architecture, BASE, code);
+    let loops = found.loops.iter();
+    loops
+        .map(|l| (l.header - BASE, l.parent, l.irreducible))
+        .collect()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+#[test]
+fn nested_loops_of_x86_64() {
+    let code = [
+        0x31, 0xc0, // 0: xor eax, eax
+        0x89, 0xf1, // 2: mov ecx, esi       outer header
+        0xff, 0xc0, // 4: inc eax            inner header
+        0xff, 0xc9, // 6: dec ecx
+        0x75, 0xfa, // 8: jne 4
+        0xff, 0xcf, // a: dec edi
+        0x75, 0xf4, // c: jne 2
+        0xc3, // e: ret
+    ];
+    let expected = [(2, None, false), (4, Some(0), false)];
+    assert_eq!(loops(Architecture::X86_64, &code), expected);
+}
+
+#[test]
+fn nested_loops_of_aarch64() {
+    let code = words(&[
+        0x5280_0000, // 0: mov w0, #0
+        0x2a01_03e2, // 4: mov w2, w1        outer header
+        0x1100_0400, // 8: add w0, w0, #1    inner header
+        0x7100_0442, // c: subs w2, w2, #1
+        0x54ff_ffc1, // 10: b.ne 8
+        0x7100_0463, // 14: subs w3, w3, #1
+        0xb5ff_ff64, // 18: cbnz x4, 4
+        0xd65f_03c0, // 1c: ret
+    ]);
+    let expected = [(4, None, false), (8, Some(0), false)];
+    assert_eq!(loops(Architecture::AArch64, &code), expected);
+}
+
+#[test]
+fn a_loop_that_is_entered_in_its_middle_is_irreducible() {
+    let code = [
+        0x85, 0xff, // 0: test edi, edi
+        0x74, 0x02, // 2: je 6
+        0xff, 0xc0, // 4: inc eax
+        0xff, 0xc1, // 6: inc ecx
+        0x75, 0xfa, // 8: jne 4
+        0xc3, // a: ret
+    ];
+    assert_eq!(loops(Architecture::X86_64, &code), [(4, None, true)]);
+}
+
+#[test]
+fn code_after_a_trap_closes_no_loop() {
+    let code = [
+        0xff, 0xc0, // 0: inc eax
+        0x0f, 0x0b, // 2: ud2
+        0xeb, 0xfa, // 4: jmp 0, which nothing leads to
+    ];
+    assert_eq!(loops(Architecture::X86_64, &code), []);
+}
+
+#[test]
+fn a_switch_in_a_loop_by_a_table_of_differences() {
+    let code = [
+        0x48, 0x8d, 0x15, 0x1e, 0x00, 0x00, 0x00, // 0: lea rdx, [rip + 0x1e]  table at 25
+        0x83, 0xff, 0x01, // 7: cmp edi, 1             header
+        0x77, 0x16, // a: ja 22
+        0x48, 0x63, 0x04, 0xba, // c: movsxd rax, [rdx + rdi * 4]
+        0x48, 0x01, 0xd0, // 10: add rax, rdx
+        0xff, 0xe0, // 13: jmp rax
+        0xff, 0xc7, // 15: inc edi             case 0
+        0xeb, 0xee, // 17: jmp 7
+        0xff, 0xcf, // 19: dec edi             case 1
+        0xeb, 0xea, // 1b: jmp 7
+        0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // 1d: padding
+        0xc3, 0xcc, 0xcc, // 22: ret
+        0xf0, 0xff, 0xff, 0xff, // 25: 15 - 25
+        0xf4, 0xff, 0xff, 0xff, // 29: 19 - 25
+    ];
+    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
+    assert_eq!(found.loops.len(), 1, "{found:?}");
+    assert_eq!(found.loops[0].header, 0x1007);
+    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
+    assert_eq!(inside, std::slice::from_ref(&(0x1007..0x101d)));
+}
+
+#[test]
+fn any_bytes_are_code() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..400 {
+        let mut bytes: Vec<u8> = (0..random() % 2000).map(|_| random() as u8).collect();
+        if round % 2 == 0 {
+            // Many short branches.
+            for b in bytes.iter_mut().step_by(2) {
+                *b = 0x70 | (*b & 15);
+            }
+        }
+        for architecture in [Architecture::X86_64, Architecture::AArch64] {
+            let end = bytes.len() as u64;
+            let base = if round % 7 == 0 { u64::MAX - end } else { 0 };
+            let found = loops_of_bytes(architecture, base, &bytes);
+            for (i, found) in found.loops.iter().enumerate() {
+                assert!(found.parent.is_none_or(|p| (p as usize) < i));
+            }
+            let mut after = base;
+            for region in &found.regions {
+                assert!(region.range.start >= after && region.range.end <= base + end);
+                assert!((region.inner as usize) < found.loops.len());
+                after = region.range.end;
+            }
+        }
+    }
+}

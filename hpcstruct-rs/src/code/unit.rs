@@ -1,0 +1,301 @@
+//! The code of one procedure in compact form: transfers of control whose targets are offsets
+//! within the procedure, or other procedures.
+//!
+//! A procedure may lie in several ranges (hot and cold parts). Its *offsets* number the bytes of
+//! all ranges in the order of their addresses. Invariants: control never falls from one range to
+//! the next; every target is an offset of the procedure.
+
+use super::Architecture;
+use super::flow::{Decoded, Flow, Within};
+use super::memory::Memory;
+use super::{aarch64, x86};
+use std::ops::Range;
+
+/// Longer procedures are left out.
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
+
+/// The ranges of a procedure, sorted and disjoint, and where it is entered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Address ranges.
+    pub(crate) ranges: Vec<Range<u64>>,
+    /// Offset of each range's first byte.
+    pub(crate) offsets: Vec<u32>,
+    /// Index of the range that is entered at its first byte.
+    pub(crate) entry: usize,
+}
+
+impl Layout {
+    /// Of sorted, disjoint ranges; `None` when they are too long. `entry` is the range with the
+    /// procedure's entry.
+    pub(crate) fn new(ranges: Vec<Range<u64>>, entry: usize) -> Option<Layout> {
+        let mut offsets = Vec::with_capacity(ranges.len());
+        let mut total = 0u64;
+        for range in &ranges {
+            offsets.push(total as u32);
+            total = total.checked_add(range.end.checked_sub(range.start)?)?;
+            if total > MAX_BYTES {
+                return None;
+            }
+        }
+        (total > 0 && entry < ranges.len()).then_some(Layout {
+            ranges,
+            offsets,
+            entry,
+        })
+    }
+
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> u32 {
+        match (self.ranges.last(), self.offsets.last()) {
+            (Some(range), Some(offset)) => offset + (range.end - range.start) as u32,
+            _ => 0,
+        }
+    }
+
+    /// The offset of an address.
+    pub(crate) fn offset(&self, address: u64) -> Option<u32> {
+        let i = match self.ranges.as_slice() {
+            [_] => 0,
+            many => many.partition_point(|r| r.end <= address),
+        };
+        let range = self.ranges.get(i)?;
+        range
+            .contains(&address)
+            .then(|| self.offsets[i] + (address - range.start) as u32)
+    }
+
+    /// The address of an offset (of its last byte's successor for the length).
+    pub(crate) fn address(&self, offset: u32) -> u64 {
+        let after = self.offsets.partition_point(|o| *o <= offset);
+        let i = after.saturating_sub(1);
+        self.ranges[i].start + u64::from(offset - self.offsets[i])
+    }
+
+    /// Offset of the entry.
+    pub(crate) fn entry_offset(&self) -> u32 {
+        self.offsets[self.entry]
+    }
+
+    /// Address of the entry.
+    pub(crate) fn entry_address(&self) -> u64 {
+        self.ranges[self.entry].start
+    }
+}
+
+/// Where control goes after a [`Step`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// To the offset `target`.
+    Jump,
+    /// To the offset `target`, or on.
+    Branch,
+    /// Into the procedure `target`, at its entry, and back if that returns.
+    Call,
+    /// To the entry of the procedure `target`, for good.
+    TailJump,
+    /// To the entry of the procedure `target` for good, or on.
+    TailBranch,
+    /// To the targets of the table number `target`.
+    Table,
+    /// Somewhere: a jump whose targets are not known.
+    Indirect,
+    /// To the caller.
+    Return,
+    /// Nowhere.
+    Stop,
+    /// On; nothing falls into it.
+    Padding,
+    /// The end of a range, where an instruction before it would fall through.
+    End,
+}
+
+/// A transfer of control.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Offset one past the instruction.
+    pub(crate) end: u32,
+    /// What `kind` says it is.
+    pub(crate) target: u32,
+    /// Length of the instruction.
+    pub(crate) length: u8,
+    /// Where control goes.
+    pub(crate) kind: Kind,
+}
+
+/// The code of a procedure.
+#[derive(Debug, Default)]
+pub(crate) struct Code {
+    /// In the order of offsets; nothing falls through the last step of a range.
+    pub(crate) steps: Vec<Step>,
+    /// Targets of jump tables, as offsets.
+    pub(crate) targets: Vec<u32>,
+    /// Jump tables, as ranges of `targets`.
+    pub(crate) tables: Vec<Range<u32>>,
+}
+
+impl Code {
+    /// Procedures that are called or jumped to, as often as they are.
+    pub(crate) fn callees(&self) -> impl Iterator<Item = u32> + '_ {
+        let leaves = |s: &&Step| matches!(s.kind, Kind::Call | Kind::TailJump | Kind::TailBranch);
+        self.steps.iter().filter(leaves).map(|s| s.target)
+    }
+
+    /// Whether any transfer could close a loop: a quick test that spares most procedures a graph.
+    pub(crate) fn may_loop(&self) -> bool {
+        self.steps.iter().any(|s| match s.kind {
+            Kind::Jump | Kind::Branch => s.target < s.end,
+            Kind::Table | Kind::Indirect => true,
+            _ => false,
+        })
+    }
+}
+
+/// Whom a call or a jump out of the procedure reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Callee {
+    /// A procedure that may turn out never to return.
+    Procedure(u32),
+    /// One that is known never to return.
+    NeverReturns,
+    /// One that returns, as far as is known.
+    Returns,
+}
+
+/// Tells whom an address, or a word that holds an address, leads to.
+pub(crate) trait Callees {
+    /// Of a direct call.
+    fn direct(&self, address: u64) -> Callee;
+    /// Of a call through the word at `slot`.
+    fn through(&self, slot: u64) -> Callee;
+}
+
+/// Buffers of [`translate`].
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    decoded: Decoded,
+    x86: x86::Scratch,
+}
+
+/// Decodes the code of a procedure.
+pub(crate) fn translate(
+    architecture: Architecture,
+    layout: &Layout,
+    memory: &Memory<'_>,
+    callees: &impl Callees,
+    scratch: &mut Scratch,
+) -> Code {
+    let mut code = Code::default();
+    for (range, base) in layout.ranges.iter().zip(&layout.offsets) {
+        let length = (range.end - range.start) as usize;
+        let bytes = memory.bytes(range.start).unwrap_or(&[]);
+        let bytes = &bytes[..bytes.len().min(length)];
+        let decoded = &mut scratch.decoded;
+        decoded.clear();
+        let within = Within(&layout.ranges);
+        match architecture {
+            Architecture::X86_64 => {
+                x86::decode(
+                    bytes,
+                    range.start,
+                    memory,
+                    within,
+                    &mut scratch.x86,
+                    decoded,
+                );
+            }
+            Architecture::AArch64 => {
+                aarch64::decode(bytes, range.start, memory, within, decoded);
+            }
+        }
+        code.steps.reserve(decoded.transfers.len() + 1);
+        for transfer in &decoded.transfers {
+            let (kind, target) = match transfer.flow {
+                Flow::Table { first, count } => {
+                    let read = &decoded.targets[first as usize..(first + count) as usize];
+                    let from = code.targets.len() as u32;
+                    code.targets
+                        .extend(read.iter().filter_map(|t| layout.offset(*t)));
+                    code.tables.push(from..code.targets.len() as u32);
+                    (Kind::Table, code.tables.len() as u32 - 1)
+                }
+                other => match step(other, layout, callees) {
+                    Some(step) => step,
+                    None => continue,
+                },
+            };
+            code.steps.push(Step {
+                end: base + transfer.end,
+                target,
+                length: transfer.length,
+                kind,
+            });
+        }
+        let end = base + length as u32;
+        match code.steps.last() {
+            Some(last) if last.end == end && !falls_through(last.kind) => {}
+            _ => code.steps.push(Step {
+                end,
+                target: 0,
+                length: 0,
+                kind: Kind::End,
+            }),
+        }
+    }
+    code.steps.shrink_to_fit();
+    code
+}
+
+/// Whether control may go on after a step.
+pub(crate) fn falls_through(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Branch | Kind::Call | Kind::TailBranch | Kind::Padding
+    )
+}
+
+/// `None` for what changes nothing: calls that return, branches out to procedures that return.
+fn step(flow: Flow, layout: &Layout, callees: &impl Callees) -> Option<(Kind, u32)> {
+    let inside = |address| layout.offset(address);
+    Some(match flow {
+        Flow::Jump(to) => match inside(to) {
+            Some(offset) => (Kind::Jump, offset),
+            None => tail(callees.direct(to)),
+        },
+        Flow::Branch(to) => match inside(to) {
+            Some(offset) => (Kind::Branch, offset),
+            None => match callees.direct(to) {
+                Callee::Procedure(p) => (Kind::TailBranch, p),
+                // What does not return is left by the other way.
+                Callee::NeverReturns => return None,
+                Callee::Returns => (Kind::TailBranch, u32::MAX),
+            },
+        },
+        // A call of the procedure itself returns if the procedure does.
+        Flow::Call(to) if to == layout.entry_address() => return None,
+        Flow::Call(to) => call(callees.direct(to))?,
+        Flow::CallThrough(slot) => call(callees.through(slot))?,
+        Flow::JumpThrough(slot) => tail(callees.through(slot)),
+        Flow::Indirect | Flow::Table { .. } => (Kind::Indirect, 0),
+        Flow::Return => (Kind::Return, 0),
+        Flow::Stop => (Kind::Stop, 0),
+        Flow::Padding => (Kind::Padding, 0),
+    })
+}
+
+fn tail(callee: Callee) -> (Kind, u32) {
+    match callee {
+        Callee::Procedure(p) => (Kind::TailJump, p),
+        Callee::NeverReturns => (Kind::Stop, 0),
+        Callee::Returns => (Kind::Return, 0),
+    }
+}
+
+fn call(callee: Callee) -> Option<(Kind, u32)> {
+    match callee {
+        Callee::Procedure(p) => Some((Kind::Call, p)),
+        Callee::NeverReturns => Some((Kind::Stop, 0)),
+        Callee::Returns => None,
+    }
+}

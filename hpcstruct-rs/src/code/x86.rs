@@ -1,0 +1,413 @@
+//! Transfers of control in x86-64 code, jump tables included.
+//!
+//! Input: the bytes of a range of code. The sweep is linear: compilers keep data out of the code
+//! here, and after bytes that are no instruction it goes on with the next one. Jump tables are
+//! recognised by what leads up to their jump, over the instructions before it in address order:
+//! the addition of base and entry, the load of the entry, the `lea` of the base, the comparison
+//! that bounds the index. A base that was computed further away (hoisted out of a loop, spilled) is
+//! looked for among all `lea` of the range, and believed when its first entry leads into the
+//! procedure.
+
+use super::flow::{Decoded, Entry, Flow, Table, Transfer, Within, read_table};
+use super::memory::Memory;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
+
+/// Instructions before a jump that are searched for what leads up to it.
+const WINDOW: usize = 24;
+
+/// A `lea` of an address relative to the instruction.
+#[derive(Clone, Copy, Debug)]
+struct Lea {
+    /// Offset of the instruction.
+    offset: u32,
+    register: Register,
+    address: u64,
+}
+
+/// A jump whose targets only a table tells.
+#[derive(Clone, Debug)]
+struct Pending {
+    /// Index of its transfer.
+    transfer: usize,
+    /// Offsets of the instructions before it, the jump last.
+    window: [u32; WINDOW],
+}
+
+/// Reused from range to range.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    leas: Vec<Lea>,
+    bases: Vec<u64>,
+    pending: Vec<Pending>,
+}
+
+/// Decodes `bytes`, which lie at `address`, and appends the transfers of control.
+pub(crate) fn decode(
+    bytes: &[u8],
+    address: u64,
+    memory: &Memory<'_>,
+    within: Within<'_>,
+    scratch: &mut Scratch,
+    out: &mut Decoded,
+) {
+    scratch.leas.clear();
+    scratch.pending.clear();
+    sweep(bytes, address, scratch, out);
+    if scratch.pending.is_empty() {
+        return;
+    }
+    scratch.bases.clear();
+    scratch.bases.extend(scratch.leas.iter().map(|l| l.address));
+    scratch.bases.sort_unstable();
+    scratch.bases.dedup();
+    for pending in &scratch.pending {
+        let window = redecode(bytes, address, &pending.window);
+        let resolver = Resolver {
+            memory,
+            within,
+            leas: &scratch.leas,
+            bases: &scratch.bases,
+            jump: pending.window[WINDOW - 1],
+        };
+        let first = out.targets.len() as u32;
+        let count = resolver.resolve(&window, &mut out.targets);
+        if count > 0 {
+            out.transfers[pending.transfer].flow = Flow::Table { first, count };
+        }
+    }
+}
+
+fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut recent = [u32::MAX; WINDOW];
+    let mut count = 0usize;
+    // Whether control cannot come from the instruction before.
+    let mut stopped = false;
+    while decoder.can_decode() {
+        let offset = decoder.position() as u32;
+        decoder.decode_out(&mut instruction);
+        recent[count % WINDOW] = offset;
+        count += 1;
+        let code = instruction.code();
+        let flow = match code.flow_control() {
+            FlowControl::Next | FlowControl::XbeginXabortXend => {
+                if code == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() {
+                    scratch.leas.push(Lea {
+                        offset,
+                        register: instruction.op0_register(),
+                        address: instruction.ip_rel_memory_address(),
+                    });
+                }
+                match next(&instruction) {
+                    Some(flow) => Some(flow),
+                    None if stopped && is_padding(&instruction) => Some(Flow::Padding),
+                    None => None,
+                }
+            }
+            control => transfer(control, &instruction),
+        };
+        let Some(flow) = flow else {
+            stopped = false;
+            continue;
+        };
+        // Padding is one transfer, whatever the number of its instructions.
+        let end = decoder.position() as u32;
+        match out.transfers.last_mut() {
+            Some(last) if flow == Flow::Padding && last.flow == flow && last.end == offset => {
+                last.end = end;
+                last.length = last.length.saturating_add(instruction.len() as u8);
+                continue;
+            }
+            _ => {}
+        }
+        if flow == Flow::Indirect {
+            scratch.pending.push(Pending {
+                transfer: out.transfers.len(),
+                window: std::array::from_fn(|i| recent[(count + i) % WINDOW]),
+            });
+        }
+        stopped = match flow {
+            Flow::Branch(_) | Flow::Call(_) | Flow::CallThrough(_) => false,
+            Flow::Padding => stopped,
+            _ => true,
+        };
+        out.transfers.push(Transfer {
+            end,
+            length: instruction.len() as u8,
+            flow,
+        });
+    }
+}
+
+/// Transfers that the decoder's tables count as plain instructions.
+fn next(instruction: &Instruction) -> Option<Flow> {
+    match instruction.code() {
+        Code::INVALID | Code::Hlt => Some(Flow::Stop),
+        Code::Xbegin_rel16 | Code::Xbegin_rel32 => {
+            Some(Flow::Branch(instruction.near_branch_target()))
+        }
+        _ => None,
+    }
+}
+
+fn transfer(control: FlowControl, instruction: &Instruction) -> Option<Flow> {
+    let near = instruction.op0_kind() == OpKind::NearBranch64;
+    let through = instruction.is_ip_rel_memory_operand();
+    Some(match control {
+        FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch_target()),
+        FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch_target()),
+        FlowControl::Call if near => Flow::Call(instruction.near_branch_target()),
+        FlowControl::IndirectCall if through => {
+            Flow::CallThrough(instruction.ip_rel_memory_address())
+        }
+        FlowControl::IndirectBranch if through => {
+            Flow::JumpThrough(instruction.ip_rel_memory_address())
+        }
+        FlowControl::IndirectBranch => Flow::Indirect,
+        FlowControl::Return => Flow::Return,
+        FlowControl::Interrupt if instruction.code() == Code::Int3 => Flow::Stop,
+        FlowControl::Exception
+        | FlowControl::UnconditionalBranch
+        | FlowControl::ConditionalBranch => Flow::Stop,
+        // Calls and system calls come back.
+        _ => return None,
+    })
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Nop => true,
+        // `xchg ax, ax` and `lea rsi, [rsi]`: older forms.
+        Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
+        Mnemonic::Lea => {
+            instruction.memory_displacement64() == 0
+                && instruction.memory_index() == Register::None
+                && instruction.memory_base() == instruction.op0_register()
+        }
+        _ => false,
+    }
+}
+
+/// The instructions at `offsets`; those of before the range's start are left out.
+fn redecode(bytes: &[u8], address: u64, offsets: &[u32]) -> Vec<Instruction> {
+    let known = offsets.iter().filter(|o| **o != u32::MAX);
+    known
+        .filter_map(|offset| {
+            let rest = bytes.get(*offset as usize..)?;
+            let ip = address + u64::from(*offset);
+            Some(Decoder::with_ip(64, rest, ip, DecoderOptions::NONE).decode())
+        })
+        .collect()
+}
+
+/// The slot that a linkage stub jumps through: `jmp [rip + slot]`, maybe after `endbr64`.
+pub(crate) fn stub(memory: &Memory<'_>, address: u64) -> Option<u64> {
+    const LONGEST: usize = 32;
+    let bytes = memory.bytes(address)?;
+    let bytes = &bytes[..bytes.len().min(LONGEST)];
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    for _ in 0..3 {
+        let instruction = decoder.decode();
+        match instruction.code().flow_control() {
+            FlowControl::Next => {}
+            FlowControl::IndirectBranch if instruction.is_ip_rel_memory_operand() => {
+                return Some(instruction.ip_rel_memory_address());
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// What is needed to find the table of one jump.
+struct Resolver<'a, 'd> {
+    memory: &'a Memory<'d>,
+    within: Within<'a>,
+    leas: &'a [Lea],
+    /// Every address that a `lea` of the range names, sorted: where a table may begin.
+    bases: &'a [u64],
+    /// Offset of the jump.
+    jump: u32,
+}
+
+impl Resolver<'_, '_> {
+    /// Appends the targets of the jump that ends `window`; 0 when it has no table.
+    fn resolve(&self, window: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+        let Some((jump, before)) = window.split_last() else {
+            return 0;
+        };
+        if jump.op0_kind() == OpKind::Memory {
+            return self.absolute(jump, before, targets);
+        }
+        if jump.op0_kind() != OpKind::Register {
+            return 0;
+        }
+        let mut register = jump.op0_register();
+        for (i, instruction) in before.iter().enumerate().rev() {
+            if !writes(instruction, register) {
+                continue;
+            }
+            match (instruction.mnemonic(), instruction.op1_kind()) {
+                (Mnemonic::Add, OpKind::Register) => {
+                    let parts = [register, instruction.op1_register()];
+                    return self.relative(parts, &before[..i], targets);
+                }
+                (Mnemonic::Mov, OpKind::Register) => register = instruction.op1_register(),
+                (Mnemonic::Mov, OpKind::Memory) => {
+                    return self.absolute(instruction, &before[..i], targets);
+                }
+                _ => return 0,
+            }
+        }
+        0
+    }
+
+    /// `jmp [table + index * 8]`, or a load of the same form.
+    fn absolute(&self, load: &Instruction, before: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+        if load.memory_index_scale() != 8 || load.memory_index() == Register::None {
+            return 0;
+        }
+        let displacement = load.memory_displacement64();
+        let count = bound(before, load.memory_index());
+        let table = |address| Table {
+            address,
+            entry: Entry::Absolute,
+            count,
+        };
+        if load.memory_base() == Register::None {
+            return self.read(&table(displacement), targets);
+        }
+        self.by_base(
+            load.memory_base(),
+            |base| table(base.wrapping_add(displacement)),
+            targets,
+        )
+    }
+
+    /// `parts` are added up: one is the base, the other an entry of four bytes.
+    fn relative(
+        &self,
+        parts: [Register; 2],
+        before: &[Instruction],
+        targets: &mut Vec<u64>,
+    ) -> u32 {
+        for (i, load) in before.iter().enumerate().rev() {
+            let entry = load.op0_register();
+            if !parts.contains(&entry) || !writes(load, entry) {
+                continue;
+            }
+            if load.mnemonic() != Mnemonic::Movsxd || load.op1_kind() != OpKind::Memory {
+                // The base may be computed between the load and the addition.
+                continue;
+            }
+            if load.memory_index_scale() != 4 || load.memory_index() == Register::None {
+                return 0;
+            }
+            let count = bound(&before[..i], load.memory_index());
+            let table = |address| Table {
+                address,
+                entry: Entry::Relative {
+                    base: address,
+                    bytes: 4,
+                    shift: 0,
+                    signed: true,
+                },
+                count,
+            };
+            if load.memory_base() == Register::None {
+                return 0;
+            }
+            let displacement = load.memory_displacement64();
+            return self.by_base(
+                load.memory_base(),
+                |base| table(base.wrapping_add(displacement)),
+                targets,
+            );
+        }
+        0
+    }
+
+    /// Tries the `lea` of `register` nearest before the jump, then further ones, then those of other
+    /// registers (the base was moved or spilled).
+    fn by_base(
+        &self,
+        register: Register,
+        table: impl Fn(u64) -> Table,
+        targets: &mut Vec<u64>,
+    ) -> u32 {
+        const TRIES: usize = 64;
+        let split = self.leas.partition_point(|l| l.offset < self.jump);
+        let (before, after) = self.leas.split_at(split);
+        let near = || before.iter().rev().chain(after);
+        let same = near().filter(|l| l.register == register).take(TRIES);
+        let other = near().filter(|l| l.register != register).take(TRIES);
+        for lea in same.chain(other) {
+            let read = self.read(&table(lea.address), targets);
+            if read > 0 {
+                return read;
+            }
+        }
+        0
+    }
+
+    fn read(&self, table: &Table, targets: &mut Vec<u64>) -> u32 {
+        let next = self.bases.partition_point(|b| *b <= table.address);
+        let limit = self.bases.get(next).copied().unwrap_or(u64::MAX);
+        read_table(self.memory, table, self.within, limit, targets)
+    }
+}
+
+/// Whether an instruction's first operand is `register`, or a part of it that clears the rest.
+fn writes(instruction: &Instruction, register: Register) -> bool {
+    let plain = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Bt | Mnemonic::Call
+    );
+    !plain
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register.full_register()
+}
+
+/// The number of values that an index may have, where a comparison or a mask in `before` says so.
+fn bound(before: &[Instruction], index: Register) -> Option<u64> {
+    let mut index = index.full_register();
+    let mut condition = None;
+    for instruction in before.iter().rev() {
+        let first = instruction.op0_kind() == OpKind::Register
+            && instruction.op0_register().full_register() == index;
+        match instruction.mnemonic() {
+            Mnemonic::Ja | Mnemonic::Jbe => condition = Some(1),
+            Mnemonic::Jae | Mnemonic::Jb => condition = Some(0),
+            Mnemonic::Cmp if first => {
+                return (immediate(instruction)? & 0xffff_ffff).checked_add(condition?);
+            }
+            Mnemonic::And if first => return immediate(instruction)?.checked_add(1),
+            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd if first => {
+                if instruction.op1_kind() != OpKind::Register {
+                    return None;
+                }
+                index = instruction.op1_register().full_register();
+            }
+            _ if writes(instruction, index) => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn immediate(instruction: &Instruction) -> Option<u64> {
+    matches!(
+        instruction.op1_kind(),
+        OpKind::Immediate8
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate32to64
+    )
+    .then(|| instruction.immediate(1))
+}
