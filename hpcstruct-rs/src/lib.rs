@@ -133,6 +133,24 @@ pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Struc
     analyse_in(Path::new(name), data, options, false).map(|analysis| analysis.structure)
 }
 
+/// The loops of every procedure of the load module at `path`, by entry, as the machine code has
+/// them; a symbol or an unwind entry makes a procedure. Debug information is not looked at.
+///
+/// # Errors
+/// As [`analyse`].
+pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, StructError> {
+    let bytes = FileBytes::open(path)?;
+    let image = Image::parse(path, bytes.as_slice())?;
+    let unwind = symbols::unwind_ranges(&image);
+    let symbols = symbols::collect(&[&image], &unwind);
+    Ok(loops::of_image(&loops::Sources {
+        image: &image,
+        symbols: &symbols,
+        unwind: &unwind,
+        threads,
+    }))
+}
+
 fn analyse_in(
     path: &Path,
     data: &[u8],

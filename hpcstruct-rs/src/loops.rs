@@ -50,13 +50,7 @@ pub(crate) fn add(structure: &mut Structure, sources: &Sources<'_, '_>) -> Optio
         return Some("loops are found in x86-64 and AArch64 code only".to_owned());
     };
     let memory = Memory::new(&sources.image.file);
-    let stubs: Vec<Range<u64>> = sources
-        .image
-        .code
-        .iter()
-        .filter(|(_, name)| name.starts_with(".plt") || name == ".iplt")
-        .map(|(range, _)| range.clone())
-        .collect();
+    let stubs = stubs(sources.image);
     let (bodies, left_out) = bodies(structure, sources.symbols, &stubs);
     let program = Program {
         architecture,
@@ -64,14 +58,45 @@ pub(crate) fn add(structure: &mut Structure, sources: &Sources<'_, '_>) -> Optio
         stubs: &stubs,
         wanted: bodies.iter().map(|b| b.layout.clone()).collect(),
         others: others(structure, sources, &stubs),
-        named: (sources.symbols.sorted.iter())
-            .map(|s| (s.start, s.name))
-            .collect(),
+        named: named(sources.symbols),
         threads: sources.threads,
     };
     let loops = program.loops();
     place_all(structure, &bodies, &loops, sources.threads);
     (left_out > 0).then(|| format!("{left_out} procedures are too long to find loops in"))
+}
+
+/// The loops of every procedure that a symbol or an unwind entry states.
+pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
+    let Some(architecture) = Architecture::of(&sources.image.file) else {
+        return Vec::new();
+    };
+    let memory = Memory::new(&sources.image.file);
+    let stubs = stubs(sources.image);
+    let ranges = others(&Structure::default(), sources, &stubs);
+    let layout = |range| Layout::new(std::iter::once(range).collect(), 0);
+    let program = Program {
+        architecture,
+        memory: &memory,
+        stubs: &stubs,
+        wanted: ranges.into_iter().filter_map(layout).collect(),
+        others: Vec::new(),
+        named: named(sources.symbols),
+        threads: sources.threads,
+    };
+    program.loops()
+}
+
+/// Ranges of linkage stubs.
+fn stubs(image: &Image<'_>) -> Vec<Range<u64>> {
+    let is_stub = |name: &str| name.starts_with(".plt") || name == ".iplt";
+    let stubs = image.code.iter().filter(|(_, name)| is_stub(name));
+    stubs.map(|(range, _)| range.clone()).collect()
+}
+
+/// Names of procedures by address.
+fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
+    symbols.sorted.iter().map(|s| (s.start, s.name)).collect()
 }
 
 /// The code of every procedure, and the number of procedures that are too long.

@@ -53,12 +53,16 @@ const NAMES: [&str; 40] = [
 ];
 
 /// Parts of mangled names of Rust procedures that never return, in both manglings.
-const RUST: [&str; 24] = [
+const RUST: [&str; 28] = [
     "4core9panicking5panic",
     "4core9panicking9panic_",
     "13unwrap_failed",
     "13expect_failed",
     "16slice_error_fail",
+    "16slice_index_fail",
+    "panic_on_ord_violation",
+    "panic_already_",
+    "panic_for_",
     "19slice_error_fail_rt",
     "22slice_index_order_fail",
     "24slice_end_index_len_fail",

@@ -1,0 +1,421 @@
+//! Loops against those of LLVM: its assembly says of every basic block which loop it is in, by
+//! LLVM's own dominator trees over its own blocks.
+//!
+//! Every block of that assembly gets a symbol, the assembly becomes a shared library, and headers,
+//! depths and members are compared address by address. Procedures that have irreducible loops
+//! are counted apart: LLVM has no notion of those. `rustc` is always there; `clang` is used
+//! where it is installed. Further sources: `HPCSTRUCT_LOOP_SOURCES`, a list of .c files and Rust
+//! crate roots, separated by colons; `HPCSTRUCT_LOOP_FLAGS` for flags of theirs.
+
+mod common;
+
+use common::Folder;
+use hpcstruct_rs::code::ProcedureLoops;
+use object::{Object, ObjectSymbol};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the compiler says of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Block {
+    procedure: String,
+    /// Name of the block, as in `Header=BB0_3`.
+    name: String,
+    /// Name of the header of its innermost loop, and that loop's depth from 1.
+    inner: Option<(String, u32)>,
+}
+
+/// Blocks in the order of the symbols `.Lhpc0`, `.Lhpc1` …, and the assembly with those.
+fn instrument(assembly: &str) -> (Vec<Block>, String) {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut out = String::with_capacity(assembly.len() * 2);
+    let mut procedure = String::new();
+    let mut open = false;
+    for line in assembly.lines() {
+        let (code, comment) = match line.find(['#', ';']).or_else(|| line.find("//")) {
+            Some(at) => line.split_at(at),
+            None => (line, ""),
+        };
+        let code = code.trim();
+        if let Some(name) = code.strip_suffix(':').filter(|n| !n.starts_with('.')) {
+            procedure = name.trim_matches('"').to_owned();
+        }
+        let label = code.strip_suffix(':').and_then(|l| l.strip_prefix(".LBB"));
+        let unnamed = comment
+            .trim_start_matches(['#', '/', ';', ' '])
+            .strip_prefix("%bb.");
+        let name = match (label, unnamed) {
+            (Some(label), _) => Some(format!("BB{label}")),
+            // Unnamed blocks are no headers: any name will do.
+            (None, Some(_)) if code.is_empty() => Some(String::new()),
+            _ => None,
+        };
+        let _ = writeln!(out, "{line}");
+        if let Some(name) = name {
+            let _ = writeln!(out, ".Lhpc{}:", blocks.len());
+            blocks.push(Block {
+                procedure: procedure.clone(),
+                name,
+                inner: None,
+            });
+            open = true;
+        } else if !code.is_empty() {
+            open = false;
+        }
+        if let Some(block) = blocks.last_mut().filter(|_| open) {
+            note(block, comment);
+        }
+    }
+    (blocks, out)
+}
+
+/// Reads `in Loop: Header=BB0_3 Depth=2` and `This [Inner ]Loop Header: Depth=2`.
+fn note(block: &mut Block, comment: &str) {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().expect("a depth")
+    };
+    if let Some((_, rest)) = comment.split_once("in Loop: Header=") {
+        let (header, depth) = rest.split_once(" Depth=").expect("a depth");
+        block.inner = Some((header.to_owned(), number(depth)));
+    }
+    if comment.contains("This Loop Header: ") || comment.contains("This Inner Loop Header: ") {
+        let (_, depth) = comment.split_once("Header: Depth=").expect("a depth");
+        block.inner = Some((block.name.clone(), number(depth)));
+    }
+}
+
+/// Assembles and links; returns the library.
+fn build(folder: &Folder, name: &str, assembly: &str, tools: &Tools) -> PathBuf {
+    let source = format!("{name}.hpc.s");
+    folder.write(&source, assembly);
+    let (object, library) = (format!("{name}.o"), format!("{name}.so"));
+    folder.run(
+        tools.cc,
+        &["-c", "-Wa,--keep-locals", &source, "-o", &object],
+    );
+    folder.run(
+        tools.cc,
+        &[
+            "-shared",
+            "-nostdlib",
+            "-Wl,-Bsymbolic,--discard-none",
+            &object,
+            "-o",
+            &library,
+        ],
+    );
+    folder.0.join(library)
+}
+
+/// Addresses of the blocks' symbols.
+fn addresses(library: &Path, count: usize) -> Vec<u64> {
+    let data = std::fs::read(library).expect("readable");
+    let file = object::File::parse(&*data).expect("ELF");
+    let mut found = vec![u64::MAX; count];
+    for symbol in file.symbols() {
+        let name = symbol.name().unwrap_or("");
+        if let Some(number) = name
+            .strip_prefix(".Lhpc")
+            .and_then(|n| n.parse::<usize>().ok())
+        {
+            found[number] = symbol.address();
+        }
+    }
+    assert!(!found.contains(&u64::MAX), "every block has a symbol");
+    found
+}
+
+/// What came of a comparison.
+#[derive(Debug, Default, Clone, Copy)]
+struct Score {
+    /// Procedures in which either side sees a loop, and those that are the same in all.
+    procedures: usize,
+    equal: usize,
+    /// Procedures with irreducible loops, left out of the rest.
+    irreducible: usize,
+    /// Procedures without loops in which we find one.
+    invented: usize,
+    /// Loops (header and depth) of the compiler, of ours, and of both.
+    theirs: usize,
+    ours: usize,
+    both: usize,
+}
+
+impl Score {
+    fn add(&mut self, other: Score) {
+        self.procedures += other.procedures;
+        self.equal += other.equal;
+        self.irreducible += other.irreducible;
+        self.invented += other.invented;
+        self.theirs += other.theirs;
+        self.ours += other.ours;
+        self.both += other.both;
+    }
+}
+
+/// Our header and depth of the innermost loop at an address.
+fn inner(found: &ProcedureLoops, address: u64) -> Option<(u64, u32)> {
+    let after = found.regions.partition_point(|r| r.range.end <= address);
+    let region = found.regions.get(after)?;
+    if region.range.start > address {
+        return None;
+    }
+    let header = found.loops[region.inner as usize].header;
+    let (mut depth, mut next) = (1, found.loops[region.inner as usize].parent);
+    while let Some(parent) = next {
+        depth += 1;
+        next = found.loops[parent as usize].parent;
+    }
+    Some((header, depth))
+}
+
+fn compare(library: &Path, blocks: &[Block], verbose: bool) -> Score {
+    let addresses = addresses(library, blocks.len());
+    let loops = hpcstruct_rs::loops(library, 2).expect("a module");
+    let by_entry: HashMap<u64, &ProcedureLoops> = loops.iter().map(|l| (l.entry, l)).collect();
+    let mut procedures: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (i, block) in blocks.iter().enumerate() {
+        procedures.entry(&block.procedure).or_default().push(i);
+    }
+    let mut score = Score::default();
+    let nothing = ProcedureLoops::default();
+    for (name, members) in procedures {
+        let Some(entry) = members.iter().map(|i| addresses[*i]).min() else {
+            continue;
+        };
+        let found = by_entry.get(&entry).copied().unwrap_or(&nothing);
+        let names: HashMap<&str, u64> = members
+            .iter()
+            .map(|i| (blocks[*i].name.as_str(), addresses[*i]))
+            .collect();
+        // Empty blocks share the address of the next one: the last one there has the code.
+        let expected: BTreeMap<u64, Option<(u64, u32)>> = members
+            .iter()
+            .map(|i| {
+                let inner = blocks[*i].inner.as_ref();
+                (
+                    addresses[*i],
+                    inner.map(|(h, depth)| (names[h.as_str()], *depth)),
+                )
+            })
+            .collect();
+        if found.loops.iter().any(|l| l.irreducible) {
+            score.irreducible += 1;
+            continue;
+        }
+        let one = score_of(&expected, found);
+        if verbose && one.equal < one.procedures {
+            println!("{name} at {entry:#x}");
+            for (address, theirs) in &expected {
+                let ours = inner(found, *address);
+                if ours != *theirs {
+                    println!("  {address:#x}: ours {ours:x?} theirs {theirs:x?}");
+                }
+            }
+        }
+        score.add(one);
+    }
+    score
+}
+
+fn score_of(expected: &BTreeMap<u64, Option<(u64, u32)>>, found: &ProcedureLoops) -> Score {
+    let mut theirs: Vec<(u64, u32)> = expected.values().flatten().copied().collect();
+    theirs.sort_unstable();
+    theirs.dedup();
+    let ours: Vec<(u64, u32)> = found
+        .loops
+        .iter()
+        .filter_map(|l| inner(found, l.header))
+        .collect();
+    if theirs.is_empty() && ours.is_empty() {
+        return Score::default();
+    }
+    let same = expected
+        .iter()
+        .all(|(a, theirs)| inner(found, *a) == *theirs);
+    Score {
+        procedures: 1,
+        equal: usize::from(same),
+        irreducible: 0,
+        invented: usize::from(theirs.is_empty()),
+        both: ours.iter().filter(|l| theirs.contains(l)).count(),
+        theirs: theirs.len(),
+        ours: ours.len(),
+    }
+}
+
+/// The assembler and linker driver for a target.
+struct Tools {
+    cc: &'static str,
+}
+
+const NATIVE: Tools = Tools { cc: "gcc" };
+
+fn oracle(folder: &Folder, name: &str, assembly: &Path, tools: &Tools) -> Score {
+    let text = std::fs::read_to_string(assembly).expect("assembly");
+    let (blocks, text) = instrument(&text);
+    let library = build(folder, name, &text, tools);
+    let verbose = std::env::var_os("HPCSTRUCT_LOOP_VERBOSE").is_some();
+    let score = compare(&library, &blocks, verbose);
+    println!("{name}: {score:?}");
+    score
+}
+
+fn rustc(folder: &Folder, source: &Path, name: &str, flags: &[&str]) -> Score {
+    let output = format!("{name}.s");
+    let source = source.to_string_lossy();
+    let mut arguments = vec![
+        "--edition=2021",
+        "--crate-type=lib",
+        "--emit=asm",
+        "-Zverbose-asm",
+    ];
+    arguments.extend([
+        "-Ccodegen-units=1",
+        "--cap-lints=allow",
+        &source,
+        "-o",
+        &output,
+    ]);
+    arguments.extend(flags);
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let status = Command::new(rustc)
+        .args(&arguments)
+        // The comments are an unstable option of every release.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .current_dir(&folder.0)
+        .status();
+    assert!(status.expect("rustc runs").success(), "{arguments:?}");
+    oracle(folder, name, &folder.0.join(&output), &NATIVE)
+}
+
+fn clang(folder: &Folder, source: &Path, name: &str, flags: &[&str], tools: &Tools) -> Score {
+    let output = format!("{name}.s");
+    let source = source.to_string_lossy();
+    let mut arguments = vec!["-S", "-fPIC", "-w", "-fno-addrsig", &source, "-o", &output];
+    arguments.extend(flags);
+    folder.run("clang", &arguments);
+    oracle(folder, name, &folder.0.join(&output), tools)
+}
+
+fn can_run(program: &str) -> bool {
+    let run = Command::new(program).arg("--version").output();
+    run.is_ok_and(|o| o.status.success())
+}
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/loops")
+        .join(name)
+}
+
+/// Precision and recall of loops, and the share of equal procedures, are at least `least` percent.
+fn expect(score: Score, least: usize, loops: usize) {
+    assert!(
+        score.theirs >= loops,
+        "only {} loops compared",
+        score.theirs
+    );
+    for (part, of) in [
+        (score.both, score.theirs),
+        (score.both, score.ours),
+        (score.equal, score.procedures),
+    ] {
+        assert!(part * 100 >= of * least, "{part} of {of}: {score:?}");
+    }
+}
+
+#[test]
+fn rust_code_agrees_with_llvm() {
+    let folder = Folder::new("loops-rust");
+    let mut sum = Score::default();
+    for (level, flags) in [
+        ("o0", ["-Copt-level=0", "-Cpanic=unwind"]),
+        ("o1", ["-Copt-level=1", "-Cpanic=unwind"]),
+        ("o2", ["-Copt-level=2", "-Cpanic=abort"]),
+        ("o3", ["-Copt-level=3", "-Ctarget-cpu=x86-64-v3"]),
+        ("os", ["-Copt-level=s", "-Cpanic=unwind"]),
+    ] {
+        sum.add(rustc(&folder, &corpus("corpus.rs"), level, &flags));
+    }
+    println!("all: {sum:?}");
+    expect(sum, 98, 100);
+}
+
+#[test]
+fn c_code_agrees_with_llvm() {
+    if !can_run("clang") {
+        println!("SKIPPED: clang is not installed; C code was not compared with LLVM's loops");
+        return;
+    }
+    let folder = Folder::new("loops-c");
+    let mut sum = Score::default();
+    for flags in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+        sum.add(clang(
+            &folder,
+            &corpus("corpus.c"),
+            &flags[1..],
+            &[flags],
+            &NATIVE,
+        ));
+    }
+    println!("all: {sum:?}");
+    expect(sum, 98, 60);
+}
+
+#[test]
+fn aarch64_code_agrees_with_llvm() {
+    let tools = Tools {
+        cc: "aarch64-linux-gnu-gcc",
+    };
+    if !can_run("clang") || !can_run(tools.cc) {
+        println!(
+            "SKIPPED: clang or {} is not installed; AArch64 code was not compared",
+            tools.cc
+        );
+        return;
+    }
+    let folder = Folder::new("loops-aarch64");
+    let mut sum = Score::default();
+    for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+        let flags = ["--target=aarch64-linux-gnu", level];
+        let name = format!("arm{level}");
+        sum.add(clang(&folder, &corpus("corpus.c"), &name, &flags, &tools));
+    }
+    println!("all: {sum:?}");
+    expect(sum, 98, 60);
+}
+
+#[test]
+fn further_sources_agree_with_llvm() {
+    let Some(sources) = std::env::var_os("HPCSTRUCT_LOOP_SOURCES") else {
+        println!("SKIPPED: HPCSTRUCT_LOOP_SOURCES names no further sources");
+        return;
+    };
+    let flags = std::env::var("HPCSTRUCT_LOOP_FLAGS").unwrap_or_default();
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let folder = Folder::new("loops-further");
+    let mut sum = Score::default();
+    for (i, source) in std::env::split_paths(&sources).enumerate() {
+        let name = format!("further{i}");
+        let is_rust = source.extension().is_some_and(|e| e == "rs");
+        let arm = flags.iter().any(|f| f.contains("aarch64"));
+        let tools = if arm {
+            Tools {
+                cc: "aarch64-linux-gnu-gcc",
+            }
+        } else {
+            NATIVE
+        };
+        sum.add(if is_rust {
+            rustc(&folder, &source, &name, &flags)
+        } else {
+            clang(&folder, &source, &name, &flags, &tools)
+        });
+    }
+    println!("all: {sum:?}");
+    expect(sum, 98, 1);
+}
