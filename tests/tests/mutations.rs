@@ -103,6 +103,12 @@ fn structures_and_binaries() {
     let library = c_program("library.so");
     hpcrun_tests::tools::check(tool("hpcstruct-rs").arg(&library).arg("-o").arg(&file));
     run("structures", &read_all(&[file]), 3, 300, parsers::structure);
+    // Code, and all else in the file taken for it.
+    let pieces: Vec<Vec<u8>> = read_all(std::slice::from_ref(&library))
+        .iter()
+        .flat_map(|bytes| bytes.chunks(1 << 13).map(<[u8]>::to_vec))
+        .collect();
+    run("machine code", &pieces, 3, 300, parsers::code);
     run("libraries", &read_all(&[library]), 8, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
     run(

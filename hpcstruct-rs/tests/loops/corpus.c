@@ -1,4 +1,5 @@
-/* Loops of every kind, each on a line of its own that begins it: the tests know these lines. */
+/* Loops of every kind. A comment marks the line that must name a loop: `f.1` is a loop of the
+   procedure `f`, `f.1.1` the first in it; `~f` says that there is some loop. */
 
 extern void abort(void);
 extern int external(int);
@@ -13,9 +14,9 @@ int single(const int *a, int n) {
 
 double nested(const double *a, const double *b, double *c, int n) {
     for (int i = 0; i < n; i++)             /* nested.1 */
-        for (int j = 0; j < n; j++) {       /* nested.2 */
+        for (int j = 0; j < n; j++) {       /* nested.1.1 */
             double t = 0;
-            for (int k = 0; k < n; k++)     /* nested.3 */
+            for (int k = 0; k < n; k++)     /* nested.1.1.1 */
                 t += a[i * n + k] * b[k * n + j];
             c[i * n + j] = t;
         }
@@ -46,7 +47,7 @@ int exits(const int *a, int n) {
 
 int leave_two(const int *a, int n) {
     for (int i = 0; i < n; i++)       /* leave_two.1 */
-        for (int j = 0; j < n; j++) { /* leave_two.2 */
+        for (int j = 0; j < n; j++) { /* leave_two.1.1 */
             if (external(a[i * n + j]))
                 goto out;
             use(j);
@@ -66,16 +67,16 @@ int never_comes_back(const int *a, int n) {
 }
 
 int bottom_tested(int n) {
-    do {                     /* bottom_tested */
-        n = external(n);
+    do {
+        n = external(n); /* bottom_tested: the first line with code */
     } while (n > 3);
     return n;
 }
 
 int endless(void) {
     int n = 0;
-    for (;;) {              /* endless */
-        use(n);
+    for (;;) {
+        use(n); /* endless: the first line with code */
         n = external(n);
         if (n == 1)
             break;
@@ -95,7 +96,7 @@ int table(const int *a, int n) {
         case 4: s = external(s + 4); break;
         case 5: use(9); use(s); break;
         case 6:
-            while (s > 1000)      /* table.2 */
+            while (s > 1000)      /* table.1.1 */
                 s = external(s);
             break;
         case 7: s *= 3; use(7); break;
@@ -164,7 +165,7 @@ int irreducible(int n) {
     if (n & 1)
         goto middle;
     for (;;) {
-        s = external(s);
+        s = external(s); /* ~irreducible */
         if (s == 3)
             return 1;
     middle:
@@ -176,7 +177,7 @@ int irreducible(int n) {
 
 unsigned interpreter(const unsigned char *code, unsigned s) {
     static const void *const go[] = {&&add, &&sub, &&mul, &&jump, &&stop};
-    goto *go[*code];
+    goto *go[*code]; /* ~interpreter */
 add:
     s += external(1);
     goto *go[*++code];

@@ -1,4 +1,5 @@
-//! Loops of every kind in Rust, each on a line of its own that begins it: the tests know these lines.
+//! Loops of every kind in Rust. A comment marks the line that must name a loop: `f.1` is a loop
+//! of the function `f`, `f.1.1` the first in it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -6,7 +7,7 @@ use std::hint::black_box;
 pub fn ranges(n: usize) -> usize {
     let mut s = 0;
     for i in 0..n { // ranges.1
-        for j in i..n { // ranges.2
+        for j in i..n { // ranges.1.1
             s += black_box(i ^ j);
         }
     }
@@ -16,7 +17,7 @@ pub fn ranges(n: usize) -> usize {
 pub fn slices(a: &[Vec<u64>]) -> u64 {
     let mut s = 0;
     for v in a { // slices.1
-        for x in v { // slices.2
+        for x in v { // slices.1.1
             if *x == 7 {
                 continue;
             }
@@ -60,7 +61,7 @@ pub fn search(a: &[&str], key: &str) -> Option<usize> {
 
 pub fn labelled(a: &[Vec<i32>]) -> Option<i32> {
     'outer: for v in a { // labelled.1
-        for x in v { // labelled.2
+        for x in v { // labelled.1.1
             if black_box(*x) < 0 {
                 continue 'outer;
             }
@@ -91,7 +92,7 @@ pub fn interpret(code: &[Op], mut s: u64) -> u64 {
             Op::Xor(n) => s = black_box(s ^ n),
             Op::Rotate(n) => s = black_box(s.rotate_left(*n)),
             Op::Repeat(n) => {
-                for i in 0..*n { // interpret.2
+                for i in 0..*n { // interpret.1.1
                     s ^= black_box(i);
                 }
             }
