@@ -92,10 +92,14 @@ where
         sched::post(worker, task.record());
     }
     completion.wait();
-    tasks
+    // All of them, before a panic among them goes on: an outcome that is not taken is never dropped.
+    let outcomes: Vec<_> = tasks
         .iter()
         // SAFETY: all tasks are over, and each is asked once.
         .map(|task| unsafe { task.take_outcome() })
+        .collect();
+    outcomes
+        .into_iter()
         .collect::<Result<_, _>>()
         .unwrap_or_else(|payload| resume_unwind(payload))
 }

@@ -304,6 +304,30 @@ fn a_join_half_is_open_while_the_other_waits_in_a_scope() {
 }
 
 #[test]
+fn a_panic_in_a_broadcast_drops_the_other_results() {
+    struct CountDrop<'a>(&'a AtomicUsize);
+    impl Drop for CountDrop<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let pool = pool(4);
+    for bad in 0..4 {
+        let dropped = AtomicUsize::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            pool.broadcast(|context| {
+                if context.index() == bad {
+                    resume_unwind(Box::new("one of them"));
+                }
+                CountDrop(&dropped)
+            })
+        }));
+        assert_eq!(payload(result), "one of them");
+        assert_eq!(dropped.into_inner(), 3);
+    }
+}
+
+#[test]
 fn par_for_visits_each_index_once() {
     for threads in [1, 2, 5] {
         let pool = pool(threads);

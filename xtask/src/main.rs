@@ -1,15 +1,20 @@
 //! `cargo xtask`: the repository's own commands.
 //!
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
+//! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
+//! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
 #![forbid(unsafe_code)]
 
 mod build;
+mod compare_runtimes;
 mod demo;
 mod overhead;
 mod rayon_tests;
+mod statistics;
+mod torture;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,6 +34,10 @@ enum Task {
     Overhead(overhead::Options),
     /// Run rayon's own tests on this repository's rayon-core
     RayonTests(rayon_tests::Options),
+    /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
+    CompareRuntimes(compare_runtimes::Options),
+    /// Random fork-join trees with panics in all places, profiled and judged
+    Torture(torture::Options),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +45,8 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Overhead(options) => overhead::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
+        Task::CompareRuntimes(options) => compare_runtimes::run(&options),
+        Task::Torture(options) => torture::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,71 @@
+//! Medians with confidence intervals.
+//!
+//! One duty: say of a handful of noisy times what is known of their median. Nothing is assumed of
+//! their distribution.
+
+/// Resamples for an interval.
+const RESAMPLES: usize = 2000;
+
+/// A median with the 95 % interval of the percentile bootstrap, in the unit of the values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// The estimate from `values`; `None` without any.
+pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
+    let median = median(values.to_vec())?;
+    // xorshift from a fixed state: the same values give the same interval.
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut pick = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        values[((x >> 32) as usize * values.len()) >> 32]
+    };
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .filter_map(|_| self::median((0..values.len()).map(|_| pick()).collect()))
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    let at = |share: f64| medians[((RESAMPLES - 1) as f64 * share).round() as usize];
+    Some(Estimate {
+        median,
+        low: at(0.025),
+        high: at(0.975),
+    })
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_and_grows_with_the_spread() {
+        assert_eq!(estimate(&[]), None);
+        let same = estimate(&[2.0; 9]).expect("values");
+        assert_eq!((same.low, same.median, same.high), (2.0, 2.0, 2.0));
+        let values: Vec<f64> = (0..41).map(f64::from).collect();
+        let wide = estimate(&values).expect("values");
+        assert_eq!(wide.median, 20.0);
+        assert!(wide.low < 20.0 && wide.high > 20.0);
+        // Of 41 values the interval of the order statistics is the 14th to the 28th.
+        assert!((11.0..=16.0).contains(&wide.low), "{wide:?}");
+        assert!((24.0..=29.0).contains(&wide.high), "{wide:?}");
+    }
+}
