@@ -40,6 +40,17 @@ impl FileBytes {
         Ok(FileBytes(Contents::Mapped(mapping)))
     }
 
+    /// Lets the kernel take back the memory of pages that were read; they are read again from the
+    /// file if need be. Best effort.
+    pub(crate) fn forget_pages(&self) {
+        if let Contents::Mapped(mapping) = &self.0 {
+            // SAFETY: the mapping is of a file, private, and never written to, so a page that is
+            // taken back comes back from the file with the same bytes: borrows of the slice stay
+            // valid. Nothing here can panic.
+            let _ = unsafe { mapping.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+
     /// The bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.0 {

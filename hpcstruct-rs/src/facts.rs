@@ -10,11 +10,16 @@ use crate::strings::{Interner, SharedMap};
 use crate::tags;
 use hpc_formats::structure::{Origin, StringId};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// An overhead tag and where it comes from.
+/// An overhead tag: the number of a [`TagText`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Tag {
+pub(crate) struct Tag(pub(crate) NonZeroU32);
+
+/// What a tag means and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct TagText {
     /// The category.
     pub(crate) category: StringId,
     /// The mark or the rule that gave it, in words.
@@ -119,6 +124,8 @@ pub(crate) struct Facts<'a> {
     closures: SharedMap<(usize, u64), NameFacts>,
     by_name: SharedMap<(StringId, Scheme), Judged>,
     files: SharedMap<StringId, FileFacts>,
+    /// Tags by their numbers from 1; there are few.
+    tags: Mutex<Vec<TagText>>,
 }
 
 impl<'a> Facts<'a> {
@@ -133,6 +140,7 @@ impl<'a> Facts<'a> {
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),
+            tags: Mutex::default(),
         };
         facts.module = ModuleFacts {
             origin: owner::origin_of_module(path),
@@ -142,10 +150,28 @@ impl<'a> Facts<'a> {
     }
 
     fn tag_of_rule(&self, rule: Match<'_>) -> Tag {
-        Tag {
-            category: self.strings.id(rule.category),
-            cause: self.strings.id(rule.text),
-        }
+        self.tag(rule.category, rule.text)
+    }
+
+    fn tag(&self, category: &str, cause: &str) -> Tag {
+        let text = TagText {
+            category: self.strings.id(category),
+            cause: self.strings.id(cause),
+        };
+        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = tags.iter().position(|t| *t == text);
+        let number = known.unwrap_or_else(|| {
+            tags.push(text);
+            tags.len() - 1
+        });
+        Tag(NonZeroU32::MIN.saturating_add(number as u32))
+    }
+
+    /// What a tag of these facts means.
+    pub(crate) fn tag_text(&self, tag: Tag) -> TagText {
+        let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tags come from `tag` alone, so the number is in the list.
+        tags[tag.0.get() as usize - 1]
     }
 
     /// What the linkage name `symbol` tells.
@@ -268,10 +294,7 @@ impl<'a> Facts<'a> {
             name: self.strings.id(&display),
             owner: has_owner.then(|| self.strings.id(owner::root(&owner_path))),
             origin,
-            path_tag: by_path.map(|category| Tag {
-                category: self.strings.id(category),
-                cause: self.strings.id("module path `parallel_overhead`"),
-            }),
+            path_tag: by_path.map(|category| self.tag(category, "module path `parallel_overhead`")),
             rule_tag: None,
             is_closure: owner::is_closure(readable, scheme),
         };
@@ -285,10 +308,8 @@ impl<'a> Facts<'a> {
     pub(crate) fn file(&self, path: &str) -> FileFacts {
         let id = self.strings.id(path);
         self.files.get_or(&id, || {
-            let marked = tags::category_of_file(path).map(|category| Tag {
-                category: self.strings.id(category),
-                cause: self.strings.id(tags::mark_of_file(path)),
-            });
+            let marked = tags::category_of_file(path)
+                .map(|category| self.tag(category, tags::mark_of_file(path)));
             let rule = || self.rules.file(path).map(|rule| self.tag_of_rule(rule));
             FileFacts {
                 path: id,

@@ -162,7 +162,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             .declared
             .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
         let path = || match description.root {
-            Some(root) if root.unit == entry.unit => walked.path_of(root.offset),
+            Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
             _ => Vec::new(),
         };
         let named = self.name(description, path, symbol, body);

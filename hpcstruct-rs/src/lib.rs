@@ -119,10 +119,10 @@ pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructE
             path: path.to_owned(),
             error,
         })?;
-        return analyse_in(path, &bytes, options, false);
+        return analyse_in(path, Source::Memory(&bytes), options);
     }
     let bytes = FileBytes::open(path)?;
-    analyse_in(path, bytes.as_slice(), options, true)
+    analyse_in(path, Source::File(&bytes), options)
 }
 
 /// Analyses a load module in memory (the vdso), which `name` names.
@@ -130,7 +130,7 @@ pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructE
 /// # Errors
 /// As [`analyse`], except that nothing is read from files.
 pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
-    analyse_in(Path::new(name), data, options, false).map(|analysis| analysis.structure)
+    analyse_in(Path::new(name), Source::Memory(data), options).map(|analysis| analysis.structure)
 }
 
 /// The loops of every procedure of the load module at `path`, by entry, as the machine code has
@@ -151,27 +151,34 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     }))
 }
 
-fn analyse_in(
-    path: &Path,
-    data: &[u8],
-    options: &Options,
-    look_for_debug_file: bool,
-) -> Result<Analysis, StructError> {
+/// Where a module's bytes are.
+#[derive(Clone, Copy)]
+enum Source<'d> {
+    /// In a file: others may lie beside it.
+    File(&'d FileBytes),
+    Memory(&'d [u8]),
+}
+
+fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Analysis, StructError> {
+    let (data, look_for_debug_file) = match source {
+        Source::File(bytes) => (bytes.as_slice(), true),
+        Source::Memory(data) => (data, false),
+    };
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
     let wanted = Wanted::new(options.addresses.as_deref());
     let folders = look_for_debug_file.then_some(options.debug_directories.as_slice());
     let files = separate::open(&image, path, folders, &mut notes);
-    let files = files.parse();
-    let sections = dwarf::load(files.debug_file(&image), threads, &mut notes);
-    let shared = files.shared();
+    let parsed = files.parse();
+    let sections = dwarf::load(parsed.debug_file(&image), threads, &mut notes);
+    let shared = parsed.shared();
     let shared = shared.map(|file| dwarf::load(file, threads, &mut notes));
     let endian = dwarf::endian(is_little_endian(&image));
     let debug = dwarf::Debug::new(&sections, shared.as_ref(), endian, threads, &mut notes);
     let split_files = folders.map(|folders| {
         let search = split::Search {
-            files: &[path, files.path().unwrap_or(path)],
+            files: &[path, parsed.path().unwrap_or(path)],
             folders,
         };
         split::open(wanted_skeletons(&debug, &wanted), search)
@@ -183,7 +190,7 @@ fn analyse_in(
     }
     let is_lasting = look_for_debug_file && notes.is_empty();
     let unwind = symbols::unwind_ranges(&image);
-    let images = files.with_symbols(&image);
+    let images = parsed.with_symbols(&image);
     let symbols = symbols::collect(&images, &unwind);
     let facts = Facts::new(&path.to_string_lossy(), &options.rules);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
@@ -198,20 +205,13 @@ fn analyse_in(
         wanted: &wanted,
         threads,
     };
-    let units = units_with_wanted_code(&inputs);
-    let weight = |i: usize| debug.weight(units[i]);
-    let progress = options.progress.as_deref();
-    if let Some(progress) = progress {
-        progress.begin((0..units.len()).map(weight).sum());
-    }
-    let products = parallel::run_heaviest_first(units.len(), threads, weight, |i| {
-        let product = product::analyse(&inputs, units[i]);
-        if let Some(progress) = progress {
-            progress.add(weight(i));
-        }
-        product
-    });
+    let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
+    // The debug information has been read; what follows needs the memory.
+    if let Source::File(bytes) = source {
+        bytes.forget_pages();
+        files.forget_pages();
+    }
     let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind);
     structure.complete = wanted.is_all();
     notes.extend(loops::add(
@@ -230,6 +230,22 @@ fn analyse_in(
         structure,
         tags,
         is_lasting,
+    })
+}
+
+/// Analyses all units that may have wanted code.
+fn products(inputs: &Inputs<'_, '_>, progress: Option<&Progress>) -> Vec<product::Product> {
+    let units = units_with_wanted_code(inputs);
+    let weight = |i: usize| inputs.debug.weight(units[i]);
+    if let Some(progress) = progress {
+        progress.begin((0..units.len()).map(weight).sum());
+    }
+    parallel::run_heaviest_first(units.len(), inputs.threads, weight, |i| {
+        let product = product::analyse(inputs, units[i]);
+        if let Some(progress) = progress {
+            progress.add(weight(i));
+        }
+        product
     })
 }
 

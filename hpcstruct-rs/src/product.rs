@@ -49,19 +49,45 @@ pub(crate) struct InlinedScope {
     pub(crate) site: Option<SourceLine>,
 }
 
-/// A span of a [`Function`].
+/// A span of a [`Function`]. There are many: each takes 32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     /// First address.
     pub(crate) start: u64,
     /// One past the last.
     pub(crate) end: u64,
-    /// Innermost scope, an index into [`Function::scopes`].
-    pub(crate) scope: Option<u32>,
-    /// Source line.
-    pub(crate) line: Option<SourceLine>,
+    /// Innermost scope, an index into [`Function::scopes`]; `u32::MAX` = none.
+    scope: u32,
+    /// Source file and line; line 0 = none.
+    line: SourceLine,
     /// Overhead category.
     pub(crate) tag: Option<Tag>,
+}
+
+impl Piece {
+    fn new(range: Range<u64>, line: Option<SourceLine>, tag: Option<Tag>) -> Piece {
+        let none = SourceLine {
+            file: StringId(0),
+            line: 0,
+        };
+        Piece {
+            start: range.start,
+            end: range.end,
+            scope: u32::MAX,
+            line: line.unwrap_or(none),
+            tag,
+        }
+    }
+
+    /// Innermost scope, an index into [`Function::scopes`].
+    pub(crate) fn scope(&self) -> Option<u32> {
+        (self.scope != u32::MAX).then_some(self.scope)
+    }
+
+    /// Source line.
+    pub(crate) fn line(&self) -> Option<SourceLine> {
+        (self.line.line != 0).then_some(self.line)
+    }
 }
 
 /// A procedure with its own code.
@@ -289,7 +315,7 @@ impl Builder<'_, '_> {
                 Some(scope) => drafts[scope].tag,
                 None => own_tag,
             };
-            let scope = segment.scope.map(|s| s as u32);
+            let scope = segment.scope.map_or(u32::MAX, |s| s as u32);
             for (range, row) in split(self.rows, &segment.range) {
                 let file = row.and_then(|row| self.frames.file(self.unit, u64::from(row.file)));
                 let line = source_line(file, row);
@@ -300,11 +326,8 @@ impl Builder<'_, '_> {
                 push(
                     &mut out,
                     Piece {
-                        start: range.start,
-                        end: range.end,
                         scope,
-                        line,
-                        tag: line_tag.or(scope_tag).or(module_tag),
+                        ..Piece::new(range, line, line_tag.or(scope_tag).or(module_tag))
                     },
                 );
             }
@@ -318,13 +341,11 @@ impl Builder<'_, '_> {
             let file = self.frames.file(self.unit, u64::from(row.file));
             push(
                 &mut out,
-                Piece {
-                    start: row.start,
-                    end: row.end,
-                    scope: None,
-                    line: source_line(file, Some(row)),
-                    tag: file.and_then(|file| file.tag),
-                },
+                Piece::new(
+                    row.start..row.end,
+                    source_line(file, Some(row)),
+                    file.and_then(|file| file.tag),
+                ),
             );
         }
         out
@@ -410,7 +431,8 @@ fn finish(frame: Frame, drafts: &[Draft], mut pieces: Vec<Piece>) -> Function {
         });
     }
     for piece in &mut pieces {
-        piece.scope = piece.scope.and_then(|s| number[s as usize]);
+        let kept = piece.scope().and_then(|s| number[s as usize]);
+        piece.scope = kept.unwrap_or(u32::MAX);
     }
     Function {
         frame,

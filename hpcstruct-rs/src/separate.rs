@@ -69,6 +69,15 @@ pub(crate) fn find(
 }
 
 impl Files {
+    /// Lets the kernel take back the memory of what was read of the files.
+    pub(crate) fn forget_pages(&self) {
+        let separate = self.separate.as_ref().map(|(_, bytes)| bytes);
+        separate
+            .iter()
+            .chain(&self.shared.as_ref())
+            .for_each(|bytes| bytes.forget_pages());
+    }
+
     /// Parses the files; one that is damaged counts as absent.
     pub(crate) fn parse(&self) -> Parsed<'_> {
         let separate = self.separate.as_ref().and_then(|(path, bytes)| {

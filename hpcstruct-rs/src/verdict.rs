@@ -60,11 +60,8 @@ mod tests {
     const SYNC: Option<Tag> = Some(tag_of(1));
     const SCHED: Option<Tag> = Some(tag_of(2));
 
-    const fn tag_of(category: u32) -> Tag {
-        Tag {
-            category: StringId(category),
-            cause: StringId(9),
-        }
+    const fn tag_of(number: u32) -> Tag {
+        Tag(std::num::NonZeroU32::MIN.saturating_add(number))
     }
 
     fn step(origin: Origin, owner: Option<StringId>, tag: Option<Tag>) -> Step {

@@ -188,7 +188,7 @@ impl Filler<'_, '_, '_> {
             let (end, line, line_tag) = match found {
                 Some(row) if row.start <= at => {
                     next += 1;
-                    (row.end.min(part.end), row.line, row.tag)
+                    (row.end.min(part.end), row.line(), row.tag)
                 }
                 Some(row) => (row.start, None, None),
                 None => (part.end, None, None),

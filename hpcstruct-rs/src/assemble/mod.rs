@@ -6,7 +6,7 @@
 
 mod gaps;
 
-use crate::facts::Tag;
+use crate::facts::{Facts, Tag, TagText};
 use crate::frames::Frame;
 use crate::product::{Function, Inputs, Product};
 use crate::strings::{Map, Ordered};
@@ -36,6 +36,7 @@ pub(crate) fn assemble(
 ) -> (Structure, Vec<TagUse>) {
     let mut assembly = Assembly {
         strings: Ordered::new(&inputs.facts.strings),
+        facts: inputs.facts,
         procedures: Vec::new(),
         scopes: Vec::new(),
         spans: Vec::new(),
@@ -70,8 +71,18 @@ struct Assembly<'a> {
     by_linkage: Map<StringId, ProcedureId>,
     /// Tags of whole procedures, by procedure.
     whole_tags: Vec<Option<Tag>>,
-    /// Bytes of code by tag, procedures with such code, and the last of them.
-    tags: Map<Tag, (u64, u64, ProcedureId)>,
+    facts: &'a Facts<'a>,
+    /// The tags that code has.
+    tags: Map<Tag, Tagged>,
+}
+
+/// Code with one tag.
+struct Tagged {
+    text: TagText,
+    bytes: u64,
+    procedures: u64,
+    /// The last procedure with such code.
+    last: ProcedureId,
 }
 
 /// A contiguous run of a function's pieces.
@@ -132,8 +143,8 @@ impl Assembly<'_> {
                     start,
                     end: piece.end,
                     procedure,
-                    scope: piece.scope.map(|s| ScopeId(first_scope + s)),
-                    line: self.line(piece.line),
+                    scope: piece.scope().map(|s| ScopeId(first_scope + s)),
+                    line: self.line(piece.line()),
                     tag: self.tag(piece.tag, procedure, piece.end - start),
                 };
                 self.spans.push(span);
@@ -151,23 +162,29 @@ impl Assembly<'_> {
     /// Counts a tag of `bytes` of code; returns its category.
     fn tag(&mut self, tag: Option<Tag>, procedure: ProcedureId, bytes: u64) -> Option<StringId> {
         let tag = tag?;
-        let (sum, procedures, last) = self.tags.entry(tag).or_insert((0, 1, procedure));
-        *sum += bytes;
-        *procedures += u64::from(*last != procedure);
-        *last = procedure;
-        Some(self.strings.id(tag.category))
+        let new = || Tagged {
+            text: self.facts.tag_text(tag),
+            bytes: 0,
+            procedures: 1,
+            last: procedure,
+        };
+        let tagged = self.tags.entry(tag).or_insert_with(new);
+        tagged.bytes += bytes;
+        tagged.procedures += u64::from(tagged.last != procedure);
+        tagged.last = procedure;
+        Some(self.strings.id(tagged.text.category))
     }
 
     fn tag_uses(&self) -> Vec<TagUse> {
         let text = |id| self.strings.shared(id);
         let mut uses: Vec<TagUse> = self
             .tags
-            .iter()
-            .map(|(tag, (bytes, procedures, _))| TagUse {
-                category: text(tag.category),
-                cause: text(tag.cause),
-                bytes: *bytes,
-                procedures: *procedures,
+            .values()
+            .map(|tagged| TagUse {
+                category: text(tagged.text.category),
+                cause: text(tagged.text.cause),
+                bytes: tagged.bytes,
+                procedures: tagged.procedures,
             })
             .collect();
         uses.sort();
@@ -201,7 +218,9 @@ impl Assembly<'_> {
             linkage_name: self.strings.id(linkage),
             declared: self.line(frame.declared),
             origin: frame.origin,
-            tag: frame.tag.map(|t| self.strings.id(t.category)),
+            tag: frame
+                .tag
+                .map(|t| self.strings.id(self.facts.tag_text(t).category)),
         };
         self.procedures.push(procedure);
         self.whole_tags.push(frame.tag);

@@ -7,8 +7,9 @@
 //! out and said in a note.
 
 pub(crate) mod describe;
+mod fields;
 pub(crate) mod lines;
-pub(crate) mod skip;
+mod skip;
 pub(crate) mod walk;
 
 use crate::image::section_of;
@@ -91,6 +92,7 @@ pub(crate) struct Debug<'d> {
     places: Vec<Place>,
     /// By own unit: the unit that holds its entries, itself unless it is split.
     full: Vec<u32>,
+    little_endian: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +152,7 @@ impl<'d> Debug<'d> {
             own: 0,
             places: Vec::new(),
             full: Vec::new(),
+            little_endian: endian == RunTimeEndian::Little,
         };
         let mut dwarf = borrow(sections);
         if let Some(shared) = shared {

@@ -66,7 +66,8 @@ impl Skip {
 }
 
 impl Step {
-    fn end(self, data: &[u8], at: usize) -> Option<usize> {
+    /// The position after the run that begins at `at`.
+    pub(crate) fn end(self, data: &[u8], at: usize) -> Option<usize> {
         match self {
             Step::Bytes(size) => at.checked_add(size),
             Step::Leb => leb_end(data, at),
@@ -88,7 +89,8 @@ impl Step {
     }
 }
 
-fn step_of(form: DwForm) -> Step {
+/// The step over a form without a fixed size.
+pub(crate) fn step_of(form: DwForm) -> Step {
     match form {
         constants::DW_FORM_block1 => Step::Block(1),
         // Longer lengths depend on the byte order; compilers do not use these forms any more.

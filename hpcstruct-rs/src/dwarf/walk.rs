@@ -4,6 +4,7 @@
 //! Invariants: a scope's parent comes before it; lexical blocks are transparent; an entry that
 //! cannot be read ends the pass, and what came before it is kept.
 
+use super::fields::{Field, Fields, Values};
 use super::skip::{self, Skip};
 use super::{Debug, EntryRef, Reader};
 use crate::wanted::Wanted;
@@ -50,13 +51,15 @@ const MAX_NESTING: usize = 4096;
 pub(crate) struct Context<'d> {
     /// Index of the next outer one.
     pub(crate) parent: Option<usize>,
-    /// Its name.
-    pub(crate) name: &'d str,
+    /// Its name, not looked up yet.
+    name: AttributeValue<Reader<'d>>,
 }
 
 /// A unit's procedures.
 #[derive(Debug, Default)]
 pub(crate) struct Walked<'d> {
+    /// The unit that was walked.
+    unit: u32,
     /// Procedures with wanted code.
     pub(crate) functions: Vec<FunctionDie>,
     /// Their inlined scopes.
@@ -80,13 +83,18 @@ impl<'d> Walked<'d> {
     }
 
     /// Names around the procedure entry at `offset`, outermost first.
-    pub(crate) fn path_of(&self, offset: gimli::UnitOffset<usize>) -> Vec<&'d str> {
+    pub(crate) fn path_of(
+        &self,
+        debug: &Debug<'d>,
+        offset: gimli::UnitOffset<usize>,
+    ) -> Vec<&'d str> {
         let found = self.context_of.binary_search_by_key(&offset.0, |c| c.0);
         let mut next = found.ok().map(|i| self.context_of[i].1);
         let mut path = Vec::new();
         while let Some(context) = next {
-            path.push(self.contexts[context].name);
-            next = self.contexts[context].parent;
+            let Context { parent, name } = &self.contexts[context];
+            path.extend(debug.text(self.unit, *name));
+            next = *parent;
         }
         path.reverse();
         path
@@ -118,7 +126,10 @@ struct Attributes<'d> {
 
 /// Walks unit `index`, keeping the procedures that hold wanted addresses.
 pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted) -> Walked<'d> {
-    let mut out = Walked::default();
+    let mut out = Walked {
+        unit: index,
+        ..Walked::default()
+    };
     let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index)) else {
         return out;
     };
@@ -153,6 +164,8 @@ struct Shape {
     interest: Interest,
     has_children: bool,
     skip: Skip,
+    /// How to read what is of interest, where that has a simple form.
+    fields: Option<Fields>,
 }
 
 /// Abbreviation codes from here on are looked up each time; compilers number from 1.
@@ -188,7 +201,10 @@ impl<'d> Walker<'_, 'd> {
                 at = after_code;
                 continue;
             }
-            let (interest, has_children, end) = self.shape(code, data, after_code)?;
+            let index = self.shape(code)?;
+            let shape = self.shapes.get(index).and_then(Option::as_ref);
+            let shape = shape.ok_or(gimli::Error::UnknownAbbreviation(code))?;
+            let (interest, has_children) = (shape.interest, shape.has_children);
             let here = depth;
             depth += isize::from(has_children);
             while self.stack.last().is_some_and(|(d, _)| *d >= here) {
@@ -206,44 +222,81 @@ impl<'d> Walker<'_, 'd> {
                 Interest::Context => has_children,
                 Interest::Nothing => false,
             };
+            let fields = shape.fields.as_ref();
+            let end = if !wants {
+                shape.skip.end(data, after_code)
+            } else if interest == Interest::Function && fields.is_some_and(|f| !f.may_have_code()) {
+                let end = shape.skip.end(data, after_code);
+                if end.is_some() {
+                    self.function_without_code(here, offset);
+                }
+                end
+            } else {
+                match fields.and_then(|fields| fields.read(data, after_code)) {
+                    Some(values) => {
+                        let end = values.end;
+                        let attributes = self.simple_attributes(&values)?;
+                        self.take(offset, here, interest, &attributes)?;
+                        Some(end)
+                    }
+                    None => None,
+                }
+            };
             at = match end {
-                Some(end) if !wants => end,
-                _ => self.entry(offset, here, interest, wants)? - base,
+                Some(end) => end,
+                None => self.entry(offset, here, interest, wants)? - base,
             };
         }
         Ok(())
     }
 
-    /// What to do with an entry of code `code`, and where it ends if that can be told cheaply;
-    /// its attributes begin at `at`.
-    fn shape(
-        &mut self,
-        code: u64,
-        data: &[u8],
-        at: usize,
-    ) -> gimli::Result<(Interest, bool, Option<usize>)> {
-        let index = usize::try_from(code).unwrap_or(usize::MAX);
-        if let Some(Some(shape)) = self.shapes.get(index) {
-            return Ok((shape.interest, shape.has_children, shape.skip.end(data, at)));
+    /// The index of the shape of abbreviation `code`, made when it is new.
+    fn shape(&mut self, code: u64) -> gimli::Result<usize> {
+        // Codes beyond the table share its last place, one at a time.
+        let index = usize::try_from(code).map_or(MAX_SHAPES, |c| c.min(MAX_SHAPES));
+        if index < MAX_SHAPES && matches!(self.shapes.get(index), Some(Some(_))) {
+            return Ok(index);
         }
         let abbreviation = self.unit.abbreviations.get(code);
         let abbreviation = abbreviation.ok_or(gimli::Error::UnknownAbbreviation(code))?;
+        let interest = interest(abbreviation.tag());
+        let header = &self.unit.header;
         let shape = Shape {
-            interest: interest(abbreviation.tag()),
+            interest,
             has_children: abbreviation.has_children(),
-            skip: Skip::new(abbreviation, &self.unit.header),
+            skip: Skip::new(abbreviation, header),
+            fields: if interest == Interest::Nothing {
+                None
+            } else {
+                Fields::new(abbreviation, header, self.debug.little_endian)
+            },
         };
-        let out = (shape.interest, shape.has_children, shape.skip.end(data, at));
-        if index < MAX_SHAPES {
-            if self.shapes.len() <= index {
-                self.shapes.resize_with(index + 1, || None);
-            }
-            self.shapes[index] = Some(shape);
+        if self.shapes.len() <= index {
+            self.shapes.resize_with(index + 1, || None);
         }
-        Ok(out)
+        self.shapes[index] = Some(shape);
+        Ok(index)
     }
 
-    /// Reads the entry at `offset`, or only steps over it; returns the offset after it.
+    fn simple_attributes(&self, values: &Values<'_>) -> gimli::Result<Attributes<'d>> {
+        let low = match values.low() {
+            Some(value) => self.dwarf.attr_address(self.unit, value)?,
+            None => None,
+        };
+        let line = values.number(Field::CallLine);
+        Ok(Attributes {
+            name: values.name(),
+            low,
+            high: values.high(),
+            ranges: values.ranges(),
+            origin: values.origin(),
+            call_file: values.number(Field::CallFile),
+            call_line: line.and_then(|l| u32::try_from(l).ok()),
+        })
+    }
+
+    /// Reads the entry at `offset` in the general way, or only steps over it; returns the offset
+    /// after it.
     fn entry(
         &mut self,
         offset: UnitOffset<usize>,
@@ -260,13 +313,34 @@ impl<'d> Walker<'_, 'd> {
             return Ok(entries.next_offset().0);
         }
         let attributes = self.attributes(&mut entries, abbreviation.attributes())?;
-        match interest {
-            Interest::Function => self.function(depth, offset, &attributes)?,
-            Interest::Inlined => self.scope(depth, &attributes)?,
-            Interest::Context => self.context(depth, &attributes),
-            Interest::Nothing => {}
-        }
+        self.take(offset, depth, interest, &attributes)?;
         Ok(entries.next_offset().0)
+    }
+
+    fn take(
+        &mut self,
+        offset: UnitOffset<usize>,
+        depth: isize,
+        interest: Interest,
+        attributes: &Attributes<'d>,
+    ) -> gimli::Result<()> {
+        match interest {
+            Interest::Function => self.function(depth, offset, attributes),
+            Interest::Inlined => self.scope(depth, attributes),
+            Interest::Context => {
+                self.context(depth, attributes);
+                Ok(())
+            }
+            Interest::Nothing => Ok(()),
+        }
+    }
+
+    /// A declaration or an abstract instance: nothing below it has code.
+    fn function_without_code(&mut self, depth: isize, offset: UnitOffset<usize>) {
+        if let Some(context) = self.innermost_context() {
+            self.out.context_of.push((offset.0, context));
+        }
+        self.stack.push((depth, Around::Skipped));
     }
 
     fn attributes(
@@ -304,15 +378,14 @@ impl<'d> Walker<'_, 'd> {
         offset: gimli::UnitOffset<usize>,
         attributes: &Attributes<'d>,
     ) -> gimli::Result<()> {
-        if let Some(context) = self.innermost_context() {
-            self.out.context_of.push((offset.0, context));
-        }
         let mut ranges = Vec::new();
         self.ranges_of(attributes, |r| ranges.push(r))?;
         if ranges.is_empty() {
-            // A declaration or an abstract instance: nothing below it has code.
-            self.stack.push((depth, Around::Skipped));
+            self.function_without_code(depth, offset);
             return Ok(());
+        }
+        if let Some(context) = self.innermost_context() {
+            self.out.context_of.push((offset.0, context));
         }
         self.out.covered.extend(ranges.iter().cloned());
         if !ranges.iter().any(|r| self.wanted.hits(r)) {
@@ -369,10 +442,7 @@ impl<'d> Walker<'_, 'd> {
     }
 
     fn context(&mut self, depth: isize, attributes: &Attributes<'d>) {
-        let name = attributes
-            .name
-            .and_then(|value| self.debug.text(self.index, value));
-        if let Some(name) = name {
+        if let Some(name) = attributes.name {
             let parent = self.innermost_context();
             self.stack
                 .push((depth, Around::Context(self.out.contexts.len())));
