@@ -4,6 +4,7 @@
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
+//! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
 //! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
 #![forbid(unsafe_code)]
@@ -11,8 +12,10 @@
 mod build;
 mod compare_runtimes;
 mod demo;
+mod images;
 mod overhead;
 mod rayon_tests;
+mod real_programs;
 mod statistics;
 mod torture;
 
@@ -36,6 +39,8 @@ enum Task {
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
     CompareRuntimes(compare_runtimes::Options),
+    /// Install published rayon programs with our rayon-core, compare and profile them
+    RealPrograms(real_programs::Options),
     /// Random fork-join trees with panics in all places, profiled and judged
     Torture(torture::Options),
 }
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
         Task::Overhead(options) => overhead::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
+        Task::RealPrograms(options) => real_programs::run(&options),
         Task::Torture(options) => torture::run(&options),
     };
     match result {
