@@ -357,7 +357,7 @@ impl Finder {
     /// Collects branches that leave or repeat loops.
     fn add_controls(&self, layout: &Layout, out: &mut ProcedureLoops) {
         /// Kept for each loop.
-        const MOST: usize = 8;
+        const MOST: usize = 64;
         /// Loops that one branch may leave.
         const LEVELS: usize = 16;
         for block in 0..self.graph.len() as u32 {

@@ -295,13 +295,15 @@ impl Resolver<'_, '_> {
         targets: &mut Vec<u64>,
     ) -> u32 {
         for (i, load) in before.iter().enumerate().rev() {
-            let entry = load.op0_register();
-            if !parts.contains(&entry) || !writes(load, entry) {
+            let is_entry = parts.iter().any(|part| writes(load, *part));
+            if !is_entry || load.op1_kind() != OpKind::Memory {
                 continue;
             }
-            if load.mnemonic() != Mnemonic::Movsxd || load.op1_kind() != OpKind::Memory {
+            match load.mnemonic() {
+                Mnemonic::Movsxd => {}
+                Mnemonic::Mov => return self.unscaled(load, &before[..i], targets),
                 // The base may be computed between the load and the addition.
-                continue;
+                _ => continue,
             }
             if load.memory_index_scale() != 4 || load.memory_index() == Register::None {
                 return 0;
@@ -328,6 +330,32 @@ impl Resolver<'_, '_> {
             );
         }
         0
+    }
+
+    /// Code that is not optimised loads an entry by `mov eax, [table + scaled index]` and extends
+    /// it afterwards; the index comes from memory.
+    fn unscaled(&self, load: &Instruction, before: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+        let scaled = load.memory_index_scale() == 1 && load.memory_index() != Register::None;
+        if !scaled || load.op0_register().size() != 4 || load.memory_displacement64() != 0 {
+            return 0;
+        }
+        let compare = before.iter().rposition(|i| i.mnemonic() == Mnemonic::Cmp);
+        let count = compare.and_then(|at| {
+            let above = before.get(at + 1)?.mnemonic() == Mnemonic::Ja;
+            let most = immediate(&before[at]).filter(|_| above)?;
+            (most & 0xffff_ffff).checked_add(1)
+        });
+        let table = |address| Table {
+            address,
+            entry: Entry::Relative {
+                base: address,
+                bytes: 4,
+                shift: 0,
+                signed: true,
+            },
+            count,
+        };
+        self.by_base(load.memory_base(), table, targets)
     }
 
     /// Tries the `lea` of `register` nearest before the jump, then further ones, then those of other

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
+#[no_mangle]
 pub fn ranges(n: usize) -> usize {
     let mut s = 0;
     for i in 0..n { // ranges.1
@@ -14,6 +15,7 @@ pub fn ranges(n: usize) -> usize {
     s
 }
 
+#[no_mangle]
 pub fn slices(a: &[Vec<u64>]) -> u64 {
     let mut s = 0;
     for v in a { // slices.1
@@ -27,10 +29,12 @@ pub fn slices(a: &[Vec<u64>]) -> u64 {
     s
 }
 
+#[no_mangle]
 pub fn sum(a: &[u32]) -> u32 {
     a.iter().map(|x| black_box(x ^ 5)).sum() // sum
 }
 
+#[no_mangle]
 pub fn checked(a: &[u32], at: &[usize]) -> u32 {
     let mut s = 0;
     for i in at { // checked
@@ -39,6 +43,7 @@ pub fn checked(a: &[u32], at: &[usize]) -> u32 {
     s
 }
 
+#[no_mangle]
 pub fn while_some(mut stack: Vec<u64>) -> u64 {
     let mut s = 0;
     while let Some(top) = stack.pop() { // while_some
@@ -50,6 +55,7 @@ pub fn while_some(mut stack: Vec<u64>) -> u64 {
     s
 }
 
+#[no_mangle]
 pub fn search(a: &[&str], key: &str) -> Option<usize> {
     for (i, x) in a.iter().enumerate() { // search
         if black_box(*x) == key {
@@ -59,6 +65,7 @@ pub fn search(a: &[&str], key: &str) -> Option<usize> {
     None
 }
 
+#[no_mangle]
 pub fn labelled(a: &[Vec<i32>]) -> Option<i32> {
     'outer: for v in a { // labelled.1
         for x in v { // labelled.1.1
@@ -83,6 +90,7 @@ pub enum Op {
     Stop,
 }
 
+#[no_mangle]
 pub fn interpret(code: &[Op], mut s: u64) -> u64 {
     for op in code { // interpret.1
         match op {
@@ -109,12 +117,14 @@ fn repeat<F: FnMut(u64)>(n: u64, mut f: F) {
     }
 }
 
+#[no_mangle]
 pub fn closures(n: u64) -> u64 {
     let mut s = 0;
     repeat(n, |i| s ^= black_box(i));
     s
 }
 
+#[no_mangle]
 pub fn table(n: u64) -> BTreeMap<u64, Vec<String>> {
     let mut map: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for i in 0..n { // table
@@ -123,6 +133,7 @@ pub fn table(n: u64) -> BTreeMap<u64, Vec<String>> {
     map
 }
 
+#[no_mangle]
 pub fn sorted(mut a: Vec<(u32, String)>) -> Vec<(u32, String)> {
     a.sort_by(|x, y| y.cmp(x));
     a.dedup_by_key(|x| x.0);
@@ -130,6 +141,7 @@ pub fn sorted(mut a: Vec<(u32, String)>) -> Vec<(u32, String)> {
     a
 }
 
+#[no_mangle]
 pub fn text(t: &str) -> Vec<String> {
     t.lines().flat_map(|l| l.split_whitespace()).filter(|w| w.len() > 3).map(str::to_uppercase).collect()
 }
