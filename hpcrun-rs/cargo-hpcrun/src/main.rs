@@ -2,7 +2,7 @@
 //! logical contexts, profiles it, and prints the report.
 //!
 //! [`project`] asks cargo what is meant; [`compile`] builds it, with this very program as the
-//! compiler's [`wrapper`], which has the [`stand_in`] compiled in rayon-core's place; [`marker`]
+//! compiler's [`wrapper`], which has the [`mod@stand_in`] compiled in rayon-core's place; [`marker`]
 //! checks the result; [`profile`] measures and reports. The user's files stay as they are.
 //!
 //! Exit status: the program's own; 125 for a failure of ours or of the build.
