@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 const BURN: &str = r#"
 #[inline(never)]
 pub fn burn(n: u64) -> u64 {
-    let mut x = n | 1;
+    let mut x = n + 1;
     for i in 0..200_000u64 {
         x = x.wrapping_mul(6364136223846793005).wrapping_add(std::hint::black_box(i));
     }
@@ -33,7 +33,7 @@ const RAYON_MAIN: &str = r#"
 use rayon::prelude::*;
 fn main() {
     let threads = rayon::current_num_threads();
-    let sum = (0..2000u64).into_par_iter().map(burn).reduce(|| 0, |a, b| a ^ b);
+    let sum = (0..2000u64).into_par_iter().map(burn).reduce(|| 0, u64::wrapping_add);
     println!("sum {sum:x} of {threads} threads at {}", file!());
 }
 "#;
@@ -44,7 +44,7 @@ fn halves(n: u64) -> u64 {
         return burn(n);
     }
     let (a, b) = rayon_core::join(|| halves(n - 1), || halves(n - 1));
-    a ^ b
+    a.wrapping_add(b)
 }
 fn main() {
     println!("sum {:x}", halves(10));
@@ -53,9 +53,9 @@ fn main() {
 
 const THREADS_MAIN: &str = r#"
 fn main() {
-    let work = || (0..1000).fold(0, |sum, n| sum ^ burn(n));
+    let work = || (0..1000).fold(0u64, |sum, n| sum.wrapping_add(burn(n)));
     let other = std::thread::spawn(work);
-    println!("sum {:x}", work() ^ other.join().unwrap());
+    println!("sum {:x}", work().wrapping_add(other.join().unwrap()));
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
         (Some("exit"), Some(code)) => std::process::exit(code.parse().unwrap()),
@@ -307,6 +307,7 @@ fn the_published_rayon_can_be_kept() {
     assert!(has_marker(&patched) && !has_marker(&stock));
     let sum = |program: &Path| check(&mut Command::new(program));
     assert_eq!(sum(&stock), sum(&patched), "the same answer");
+    assert!(!sum(&stock).starts_with("sum 0 "), "an answer");
 }
 
 #[test]
