@@ -119,8 +119,8 @@ pub struct ViewArgs {
     /// Show inlined code of the standard library and the system
     #[arg(long)]
     pub std_inlined: bool,
-    /// Show the task runtime's own frames in the logical projection
-    #[arg(long)]
+    /// Show the task runtime's own frames and those of parallel loops in the logical projection
+    #[arg(long, visible_alias = "unfold")]
     pub runtime_frames: bool,
     /// Show each level of a recursion (text; the other formats always do)
     #[arg(long)]

@@ -138,20 +138,17 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         None => Sort::Effort,
     };
     let tree = database.contexts(args.projection)?;
-    let tree = fold(
-        &tree,
-        &database,
-        FoldOptions {
-            projection: args.projection,
-            lines: args.lines,
-            // Callers are procedures.
-            loops: kind != ViewKind::BottomUp,
-            std_inlined: args.std_inlined,
-            runtime_frames: args.runtime_frames,
-            recursion: is_text && !args.no_fold_recursion,
-            start_up: is_text,
-        },
-    );
+    let options = FoldOptions {
+        projection: args.projection,
+        lines: args.lines,
+        // Callers are procedures.
+        loops: kind != ViewKind::BottomUp,
+        std_inlined: args.std_inlined,
+        runtime_frames: args.runtime_frames,
+        recursion: is_text && !args.no_fold_recursion,
+        start_up: is_text,
+    };
+    let tree = fold(&tree, &database, options);
     let default = match args.format {
         Format::Text => text_limits(kind),
         _ => Limits::default(),
@@ -176,7 +173,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             let headline = headline.as_deref();
             text::print(&view, &database, sort, headline, style, out)
         }
-        Format::Json => json::print(&view, &database, args.projection, out),
+        Format::Json => json::print(&view, &database, options, out),
         Format::Csv => csv::print(&view, &database, out),
         Format::Folded => folded::print(&view, &database, sort, out),
     }

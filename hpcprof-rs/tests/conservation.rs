@@ -118,11 +118,11 @@ fn csv_and_folded_agree_with_json() {
             let csv = tool(&[name, text(&database), "--format", "csv"]).expect("csv");
             let mut lines = csv.lines();
             let header: Vec<&str> = lines.next().expect("header").split(',').collect();
-            let metrics = (header.len() - 10) / 2;
+            let metrics = (header.len() - 15) / 2;
             let mut exclusive = vec![0_i64; metrics];
             for line in lines {
-                // Names may hold commas within quotes; amounts are the last fields.
-                let fields: Vec<&str> = line.rsplit(',').take(metrics).collect();
+                // Names may hold commas within quotes; the amounts come before the last five fields.
+                let fields: Vec<&str> = line.rsplit(',').skip(5).take(metrics).collect();
                 for (slot, field) in exclusive.iter_mut().rev().zip(fields) {
                     let seconds: f64 = field.parse().expect("a number");
                     *slot += (seconds * 1e9).round() as i64;

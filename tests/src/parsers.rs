@@ -34,7 +34,7 @@ pub fn profile(data: &[u8]) {
 /// A process file.
 pub fn process(data: &[u8]) {
     if let Ok(process) = Process::parse(data) {
-        assert!(process.modules.len() <= data.len());
+        assert!(process.modules.len() <= data.len() && process.sites.len() <= data.len());
     }
 }
 

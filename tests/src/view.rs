@@ -36,6 +36,24 @@ pub struct Quality {
     pub spawnerless: u64,
 }
 
+/// What is known of a parallel loop's tasks.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct ParallelLoop {
+    pub entry: String,
+    #[serde(deserialize_with = "present")]
+    pub splits: Option<u64>,
+    #[serde(deserialize_with = "present")]
+    pub steals: Option<u64>,
+    #[serde(deserialize_with = "present")]
+    pub stolen_seconds: Option<f64>,
+    #[serde(deserialize_with = "present")]
+    pub mean_task_seconds: Option<f64>,
+    #[serde(deserialize_with = "present")]
+    pub mean_stolen_task_seconds: Option<f64>,
+    pub shared_by: u32,
+}
+
 /// A node of a view's tree.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs)]
@@ -50,6 +68,8 @@ pub struct Node {
     pub line: Option<u64>,
     pub inclusive: Values,
     pub exclusive: Values,
+    #[serde(default)]
+    pub parallel_loop: Option<ParallelLoop>,
     pub children: Vec<Node>,
 }
 

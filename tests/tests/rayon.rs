@@ -3,7 +3,7 @@
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
 use hpcrun_tests::tools::{Rayon, machine, rayon_program};
-use hpcrun_tests::view::{View, value};
+use hpcrun_tests::view::{Node, View, value};
 
 const RATE: u32 = 1000;
 
@@ -124,4 +124,194 @@ fn what_a_join_costs_is_overhead() {
     // The useful part is a few instructions between rayon's: the compiler schedules them into
     // each other, so that the boundary is known to some percent only.
     assert_within("overhead of join", overhead, joined - plain, 0.12);
+}
+
+/// The parallel loops of a view: (names above, node).
+fn parallel_loops(view: &View) -> Vec<(Vec<String>, Node)> {
+    let mut found = Vec::new();
+    view.walk(&mut |above, node| {
+        if node.kind == "parallel-loop" {
+            let path = above.iter().map(|n| n.name.clone()).collect();
+            let flat = Node {
+                children: Vec::new(),
+                ..node.clone()
+            };
+            found.push((path, flat));
+        }
+    });
+    found
+}
+
+/// All effort lies under the program's `main`, whichever worker it was spent by.
+fn assert_all_reach_main(view: &View, main: &str) {
+    assert_rooted(view);
+    assert_eq!(view.quality.spawnerless, 0, "every task has its spawner");
+    for metric in ["work", "overhead", "idleness"] {
+        let total = value(&view.totals, metric);
+        let under = view.inclusive(main, metric);
+        assert!(
+            under >= 0.999 * total - 0.002,
+            "{metric}: {under:.4} s of {total:.4} s under {main}"
+        );
+    }
+}
+
+#[test]
+fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
+    let _machine = machine();
+    for workers in ["1", "2", "4"] {
+        let rounds = 10;
+        let (run, database) = profile(Rayon::Patched, "loops", &[workers, "10"]);
+        let (view, truth) = (database.top_down(), run.truth());
+        assert_all_reach_main(&view, "loops::main");
+        let unequal = "par_iter().map(..).sum()";
+        let shared = "into_par_iter().for_each(..)";
+        let (rows, chunks) = (
+            "par_iter_mut().for_each(..)",
+            "par_chunks_mut(..).for_each(..)",
+        );
+        for (site, path) in [
+            ("light_leaf", &["unequal", unequal, "light_leaf"][..]),
+            ("heavy_leaf", &["unequal", unequal, "heavy_leaf"]),
+            ("many", &["many", "shared_loop", shared, "shared_leaf"]),
+            ("few", &["few", "shared_loop", shared, "shared_leaf"]),
+            ("inner_leaf", &["nested", rows, chunks, "inner_leaf"]),
+            ("serial", &["serial"]),
+        ] {
+            let is_loop = |part: &str| part.ends_with(')');
+            let path: Vec<String> = ["main", "run"]
+                .iter()
+                .chain(path)
+                .map(|part| match is_loop(part) {
+                    true => (*part).to_owned(),
+                    false => format!("loops::{part}"),
+                })
+                .collect();
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let seconds = truth_of(&truth, &format!("loops::{site}"), "work");
+            let what = format!("{site} on {workers} workers");
+            assert_within(&what, view.inclusive_under(&path, "work"), seconds, 0.05);
+        }
+        let found = parallel_loops(&view);
+        let mut names: Vec<(&str, Option<u64>)> = found
+            .iter()
+            .map(|(_, n)| (n.name.as_str(), n.line))
+            .collect();
+        names.sort_unstable();
+        let line = |text: &str| {
+            let source = include_str!("../../fixtures/rayon/src/bin/loops.rs");
+            let at = source.lines().position(|l| l.contains(text));
+            Some(at.expect("a line of the fixture") as u64 + 1)
+        };
+        let expected = [
+            (shared, line("(0..n).into_par_iter()")),
+            (shared, line("(0..n).into_par_iter()")),
+            (chunks, line("row.par_chunks_mut(2)")),
+            (unequal, line(".sum()")),
+            (rows, line("rows.par_iter_mut()")),
+        ];
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "one node a loop and caller");
+        let counts = found.iter().find(|(_, n)| n.name == chunks);
+        let counts = counts.and_then(|(_, n)| n.parallel_loop.clone());
+        let counts = counts.expect("a loop node has counts");
+        // Eight rows of four chunks: one worker splits each once, more split them to the end.
+        let splits = rounds * 8 * if workers == "1" { 1 } else { 3 };
+        assert_eq!(counts.splits, Some(splits), "{workers} workers: {counts:?}");
+        assert_eq!(counts.shared_by, 1);
+        let mean = counts.mean_task_seconds.expect("there are splits");
+        let work = truth_of(&truth, "loops::inner_leaf", "work");
+        assert_within("mean task", mean * splits as f64, work, 0.05);
+        if workers == "1" {
+            assert_eq!(counts.steals, Some(0), "nobody steals from one worker");
+        }
+    }
+}
+
+#[test]
+fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
+    let _machine = machine();
+    let (run, database) = profile(Rayon::Patched, "loops", &["2", "10"]);
+    let truth = run.truth();
+    let folded = database.top_down();
+    for options in [&["--unfold"][..], &["--projection", "physical"]] {
+        let view = database.view("top-down", options);
+        assert_eq!(parallel_loops(&view).len(), 0, "{options:?}");
+        let helper = |n: &String| n.contains("rayon::iter::plumbing::bridge_producer_consumer");
+        assert!(
+            view.names().iter().any(helper),
+            "{options:?} shows how a loop is split"
+        );
+        let leaf = view.inclusive("loops::inner_leaf", "work");
+        let seconds = truth_of(&truth, "loops::inner_leaf", "work");
+        assert_within("inner_leaf", leaf, seconds, 0.05);
+        for metric in &view.metrics {
+            assert_eq!(value(&view.totals, metric), value(&folded.totals, metric));
+        }
+    }
+    assert!(!folded.names().iter().any(|n| n.contains("rayon::")));
+}
+
+#[test]
+fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
+    let _machine = machine();
+    let (run, database) = profile(Rayon::Patched, "kinds", &["2", "3"]);
+    let (view, truth) = (database.top_down(), run.truth());
+    assert_all_reach_main(&view, "kinds::main");
+    for (caller, name, site) in [
+        (
+            "collect",
+            "par_iter().copied().filter(..).map(..).collect()",
+            "collected",
+        ),
+        ("bridge", "par_bridge().for_each(..)", "bridged"),
+        ("chunks", "par_chunks(..).map(..).sum()", "chunked"),
+        ("sort_unstable", "par_sort_unstable_by_key(..)", "sorted"),
+        ("sort_stable", "par_sort_by_key(..)", "merged"),
+        ("reduce", "par_iter().copied().reduce(..)", "reduced"),
+    ] {
+        let (caller, site) = (format!("kinds::{caller}"), format!("kinds::{site}"));
+        let path = ["kinds::main", "kinds::run", &caller, name, &site];
+        let measured = view.inclusive_under(&path, "work");
+        assert_within(name, measured, truth_of(&truth, &site, "work"), 0.08);
+    }
+    let found = parallel_loops(&view);
+    assert_eq!(found.len(), 6, "{:?}", view.names());
+    let mut deepest = 0;
+    view.walk(&mut |above, node| {
+        if node.name == "kinds::divided" {
+            let own = above.iter().filter(|n| n.name == "kinds::divide").count();
+            deepest = deepest.max(own);
+            assert!(above.iter().all(|n| n.kind != "parallel-loop"));
+        }
+    });
+    assert!(
+        deepest >= 6,
+        "the program's own recursion: {deepest} levels"
+    );
+    let measured = view.inclusive("kinds::divided", "work");
+    assert_within(
+        "divided",
+        measured,
+        truth_of(&truth, "kinds::divided", "work"),
+        0.05,
+    );
+}
+
+#[test]
+fn tasks_of_every_kind_lie_under_their_spawner() {
+    let _machine = machine();
+    for workers in ["1", "3"] {
+        let (run, database) = profile(Rayon::Patched, "tasks", &[workers]);
+        let (view, truth) = (database.top_down(), run.truth());
+        assert_all_reach_main(&view, "tasks::main");
+        for site in ["scoped", "fifo", "detached", "broadcast", "installed"] {
+            let site = format!("tasks::{site}");
+            let path = ["tasks::main", &site, "tasks::task"];
+            let measured = view.inclusive_under(&path, "work");
+            let what = format!("{site} on {workers} workers");
+            assert_within(&what, measured, truth_of(&truth, &site, "work"), 0.05);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! A header of 16 bytes, then appended entries `{u32 kind, u32 length, payload}`, each written
 //! with one system call. A file that ends early (crash, kill, full disk) keeps all whole entries.
 
-use crate::address::ModuleId;
+use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::loss::LossCause;
 use std::fmt;
@@ -13,12 +13,13 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
 const KIND_UNLOAD: u32 = 3;
 const KIND_END: u32 = 4;
+const KIND_SITES: u32 = 5;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -83,6 +84,20 @@ pub struct End {
     pub losses: Vec<(LossCause, u64)>,
 }
 
+/// What a cooperating runtime counted at one spawn site: one inlined copy of the code that makes
+/// a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SiteCounts {
+    /// The site.
+    pub place: CodeAddress,
+    /// Tasks that were split in two there.
+    pub splits: u64,
+    /// Tasks of the site that another than their spawner's own call ran.
+    pub steals: u64,
+    /// Wall time in those, nanoseconds.
+    pub stolen_ns: u64,
+}
+
 /// One entry.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
@@ -94,6 +109,8 @@ pub enum Entry {
     Unload(ModuleId),
     /// See [`End`].
     End(End),
+    /// All spawn sites at which anything was counted; written before the end.
+    Sites(Vec<SiteCounts>),
 }
 
 /// The file's header.
@@ -153,6 +170,16 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             }
             KIND_END
         }
+        Entry::Sites(sites) => {
+            w.u32(sites.len() as u32);
+            for site in sites {
+                w.u64(site.place.0);
+                w.u64(site.splits);
+                w.u64(site.steals);
+                w.u64(site.stolen_ns);
+            }
+            KIND_SITES
+        }
     };
     let mut out = ByteWriter::new();
     out.u32(kind);
@@ -196,6 +223,8 @@ pub struct Process {
     pub modules: Vec<Module>,
     /// Its end; `None` when it crashed, was killed or still runs.
     pub end: Option<End>,
+    /// What was counted at its spawn sites, as last written.
+    pub sites: Vec<SiteCounts>,
     /// Whether the file ends within an entry, or an entry could not be decoded.
     pub damaged: bool,
 }
@@ -217,6 +246,7 @@ impl Process {
         let mut start = None;
         let mut modules = Vec::new();
         let mut end = None;
+        let mut sites = Vec::new();
         let mut damaged = false;
         while r.remaining() > 0 {
             let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
@@ -228,6 +258,7 @@ impl Process {
                 KIND_START => decode_start(&mut p).map(|s| start = start.take().or(Some(s))),
                 KIND_MODULE => decode_module(&mut p).map(|m| modules.push(m)),
                 KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
+                KIND_SITES => decode_sites(&mut p).map(|s| sites = s),
                 _ => Some(()),
             };
             damaged |= decoded.is_none();
@@ -236,6 +267,7 @@ impl Process {
             start: start.ok_or(ProcessError::NoStart)?,
             modules,
             end,
+            sites,
             damaged,
         })
     }
@@ -274,6 +306,20 @@ fn decode_module(r: &mut ByteReader<'_>) -> Option<Module> {
         path: r.string()?,
         build_id: r.blob()?.to_vec(),
     })
+}
+
+fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {
+    let n = r.u32()?;
+    let mut sites = Vec::new();
+    for _ in 0..n {
+        sites.push(SiteCounts {
+            place: CodeAddress(r.u64()?),
+            splits: r.u64()?,
+            steals: r.u64()?,
+            stolen_ns: r.u64()?,
+        });
+    }
+    Some(sites)
 }
 
 fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {

@@ -1,6 +1,7 @@
 //! All that is known of the runs that were merged: what the passes hand to the sinks.
 
 use crate::model::contexts::ContextTree;
+use crate::model::loops::ParallelLoops;
 use crate::model::symbols::Symbols;
 use std::collections::BTreeMap;
 
@@ -86,6 +87,8 @@ pub struct Experiment {
     pub logical: ContextTree,
     /// Contexts of the physical projection.
     pub physical: ContextTree,
+    /// Parallel loops of the logical projection.
+    pub loops: ParallelLoops,
     /// Processes, oldest first.
     pub processes: Vec<ProcessSummary>,
     /// Threads, by process and ordinal.

@@ -3,6 +3,7 @@
 pub mod contexts;
 pub mod experiment;
 pub mod hash;
+pub mod loops;
 pub mod metrics;
 pub mod symbols;
 pub mod warnings;

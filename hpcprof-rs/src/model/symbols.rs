@@ -88,6 +88,9 @@ pub enum Kind {
     Partial = 5,
     /// The root of a thread that no other context leads to.
     ThreadRoot = 6,
+    /// A parallel loop, which stands for its machinery. Of views only: a database has the
+    /// machinery's own contexts.
+    ParallelLoop = 7,
 }
 
 impl Kind {
@@ -100,6 +103,7 @@ impl Kind {
             Kind::Line => "line",
             Kind::Partial => "partial",
             Kind::ThreadRoot => "thread-root",
+            Kind::ParallelLoop => "parallel-loop",
         }
     }
 
@@ -138,6 +142,9 @@ pub struct Frame {
     pub line: Option<Line>,
     /// Overhead category of the instruction.
     pub tag: Option<Text>,
+    /// Number of its machine procedure in the module's structure: two instances of one generic
+    /// procedure differ in it.
+    pub function: Option<u32>,
     /// Whether all its scopes are system code, which a tagged call covers.
     pub system: bool,
 }
@@ -242,6 +249,7 @@ impl Symbols {
             }]),
             line: None,
             tag: None,
+            function: None,
             system,
         }
     }

@@ -125,6 +125,7 @@ impl<'a> ModuleNames<'a> {
             segments: segments.into(),
             line: self.line(span.line, symbols),
             tag: span.tag.map(|t| symbols.intern(structure.string(t))),
+            function: Some(span.procedure.0),
             system,
         })
     }

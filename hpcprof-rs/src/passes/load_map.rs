@@ -19,7 +19,7 @@ pub type SampledAddresses = BTreeMap<ModuleIndex, BTreeSet<u64>>;
 #[derive(Debug, Default)]
 pub struct LoadMap {
     modules: FastMap<u16, ModuleIndex>,
-    /// Every code address that a profile of the process mentions.
+    /// Every code address that a profile of the process mentions, or its process file.
     pub addresses: Vec<CodeAddress>,
 }
 
@@ -78,6 +78,8 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
             }
         }
     }
+    let counted = process.process.iter().flat_map(|file| &file.sites);
+    addresses.extend(counted.map(|site| site.place.0));
     addresses.remove(&CodeAddress::NONE.0);
     map.addresses = addresses.into_iter().map(CodeAddress).collect();
     map.addresses.sort_unstable();

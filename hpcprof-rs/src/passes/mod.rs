@@ -2,6 +2,8 @@
 
 pub mod code;
 pub mod load_map;
+pub mod loop_names;
+pub mod loops;
 pub mod paths;
 pub mod project;
 pub mod summarise;

@@ -9,6 +9,7 @@ use crate::model::contexts::{Context, ContextIndex, ContextTree};
 use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
 use crate::model::hash::FastMap;
 use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Segment, Symbols, Text};
+use crate::passes::loops::{LoopFinder, LoopState};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, Profile, Record};
@@ -57,6 +58,8 @@ pub struct PathState {
     pub partial: Option<PartialCause>,
     /// Set within a task whose spawner the task runtime does not tell.
     pub spawnerless: bool,
+    /// Where the logical path is with regard to parallel loops.
+    pub parallel: LoopState,
 }
 
 /// Both projections of the experiment, being built.
@@ -67,6 +70,8 @@ pub struct Projections<'a> {
     pub logical: &'a mut ContextTree,
     /// Physical projection.
     pub physical: &'a mut ContextTree,
+    /// Parallel loops of the logical projection.
+    pub loops: &'a mut LoopFinder,
 }
 
 /// Frames of a process's code addresses.
@@ -210,14 +215,20 @@ impl<'a> PathResolver<'a> {
                         (false, Some(_)) => Support::No,
                     };
                     let (parent, call) = (state.logical, state.logical_line);
+                    let outer = (parent, state.parallel);
                     state.logical = push(out.logical, parent, call, frame, support);
                     state.logical_line = frame.line;
+                    state.parallel = match below {
+                        true => LoopState::default(),
+                        false => enter_loops(outer, state.logical, index, out),
+                    };
                 }
             }
             // A thread's or a detached task's stack is not called by what created it.
             Some(Record::Anchor { .. }) => {
                 state.tag = None;
                 state.spawnerless = false;
+                state.parallel = LoopState::default();
             }
             _ => {}
         }
@@ -292,6 +303,29 @@ fn push(
         }));
     }
     at
+}
+
+/// Follows the contexts of one frame, from just below `outer` to `innermost`, through loops.
+fn enter_loops(
+    outer: (Option<ContextIndex>, LoopState),
+    innermost: Option<ContextIndex>,
+    frame: FrameIndex,
+    out: &mut Projections<'_>,
+) -> LoopState {
+    let (above, mut state) = outer;
+    let mut contexts = Vec::new();
+    let mut next = innermost;
+    while let Some(at) = next.filter(|_| next != above) {
+        contexts.push(at);
+        next = out.logical.contexts[at.0 as usize].parent;
+    }
+    for at in contexts.iter().rev() {
+        state = out.loops.enter(state, out.symbols, out.logical, *at);
+    }
+    if let Some(outermost) = contexts.last() {
+        out.loops.note_function(out.symbols, frame, *outermost);
+    }
+    state
 }
 
 /// The state right under the partial root of a cause.

@@ -3,14 +3,16 @@
 
 use crate::model::contexts::{Amount, Context, ContextTree};
 use crate::model::experiment::{DAMAGED_PROFILE, Experiment};
+use crate::model::loops::SplitCounts;
 use crate::model::symbols::{Kind, Line};
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
+use crate::passes::loops::{self, LoopFinder, Site};
 use crate::passes::paths::{
     PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
 };
-use crate::passes::summarise;
+use crate::passes::{loop_names, summarise};
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::profile::{Profile, Record};
 use std::collections::BTreeSet;
@@ -26,11 +28,18 @@ pub fn project(
     experiment: &mut Experiment,
     warnings: &mut Warnings,
 ) {
+    let mut finder = LoopFinder::default();
+    let mut sites = Vec::new();
     for (index, (process, map)) in measurements.processes.iter().zip(maps).enumerate() {
         summarise::process(index, process, experiment, warnings);
         let frames = process_frames(map, table);
-        project_process(index, process, &frames, experiment, warnings);
+        project_process(index, process, &frames, &mut finder, experiment, warnings);
+        sites.extend(process_sites(process, &frames));
     }
+    experiment.loops = finder.loops;
+    let (symbols, logical) = (&experiment.symbols, &experiment.logical);
+    loops::attach(&sites, &mut experiment.loops, symbols, logical);
+    loop_names::name(&mut experiment.loops, symbols, logical);
     let categories: BTreeSet<String> = experiment
         .logical
         .values
@@ -53,10 +62,29 @@ fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
         .collect()
 }
 
+/// What was counted at the places where a process's tasks are split.
+fn process_sites<'a>(
+    process: &'a ProcessInput,
+    frames: &'a ProcessFrames,
+) -> impl Iterator<Item = Site> + 'a {
+    let counted = process.process.iter().flat_map(|file| &file.sites);
+    counted.filter_map(|site| {
+        Some(Site {
+            frame: *frames.get(&site.place.0)?,
+            counts: SplitCounts {
+                splits: site.splits,
+                steals: site.steals,
+                stolen_ns: site.stolen_ns,
+            },
+        })
+    })
+}
+
 fn project_process(
     process_index: usize,
     process: &ProcessInput,
     frames: &ProcessFrames,
+    finder: &mut LoopFinder,
     experiment: &mut Experiment,
     warnings: &mut Warnings,
 ) {
@@ -74,6 +102,7 @@ fn project_process(
             &mut resolver,
             index,
             process_index,
+            finder,
             experiment,
             &mut summary,
         );
@@ -111,6 +140,7 @@ fn project_thread(
     resolver: &mut PathResolver<'_>,
     thread: usize,
     process_index: usize,
+    finder: &mut LoopFinder,
     experiment: &mut Experiment,
     summary: &mut crate::model::experiment::ThreadSummary,
 ) -> Tally {
@@ -138,6 +168,7 @@ fn project_thread(
             symbols: &mut experiment.symbols,
             logical: &mut experiment.logical,
             physical: &mut experiment.physical,
+            loops: finder,
         };
         let mut state = resolver.state(thread, owner, &mut out);
         if state.logical.is_none() || state.physical.is_none() {

@@ -1,8 +1,9 @@
 //! Writes an experiment as a SQLite database.
 
 use crate::error::{Error, Result};
-use crate::model::contexts::{Amount, ContextTree};
+use crate::model::contexts::{Amount, ContextIndex, ContextTree};
 use crate::model::experiment::Experiment;
+use crate::model::loops::ParallelLoops;
 use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
 use crate::model::symbols::{Line, ModuleStatus, Symbols, Text};
 use crate::model::warnings::Warnings;
@@ -52,12 +53,13 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
         metrics: &metrics,
     };
     let (logical, physical) = (&experiment.logical, &experiment.physical);
-    let next = writer.write(logical, 1)?;
+    let loops = LoopWriter::write(&writer, experiment)?;
+    let next = writer.write(logical, 1, Some(&loops))?;
     writer.name(schema::LOGICAL, 1, next)?;
     if logical.contexts == physical.contexts && logical.values == physical.values {
         writer.name(schema::PHYSICAL, 1, next)?;
     } else {
-        let end = writer.write(physical, next)?;
+        let end = writer.write(physical, next, None)?;
         writer.name(schema::PHYSICAL, next, end)?;
     }
     for ((process, cause), samples) in &experiment.losses {
@@ -266,7 +268,12 @@ impl ContextWriter<'_> {
     }
 
     /// Writes a tree with ids from `first`; returns the next free id.
-    fn write(&self, tree: &ContextTree, first: i64) -> rusqlite::Result<i64> {
+    fn write(
+        &self,
+        tree: &ContextTree,
+        first: i64,
+        loops: Option<&LoopWriter<'_>>,
+    ) -> rusqlite::Result<i64> {
         let placed = order::preorder(tree, self.symbols, self.order);
         let values = self.values(tree);
         let mut insert = self
@@ -295,6 +302,9 @@ impl ContextWriter<'_> {
                 insert.raw_bind_parameter(index + 1, column)?;
             }
             insert.raw_execute()?;
+            if let Some(loops) = loops {
+                loops.write_context(self.connection, place.context, id)?;
+            }
             for (_, metric, value) in values_of(&values, place.context.0) {
                 insert_value.raw_bind_parameter(1, id)?;
                 insert_value.raw_bind_parameter(2, metric.0)?;
@@ -332,6 +342,57 @@ impl ContextWriter<'_> {
             same
         });
         values
+    }
+}
+
+/// Writes parallel loops and says which contexts are their machinery.
+struct LoopWriter<'a> {
+    loops: &'a ParallelLoops,
+    rank: Vec<u32>,
+}
+
+impl<'a> LoopWriter<'a> {
+    fn write(
+        writer: &ContextWriter<'_>,
+        experiment: &'a Experiment,
+    ) -> rusqlite::Result<LoopWriter<'a>> {
+        let loops = &experiment.loops;
+        let rank = order::loops(loops, writer.symbols, writer.order);
+        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
+        let mut insert = writer.connection.prepare(sql)?;
+        for (known, rank) in loops.all.iter().zip(&rank) {
+            let (file, line) = place_columns(known.key.call, writer.files);
+            let counts = known.counts;
+            insert.execute(params![
+                i64::from(*rank) + 1,
+                known.name,
+                known.quoted,
+                i64::from(writer.order.rank[known.key.entry.0 as usize]) + 1,
+                file,
+                line,
+                counts.map(|c| signed(c.splits)),
+                counts.map(|c| signed(c.steals)),
+                counts.map(|c| signed(c.stolen_ns)),
+                known.shared_by,
+                known.task_ns
+            ])?;
+        }
+        drop(insert);
+        Ok(LoopWriter { loops, rank })
+    }
+
+    fn write_context(
+        &self,
+        connection: &Connection,
+        context: ContextIndex,
+        id: i64,
+    ) -> rusqlite::Result<()> {
+        if let Some(index) = self.loops.machinery.get(&context) {
+            let known = i64::from(self.rank[index.0 as usize]) + 1;
+            let mut insert = connection.prepare_cached("INSERT INTO machinery VALUES (?, ?)")?;
+            insert.execute([id, known])?;
+        }
+        Ok(())
     }
 }
 

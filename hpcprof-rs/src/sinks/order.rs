@@ -2,6 +2,7 @@
 //! which files were read, so that equal measurements make equal databases.
 
 use crate::model::contexts::{ContextIndex, ContextTree};
+use crate::model::loops::{ParallelLoop, ParallelLoops};
 use crate::model::symbols::{Line, ProcedureIndex, Symbols};
 use std::cmp::Ordering;
 
@@ -42,6 +43,25 @@ pub fn procedures(symbols: &Symbols) -> ProcedureOrder {
         rank[procedure.0 as usize] = position as u32;
     }
     ProcedureOrder { sorted, rank }
+}
+
+/// The position of each parallel loop when they are sorted by name, place and entry.
+pub fn loops(loops: &ParallelLoops, symbols: &Symbols, order: &ProcedureOrder) -> Vec<u32> {
+    let mut sorted: Vec<usize> = (0..loops.all.len()).collect();
+    let caller = |l: &ParallelLoop| l.key.caller.map(|c| order.rank[c.0 as usize]);
+    sorted.sort_by(|a, b| {
+        let (a, b) = (&loops.all[*a], &loops.all[*b]);
+        let entry = |l: &ParallelLoop| order.rank[l.key.entry.0 as usize];
+        a.name
+            .cmp(&b.name)
+            .then_with(|| lines(symbols, a.key.call, b.key.call))
+            .then_with(|| (entry(a), caller(a)).cmp(&(entry(b), caller(b))))
+    });
+    let mut rank = vec![0; sorted.len()];
+    for (position, index) in sorted.into_iter().enumerate() {
+        rank[index] = position as u32;
+    }
+    rank
 }
 
 fn lines(symbols: &Symbols, a: Option<Line>, b: Option<Line>) -> Ordering {

@@ -68,5 +68,13 @@ CREATE TABLE loss(
     PRIMARY KEY(process, cause)) WITHOUT ROWID;
 CREATE TABLE spawnerless(
     thread INTEGER PRIMARY KEY REFERENCES thread, samples INTEGER NOT NULL);
+CREATE TABLE parallel_loop(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, quoted INTEGER NOT NULL,
+    entry INTEGER NOT NULL REFERENCES procedure, file INTEGER REFERENCES file, line INTEGER,
+    splits INTEGER, steals INTEGER, stolen_ns INTEGER, shared_by INTEGER NOT NULL,
+    task_ns INTEGER NOT NULL);
+CREATE TABLE machinery(
+    context INTEGER PRIMARY KEY REFERENCES context,
+    parallel_loop INTEGER NOT NULL REFERENCES parallel_loop);
 CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ";

@@ -2,4 +2,5 @@
 
 pub mod analyser;
 pub mod measurements;
+pub mod source_text;
 pub mod structures;

@@ -3,8 +3,9 @@
 
 use crate::views::json::{seconds, where_is};
 use crate::views::load::Database;
+use crate::views::loops;
 use crate::views::names;
-use crate::views::tree::{Call, View};
+use crate::views::tree::{Call, View, ViewNode};
 use std::io::{self, Write};
 
 /// Prints `view` to `out`. `parent` is the `id` of another row, empty for roots.
@@ -16,6 +17,7 @@ pub fn print(view: &View, database: &Database, out: &mut impl Write) -> io::Resu
             header.push_str(&field(&format!("{metric} ({suffix})")));
         }
     }
+    header.push_str(",splits,steals,stolen,mean_task,shared_by");
     writeln!(out, "{header}")?;
     let mut stack: Vec<(u32, usize)> = view.roots.iter().rev().map(|r| (*r, 1)).collect();
     while let Some((id, depth)) = stack.pop() {
@@ -46,10 +48,26 @@ pub fn print(view: &View, database: &Database, out: &mut impl Write) -> io::Resu
         for values in [view.inclusive_of(id), view.exclusive_of(id)] {
             row.extend(values.iter().map(|v| seconds(*v)));
         }
+        row.extend(loop_columns(node, database));
         let fields: Vec<String> = row.iter().map(|f| field(f)).collect();
         writeln!(out, "{}", fields.join(","))?;
     }
     Ok(())
+}
+
+/// Counts of a parallel loop, times in seconds; empty for other nodes and where there are none.
+fn loop_columns(node: &ViewNode, database: &Database) -> [String; 5] {
+    let known = loops::of(&node.label, database);
+    let counts = known.and_then(|row| row.counts.map(|c| (row, c)));
+    counts.map_or(Default::default(), |(row, (splits, steals, stolen))| {
+        [
+            splits.to_string(),
+            steals.to_string(),
+            seconds(stolen),
+            loops::mean_task_ns(row).map_or(String::new(), seconds),
+            row.shared_by.to_string(),
+        ]
+    })
 }
 
 fn field(text: &str) -> String {

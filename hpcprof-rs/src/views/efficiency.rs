@@ -128,6 +128,7 @@ impl Chooser<'_> {
     fn is_user(&self, node: u32) -> bool {
         match self.view.nodes[node as usize].label {
             Label::Procedure(p) => self.database.procedures[p as usize].origin == Origin::User,
+            Label::ParallelLoop(_) => true,
             _ => false,
         }
     }

@@ -28,12 +28,20 @@ fn path(tree: &Tree, database: &Database, node: u32) -> Vec<(Label, &'static str
     let kind = match owner.kind {
         Kind::Partial => Kind::Partial.name(),
         Kind::Inlined => Kind::Inlined.name(),
+        Kind::ParallelLoop => Kind::ParallelLoop.name(),
         _ => Kind::Procedure.name(),
+    };
+    let (at, label) = match (owner.kind, owner.parallel_loop) {
+        (Kind::ParallelLoop, Some(index)) => (
+            database.loops[index as usize].call,
+            Label::ParallelLoop(index),
+        ),
+        _ => (row.declared, Label::Procedure(owner.procedure)),
     };
     let mut path = vec![
         (Label::Module(row.module), "module"),
-        (Label::File(row.declared.map(|d| d.0)), "file"),
-        (Label::Procedure(owner.procedure), kind),
+        (Label::File(at.map(|d| d.0)), "file"),
+        (label, kind),
     ];
     path.extend(loops.into_iter().rev());
     if let (Kind::Line, Some(place)) = (leaf.kind, leaf.place) {

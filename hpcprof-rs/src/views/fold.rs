@@ -1,8 +1,9 @@
 //! Simplifies a tree of contexts: each context is kept, or its cost goes to the context above.
 //!
-//! What is folded: lines; loops, where a view is about procedures only; standard-library code inlined into its user; in the logical
-//! projection the task runtime and the glue between it and a task, so that a task has one path
-//! whether it was stolen or not; for reading only, also recursion and start-up frames.
+//! What is folded: lines; loops, where a view is about procedures only; standard-library code
+//! inlined into its user; in the logical projection the task runtime and the glue between it and a
+//! task, so that a task has one path whether it was stolen or not, and the machinery of a parallel
+//! loop, which becomes one node; for reading only, also recursion and start-up frames.
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::Kind;
@@ -31,7 +32,7 @@ pub struct FoldOptions {
 }
 
 /// The identity of a context among its siblings.
-type Key = (Option<u32>, Kind, u32, Option<(u32, u32)>);
+type Key = (Option<u32>, Kind, u32, Option<(u32, u32)>, Option<u32>);
 
 /// Where a folded context's cost and callees go.
 #[derive(Clone, Copy)]
@@ -42,6 +43,8 @@ struct Target {
     parent: Option<u32>,
     /// Whether the frames just above are the runtime's or glue after it.
     after_runtime: bool,
+    /// The parallel loop that this is within, up to the next user code.
+    within: Option<u32>,
     /// Set below folded frames: where the frame that took their cost calls them.
     site: Site,
 }
@@ -122,6 +125,7 @@ impl Folder<'_> {
                 cost: None,
                 parent: None,
                 after_runtime: false,
+                within: None,
                 site: Site::Own,
             },
         };
@@ -130,6 +134,9 @@ impl Folder<'_> {
         let origin = self.database.procedures[node.procedure as usize].origin;
         if node.kind == Kind::Line {
             return self.place_line(above, node);
+        }
+        if let Some(index) = node.parallel_loop.filter(|_| self.folds_runtime()) {
+            return self.place_machinery(above, node, index);
         }
         if node.kind == Kind::Loop && !keep_as_root {
             return self.place_loop(above, node, origin);
@@ -187,8 +194,40 @@ impl Folder<'_> {
         }
     }
 
+    /// A loop's machinery goes to the loop's node, made where a path enters it.
+    fn place_machinery(&mut self, above: Target, node: &TreeNode, index: u32) -> Target {
+        if above.within == Some(index) {
+            return Target {
+                after_runtime: true,
+                ..above.folding(node)
+            };
+        }
+        let row = &self.database.loops[index as usize];
+        let row_call = row.call;
+        let own = TreeNode {
+            kind: Kind::ParallelLoop,
+            procedure: row.entry,
+            place: None,
+            call: row.call.map_or(node.call, Call::Unique),
+            support: false,
+            ..*node
+        };
+        let id = self.child(above.parent, &own);
+        Target {
+            cost: Some(id),
+            parent: Some(id),
+            after_runtime: true,
+            within: Some(index),
+            site: Site::Of(row_call),
+        }
+    }
+
+    fn folds_runtime(&self) -> bool {
+        self.options.projection == Projection::Logical && !self.options.runtime_frames
+    }
+
     fn is_runtime(&mut self, node: &TreeNode, origin: Origin, after_runtime: bool) -> bool {
-        if self.options.projection != Projection::Logical || self.options.runtime_frames {
+        if !self.folds_runtime() {
             return false;
         }
         let named = matches!(node.kind, Kind::Procedure | Kind::Inlined | Kind::Loop);
@@ -216,6 +255,9 @@ impl Folder<'_> {
     }
 
     fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
+        // System code leaves a parallel loop's machinery no more than its own recursion does.
+        let origin = self.database.procedures[node.procedure as usize].origin;
+        let within = above.within.filter(|_| origin != Origin::User);
         if self.options.recursion && self.can_recur(node) {
             if let Some(first) = self.activation(above.parent, node) {
                 let level = self.level(node) + 1;
@@ -228,6 +270,7 @@ impl Folder<'_> {
                     cost: Some(first),
                     parent: Some(first),
                     after_runtime: false,
+                    within,
                     site: Site::Own,
                 };
             }
@@ -237,6 +280,7 @@ impl Folder<'_> {
             cost: Some(id),
             parent: Some(id),
             after_runtime: false,
+            within,
             site: Site::Own,
         }
     }
@@ -289,6 +333,8 @@ impl Folder<'_> {
             self.merged_kind(node.kind),
             node.procedure,
             node.place,
+            node.parallel_loop
+                .filter(|_| node.kind == Kind::ParallelLoop),
         );
         if let Some(id) = self.index.get(&key) {
             let known = &mut self.out.nodes[*id as usize];

@@ -3,7 +3,9 @@
 //! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
 //! the depth of a tree is limited by the reader only.
 
+use crate::views::fold::FoldOptions;
 use crate::views::load::{Database, Projection};
+use crate::views::loops;
 use crate::views::names;
 use crate::views::tree::{Call, Label, Place, View, ViewNode};
 use std::fmt::Write as _;
@@ -16,11 +18,11 @@ pub const SCHEMA: &str = "hpcprof-rs/view/1";
 pub fn print(
     view: &View,
     database: &Database,
-    projection: Projection,
+    options: FoldOptions,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
-    head(view, database, projection, &mut text);
+    head(view, database, options, &mut text);
     // (siblings, how many of them are printed)
     let mut stack: Vec<(&[u32], usize)> = vec![(&view.roots, 0)];
     while let Some((siblings, done)) = stack.last_mut() {
@@ -73,7 +75,26 @@ fn amounts(database: &Database, values: &[i64], text: &mut String) {
     text.push('}');
 }
 
-fn head(view: &View, database: &Database, projection: Projection, text: &mut String) {
+/// What the view shows as part of something else.
+fn folded(options: FoldOptions) -> String {
+    let runtime = options.projection == Projection::Logical && !options.runtime_frames;
+    let parts = [
+        ("runtime", runtime),
+        ("parallel-loop", runtime),
+        ("line", !options.lines),
+        ("loop", !options.loops),
+        ("system-inlined", !options.std_inlined),
+        ("recursion", options.recursion),
+        ("start-up", options.start_up),
+    ];
+    let parts = parts.iter().filter(|(_, folded)| *folded);
+    parts
+        .map(|(name, _)| string(name))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+fn head(view: &View, database: &Database, options: FoldOptions, text: &mut String) {
     let run = database.run();
     let metrics: Vec<String> = database.metrics.iter().map(|m| string(m)).collect();
     let lost: Vec<String> = run
@@ -84,15 +105,16 @@ fn head(view: &View, database: &Database, projection: Projection, text: &mut Str
     let _ = write!(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
-         \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"metrics\":[{}],\"totals\":",
+         \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\"metrics\":[{}],\"totals\":",
         string(SCHEMA),
         string(view.name),
-        string(projection.name()),
+        string(options.projection.name()),
         string(&run.program),
         run.cores,
         run.threads,
         seconds(run.wall_ns),
         seconds(run.period_ns),
+        folded(options),
         metrics.join(",")
     );
     amounts(database, &view.totals, text);
@@ -126,6 +148,9 @@ fn node(view: &View, database: &Database, id: u32, text: &mut String) {
         string(&names::label(database, &node.label)),
     );
     amounts(database, view.inclusive_of(id), text);
+    if let Some(row) = loops::of(&node.label, database) {
+        let _ = write!(text, ",\"parallel_loop\":{}", loops::json(row, database));
+    }
     text.push_str(",\"exclusive\":");
     amounts(database, view.exclusive_of(id), text);
     text.push_str(",\"children\":[");
@@ -142,6 +167,14 @@ pub fn where_is<'a>(node: &ViewNode, database: &'a Database) -> (Option<&'a str>
         Label::Line(place) => (None, Some(*place)),
         Label::Module(m) => (m.map(|m| database.modules[m as usize].as_str()), None),
         Label::File(f) => (None, f.map(|f| (f, 0))),
+        Label::ParallelLoop(l) => {
+            let row = &database.loops[*l as usize];
+            let module = database.procedures[row.entry as usize].module;
+            (
+                module.map(|m| database.modules[m as usize].as_str()),
+                row.call,
+            )
+        }
         Label::Pruned(_) => (None, None),
     }
 }

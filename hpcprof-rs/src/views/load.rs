@@ -54,6 +54,23 @@ pub struct ProcedureRow {
     pub origin: Origin,
 }
 
+/// A parallel loop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoopRow {
+    /// What it is called.
+    pub name: String,
+    /// The procedure by which the program enters the library, by index.
+    pub entry: u32,
+    /// Where it is called.
+    pub call: Option<Place>,
+    /// Splits, steals and the time in stolen tasks, nanoseconds; `None` when they were not counted.
+    pub counts: Option<(i64, i64, i64)>,
+    /// How many loops share the counts.
+    pub shared_by: u32,
+    /// Work and overhead of the loops that share the counts, nanoseconds.
+    pub task_ns: i64,
+}
+
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // as in the schema
@@ -92,6 +109,8 @@ pub struct Database {
     pub modules: Vec<String>,
     /// Procedures by index.
     pub procedures: Vec<ProcedureRow>,
+    /// Parallel loops by index.
+    pub loops: Vec<LoopRow>,
     /// Processes.
     pub processes: Vec<ProcessRow>,
     /// Threads.
@@ -177,6 +196,7 @@ impl Database {
         })?;
         check_dense(&file_ids)?;
         check_dense(&procedure_ids)?;
+        let loops = read_loops(c, procedures.len(), &file_ids)?;
         let processes = read_processes(c)?;
         let (_, threads) = numbered(
             c,
@@ -204,6 +224,7 @@ impl Database {
             files,
             modules,
             procedures,
+            loops,
             processes,
             threads,
             losses,
@@ -256,11 +277,33 @@ impl Database {
                 call,
                 support: row.get(8)?,
                 recursion: 1,
+                parallel_loop: None,
             };
             tree.push(node);
         }
+        self.read_machinery(first, &mut tree)?;
         self.read_values(first, &mut tree)?;
         Ok(tree)
+    }
+
+    fn read_machinery(&self, first: i64, tree: &mut Tree) -> rusqlite::Result<()> {
+        if self.loops.is_empty() || tree.nodes.is_empty() {
+            return Ok(());
+        }
+        let known = Bound {
+            first,
+            rows: tree.nodes.len(),
+        };
+        let loops = Bound::of(self.loops.len());
+        let last = first.saturating_add(tree.nodes.len() as i64 - 1);
+        let sql = "SELECT context, parallel_loop FROM machinery WHERE context BETWEEN ? AND ?";
+        let mut query = self.connection.prepare(sql)?;
+        let mut rows = query.query([first, last])?;
+        while let Some(row) = rows.next()? {
+            let node = known.index(row.get(0)?)? as usize;
+            tree.nodes[node].parallel_loop = Some(loops.index(row.get(1)?)?);
+        }
+        Ok(())
     }
 
     fn read_values(&self, first: i64, tree: &mut Tree) -> rusqlite::Result<()> {
@@ -479,6 +522,34 @@ fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?";
     let count: i64 = connection.query_row(sql, [name], |row| row.get(0))?;
     Ok(count > 0)
+}
+
+/// Loops with dense ids; none of a database that was built before there were any.
+fn read_loops(
+    connection: &Connection,
+    procedures: usize,
+    files: &Ids,
+) -> rusqlite::Result<Vec<LoopRow>> {
+    if !has_table(connection, "parallel_loop")? || !has_table(connection, "machinery")? {
+        return Ok(Vec::new());
+    }
+    let procedures = Bound::of(procedures);
+    let sql = "SELECT id, name, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns
+        FROM parallel_loop ORDER BY id";
+    let (ids, rows) = numbered(connection, sql, |row| {
+        let splits: Option<i64> = row.get(5)?;
+        let (steals, stolen) = (row.get::<_, Option<i64>>(6)?, row.get::<_, Option<i64>>(7)?);
+        Ok(LoopRow {
+            name: row.get(1)?,
+            entry: procedures.index(row.get(2)?)?,
+            call: place(row.get(3)?, row.get(4)?, files)?,
+            counts: splits.map(|n| (n, steals.unwrap_or(0), stolen.unwrap_or(0))),
+            shared_by: row.get(8)?,
+            task_ns: row.get(9)?,
+        })
+    })?;
+    check_dense(&ids)?;
+    Ok(rows)
 }
 
 fn read_spawnerless(connection: &Connection) -> rusqlite::Result<i64> {

@@ -14,6 +14,7 @@ pub mod folded;
 pub mod headline;
 pub mod json;
 pub mod load;
+pub mod loops;
 pub mod names;
 pub mod newest;
 pub mod prune;

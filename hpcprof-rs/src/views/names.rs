@@ -32,6 +32,7 @@ pub fn label(database: &Database, label: &Label) -> String {
         Label::File(f) => f
             .map_or("[no file]", |f| &database.files[f as usize])
             .to_owned(),
+        Label::ParallelLoop(l) => database.loops[*l as usize].name.clone(),
         Label::Pruned(1) => "1 context not shown".to_owned(),
         Label::Pruned(n) => format!("{n} contexts not shown"),
     }

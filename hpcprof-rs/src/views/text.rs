@@ -3,6 +3,7 @@
 
 use crate::model::symbols::Kind;
 use crate::views::load::{Database, Sort, effort};
+use crate::views::loops;
 use crate::views::names;
 use crate::views::tree::{Call, Label, View, ViewNode};
 use std::io::{self, IsTerminal, Write};
@@ -170,6 +171,8 @@ fn columns(view: &View, sort: Sort, style: Style) -> Vec<Column> {
 }
 
 const CELL: usize = 9;
+/// Columns that a name keeps whatever else there is to say.
+const LEAST_NAME: usize = 12;
 
 impl Printer<'_> {
     fn head(&self, headline: Option<&str>, out: &mut impl Write) -> io::Result<()> {
@@ -252,21 +255,27 @@ impl Printer<'_> {
     fn describe(&self, id: u32, room: usize) -> String {
         let node = &self.view.nodes[id as usize];
         let name = names::label(self.database, &node.label);
-        let mut extra = String::new();
+        let mut extras = Vec::new();
         if node.recursion > 1 {
-            extra.push_str(&format!(" (recursion, {} deep)", node.recursion));
+            extras.push(format!(" (recursion, {} deep)", node.recursion));
         }
         if let Some(place) = self.place(node) {
-            extra.push_str(&format!("  {place}"));
+            extras.push(format!("  {place}"));
         }
-        let extra_length = extra.chars().count();
-        if extra_length + 12 > room {
-            return names::middle(&name, room);
+        if let Some(row) = loops::of(&node.label, self.database) {
+            extras.extend(loops::summary(row));
         }
-        format!("{}{extra}", names::middle(&name, room - extra_length))
+        // What matters less comes last, and goes first where there is no room.
+        let length = |extras: &[String]| extras.iter().map(|e| e.chars().count()).sum::<usize>();
+        while length(&extras) + LEAST_NAME > room && extras.pop().is_some() {}
+        let room = room - length(&extras);
+        format!("{}{}", names::middle(&name, room), extras.concat())
     }
 
     fn place(&self, node: &ViewNode) -> Option<String> {
+        if let Some(row) = loops::of(&node.label, self.database) {
+            return row.call.map(|at| names::place(self.database, at));
+        }
         let Label::Procedure(procedure) = node.label else {
             return None;
         };

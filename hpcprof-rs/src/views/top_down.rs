@@ -5,8 +5,9 @@ use crate::views::tree::{Label, Tree, TreeNode, View, ViewNode};
 
 /// What a context is called.
 pub fn label(node: &TreeNode) -> Label {
-    match (node.kind, node.place) {
-        (Kind::Line, Some(place)) => Label::Line(place),
+    match (node.kind, node.place, node.parallel_loop) {
+        (Kind::Line, Some(place), _) => Label::Line(place),
+        (Kind::ParallelLoop, _, Some(index)) => Label::ParallelLoop(index),
         _ => Label::Procedure(node.procedure),
     }
 }

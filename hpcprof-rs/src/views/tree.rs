@@ -45,6 +45,8 @@ pub struct TreeNode {
     pub call: Call,
     /// Whether it has no user-level frame.
     pub support: bool,
+    /// The parallel loop, by index, that it is the machinery of, or stands for.
+    pub parallel_loop: Option<u32>,
     /// How many times the procedure is active at most, folded recursion included.
     pub recursion: u32,
 }
@@ -134,6 +136,8 @@ pub enum Label {
     Module(Option<u32>),
     /// A source file, by index; `None` when unknown.
     File(Option<u32>),
+    /// A parallel loop, by index.
+    ParallelLoop(u32),
     /// So many contexts that a depth or threshold cut off.
     Pruned(u64),
 }

@@ -9,7 +9,7 @@ pub mod random;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::{self, End, Entry, Module, Start};
+use hpc_formats::process::{self, End, Entry, Module, SiteCounts, Start};
 use hpc_formats::profile::{
     Association, HEADER_SIZE, MAGIC, RecordKind, VERSION_MAJOR, VERSION_MINOR, header, meta,
 };
@@ -329,6 +329,7 @@ pub struct Run {
     pub start: Start,
     pub modules: Vec<Module>,
     pub end: Option<End>,
+    pub sites: Vec<SiteCounts>,
     pub threads: Vec<ThreadBuilder>,
     pub structures: Vec<Structure>,
 }
@@ -359,6 +360,7 @@ impl Run {
                 workers: 2,
                 losses: Vec::new(),
             }),
+            sites: Vec::new(),
             threads: Vec::new(),
             structures: Vec::new(),
         }
@@ -380,6 +382,9 @@ impl Run {
         out.extend(process::encode(&Entry::Start(self.start.clone())));
         for module in &self.modules {
             out.extend(process::encode(&Entry::Module(module.clone())));
+        }
+        if !self.sites.is_empty() {
+            out.extend(process::encode(&Entry::Sites(self.sites.clone())));
         }
         if let Some(end) = &self.end {
             out.extend(process::encode(&Entry::End(end.clone())));

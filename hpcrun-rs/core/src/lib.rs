@@ -3,7 +3,7 @@
 //! [`timer`] -> [`sample`] (the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
 //! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which
 //! is the profile file). Around them: [`threads`] (per-thread state), [`activity`] (who works,
-//! how many), [`image`] (the process image and its files), [`session`] (start, end, fork),
+//! how many), [`image`] (the process image and its files), [`session`] (start, end, fork), [`sites`] (counts of the runtimes),
 //! [`config`].
 //!
 //! # Contract of everything that the signal handler can reach
@@ -24,6 +24,7 @@ pub mod logical;
 pub mod memory;
 pub mod sample;
 pub mod session;
+pub mod sites;
 pub mod threads;
 pub mod timer;
 pub mod unwind;

@@ -6,7 +6,7 @@ use crate::logical::rayon;
 use crate::sample::{latency, signal};
 use crate::threads::{self, ThreadState};
 use crate::unwind::loadmap;
-use crate::{activity, timer};
+use crate::{activity, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
@@ -197,7 +197,7 @@ pub fn stop(reason: &str) {
         state.complete_from_outside();
     }
     refresh_loadmap();
-    append_or_count(&Entry::End(end_entry(reason)));
+    append_end(reason);
     if let Some(line) = latency::summary() {
         eprintln!("hpcrun-rs: {line}");
     }
@@ -207,8 +207,16 @@ pub fn stop(reason: &str) {
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
-        append_or_count(&Entry::End(end_entry("exec")));
+        append_end("exec");
     }
+}
+
+fn append_end(reason: &str) {
+    let counted = sites::counts();
+    if !counted.is_empty() {
+        append_or_count(&Entry::Sites(counted));
+    }
+    append_or_count(&Entry::End(end_entry(reason)));
 }
 
 fn end_entry(reason: &str) -> End {
@@ -239,6 +247,7 @@ pub fn continue_in_child() {
         return;
     }
     image::forget_losses();
+    sites::start_anew();
     let me = threads::current();
     for state in threads::all() {
         if !me.is_some_and(|m| ptr::eq(m, state)) {

@@ -1,0 +1,306 @@
+//! Reads source files of the measured program and finds calls in them, so that a view can quote what
+//! the user wrote.
+//!
+//! Input: a path and a line from debug information. The file may be absent or newer than the
+//! program: what is not found there is not quoted. Nothing here fails, nothing is guessed.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Larger files are not read.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// A token of Rust source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Token {
+    line: u32,
+    text: String,
+}
+
+/// Source files, each read once.
+#[derive(Debug, Default)]
+pub struct SourceFiles(HashMap<String, Option<Vec<Token>>>);
+
+impl SourceFiles {
+    /// The chain of calls that ends with the call of `method` on `line` of a file, without its
+    /// receiver and the insides of its arguments: `par_iter().map(..).sum()`.
+    pub fn call_chain(&mut self, path: &str, line: u32, method: &str) -> Option<String> {
+        let tokens = self
+            .0
+            .entry(path.to_owned())
+            .or_insert_with(|| Some(tokens(&read(Path::new(path))?)))
+            .as_deref()?;
+        chain(tokens, line, method)
+    }
+}
+
+fn read(path: &Path) -> Option<String> {
+    let size = std::fs::metadata(path).ok().filter(|m| m.is_file())?.len();
+    (size <= MOST_BYTES).then(|| std::fs::read_to_string(path).ok())?
+}
+
+/// The tokens of a text, without comments; a literal is one token. Unclosed ones end the text.
+fn tokens(text: &str) -> Vec<Token> {
+    let bytes = text.as_bytes();
+    let (mut at, mut line) = (0, 1);
+    let mut out = Vec::new();
+    while at < bytes.len() {
+        let end = token_end(bytes, at);
+        let piece = &text[at..end];
+        let first = bytes[at];
+        let is_comment = piece.starts_with("//") || piece.starts_with("/*");
+        if !first.is_ascii_whitespace() && !is_comment {
+            out.push(Token {
+                line,
+                text: piece.to_owned(),
+            });
+        }
+        line += piece.bytes().filter(|b| *b == b'\n').count() as u32;
+        at = end;
+    }
+    out
+}
+
+/// The end of the token, comment or white space that starts at `at`; on a character boundary.
+fn token_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80;
+    let span = |from: usize, holds: &dyn Fn(u8) -> bool| {
+        let after = &rest[from.min(rest.len())..];
+        at + from + after.iter().take_while(|b| holds(**b)).count()
+    };
+    match rest {
+        [b'/', b'/', ..] => span(0, &|b| b != b'\n'),
+        [b'/', b'*', ..] => comment_end(bytes, at),
+        [b'"', ..] | [b'b' | b'c', b'"', ..] => string_end(bytes, at),
+        [b'r', b'"' | b'#', ..] | [b'b' | b'c', b'r', b'"' | b'#', ..] => raw_end(bytes, at),
+        [b'\'', b'\\', ..] => {
+            let close = rest.iter().skip(3).position(|b| *b == b'\'');
+            close.map_or(bytes.len(), |n| at + 3 + n + 1)
+        }
+        [b'\'', b, ..] if is_word(*b) => {
+            // A character closes after one letter, a lifetime does not close.
+            let end = span(1, &is_word);
+            end + usize::from(bytes.get(end) == Some(&b'\''))
+        }
+        [b'\'', _, b'\'', ..] => at + 3,
+        [b, ..] if is_word(*b) => span(0, &is_word),
+        [b, ..] if b.is_ascii_whitespace() => span(0, &|b| b.is_ascii_whitespace()),
+        _ => at + 1,
+    }
+}
+
+fn comment_end(bytes: &[u8], start: usize) -> usize {
+    let (mut at, mut depth) = (start, 0_usize);
+    while at < bytes.len() {
+        match &bytes[at..] {
+            [b'/', b'*', ..] => {
+                depth += 1;
+                at += 2;
+            }
+            [b'*', b'/', ..] => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1 + usize::from(bytes[start] != b'"');
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// The end of a raw string; of `r#name`, that of the `r`.
+fn raw_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1 + usize::from(bytes[start] != b'r');
+    let hashes = bytes[at..].iter().take_while(|b| **b == b'#').count();
+    at += hashes;
+    if bytes.get(at) != Some(&b'"') {
+        return start + 1;
+    }
+    let close: Vec<u8> = std::iter::once(b'"')
+        .chain(std::iter::repeat_n(b'#', hashes))
+        .collect();
+    let found = bytes[at + 1..]
+        .windows(close.len())
+        .position(|w| w == close.as_slice());
+    found.map_or(bytes.len(), |n| at + 1 + n + close.len())
+}
+
+fn chain(tokens: &[Token], line: u32, method: &str) -> Option<String> {
+    let from = tokens.partition_point(|t| t.line < line);
+    let on_line = tokens[from..].iter().take_while(|t| t.line == line);
+    let last = from + on_line.clone().position(|t| t.text == method)?;
+    let mut parts = vec![with_arguments(tokens, last)?];
+    let mut at = last;
+    while let Some(name) = call_before(tokens, at) {
+        parts.push(with_arguments(tokens, name)?);
+        at = name;
+    }
+    parts.reverse();
+    let is_start = |part: &String| part.starts_with("par_") || part.starts_with("into_par_iter");
+    let start = parts.iter().rposition(is_start).unwrap_or(0);
+    Some(parts[start..].join("."))
+}
+
+/// The method call that the receiver of the call at `name` is: the position of its name.
+fn call_before(tokens: &[Token], name: usize) -> Option<usize> {
+    let text = |i: usize| tokens.get(i).map(|t| t.text.as_str());
+    let dot = name.checked_sub(1).filter(|i| text(*i) == Some("."))?;
+    let mut at = dot.checked_sub(1)?;
+    if text(at) == Some("?") {
+        at = at.checked_sub(1)?;
+    }
+    if text(at) != Some(")") {
+        return None;
+    }
+    let open = matching(tokens, at, ("(", ")"))?;
+    let mut before = open.checked_sub(1)?;
+    if text(before) == Some(">") {
+        let angle = matching(tokens, before, ("<", ">"))?;
+        before = angle.checked_sub(3)?;
+        if text(angle - 1) != Some(":") || text(angle - 2) != Some(":") {
+            return None;
+        }
+    }
+    let is_name = text(before)?.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let is_method = before > 0 && text(before - 1) == Some(".");
+    (is_name && is_method).then_some(before)
+}
+
+/// The position of the bracket that the one at `close` closes.
+fn matching(tokens: &[Token], close: usize, (open, closing): (&str, &str)) -> Option<usize> {
+    let mut depth = 0_usize;
+    for i in (0..=close).rev() {
+        if tokens[i].text == closing {
+            // The arrow of a function type closes nothing.
+            let arrow = closing == ">" && i > 0 && matches!(tokens[i - 1].text.as_str(), "-" | "=");
+            depth += usize::from(!arrow);
+        } else if tokens[i].text == open {
+            depth -= 1;
+            if depth == 0 {
+                return Some(i);
+            }
+        }
+    }
+    None
+}
+
+/// `name()` or `name(..)`, as the call at `name` has arguments or not; `None` when it is no call.
+fn with_arguments(tokens: &[Token], name: usize) -> Option<String> {
+    let mut at = name + 1;
+    let text = |i: usize| tokens.get(i).map(|t| t.text.as_str());
+    if text(at) == Some(":") && text(at + 1) == Some(":") && text(at + 2) == Some("<") {
+        let mut depth = 0_usize;
+        at += 2;
+        loop {
+            match text(at)? {
+                "<" => depth += 1,
+                ">" if !matches!(text(at - 1), Some("-" | "=")) => depth -= 1,
+                _ => {}
+            }
+            at += 1;
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    if text(at) != Some("(") {
+        return None;
+    }
+    let empty = text(at + 1)? == ")";
+    let name = &tokens[name].text;
+    Some(if empty {
+        format!("{name}()")
+    } else {
+        format!("{name}(..)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quote(text: &str, line: u32, method: &str) -> Option<String> {
+        chain(&tokens(text), line, method)
+    }
+
+    #[test]
+    fn chains_are_cut_from_one_line_or_several() {
+        let one = "let x: u64 = v.par_iter().map(|x| x + f(x, \")\")).sum();\n";
+        assert_eq!(
+            quote(one, 1, "sum").as_deref(),
+            Some("par_iter().map(..).sum()")
+        );
+        let several = "
+            self.items[0]   // a comment with .sum()
+                .into_par_iter()
+                .with_min_len(8)
+                /* nested /* comment */ ) */
+                .filter_map(|x: &'a Foo| { let c = ')'; let q = '\\''; x.get::<u8>(c, q)? })
+                .collect::<Result<Vec<Box<dyn Fn(u8) -> u8>>, _>>()
+        ";
+        assert_eq!(
+            quote(several, 7, "collect").as_deref(),
+            Some("into_par_iter().with_min_len(..).filter_map(..).collect()")
+        );
+        assert_eq!(
+            quote(several, 6, "filter_map").as_deref(),
+            Some("into_par_iter().with_min_len(..).filter_map(..)")
+        );
+    }
+
+    #[test]
+    fn what_is_no_such_call_is_not_quoted() {
+        assert_eq!(quote("let sum = 1;\n", 1, "sum"), None);
+        assert_eq!(quote("v.sum()\n", 2, "sum"), None);
+        assert_eq!(quote("v.product()\n", 1, "sum"), None);
+        assert_eq!(quote("f(\"v.par_iter().sum()\")", 1, "sum"), None);
+        assert_eq!(quote("r#\"v.par_iter().sum()\"#", 1, "sum"), None);
+    }
+
+    #[test]
+    fn receivers_other_than_calls_are_left_out() {
+        assert_eq!(
+            quote("v.par_sort_by(|a, b| b.cmp(a));", 1, "par_sort_by").as_deref(),
+            Some("par_sort_by(..)")
+        );
+        assert_eq!(
+            quote("iter.map(f).for_each(g);", 1, "for_each").as_deref(),
+            Some("map(..).for_each(..)")
+        );
+        assert_eq!(
+            quote(
+                "rows.par_iter().for_each(|r| r.par_chunks(2).for_each(g));",
+                1,
+                "for_each"
+            )
+            .as_deref(),
+            Some("par_iter().for_each(..)")
+        );
+    }
+
+    #[test]
+    fn any_text_has_tokens() {
+        for text in [
+            "\"", "r#", "r#\"", "b'", "'", "/*", "'\\", "ä.b()", "\\", "b\"\\",
+        ] {
+            for line in 0..3 {
+                let _ = quote(text, line, "b");
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Parallel loops in synthetic measurements: what is folded, how it is named, who gets the counts.
+
+mod support;
+
+use hpc_formats::address::CodeAddress;
+use hpc_formats::process::SiteCounts;
+use hpc_formats::profile::Association;
+use hpc_formats::structure::Origin::{Runtime, System, User};
+use serde_json::Value;
+use support::*;
+
+const APP: u16 = 1;
+const SAMPLE: i64 = 5_000_000;
+const PLUMBING: &str = "rayon/src/iter/plumbing/mod.rs";
+const HELPER: &str = "rayon::iter::plumbing::bridge_producer_consumer::helper";
+const SOURCE: &str = "fn main() {
+    let v = items();
+    let a: u64 = v.par_iter().map(|x| x + 1).sum();
+    let b: u64 = v
+        .par_iter()
+        .map(other)
+        .sum();
+}
+";
+
+fn start() -> CodeAddress {
+    at(APP, 0x1000)
+}
+/// `main` within the loop of line 3.
+fn main_first() -> CodeAddress {
+    at(APP, 0x1100)
+}
+/// `main` within the loop of line 7.
+fn main_second() -> CodeAddress {
+    at(APP, 0x1110)
+}
+/// The splitting recursion, whose machine code both loops share.
+fn helper() -> CodeAddress {
+    at(APP, 0x1200)
+}
+fn closure() -> CodeAddress {
+    at(APP, 0x1300)
+}
+fn execute() -> CodeAddress {
+    at(APP, 0x1400)
+}
+fn scheduler() -> CodeAddress {
+    at(APP, 0x1500)
+}
+fn memory() -> CodeAddress {
+    at(APP, 0x1600)
+}
+fn fold() -> CodeAddress {
+    at(APP, 0x1700)
+}
+
+fn program(source: &str) -> Run {
+    let mut app = StructureBuilder::new("/opt/app", &[1]);
+    let p = app.procedure("_start", None, User);
+    app.span(0x1000, p, None, ("", 0), None);
+    let p = app.procedure("app::main", Some((source, 1)), User);
+    for (address, line) in [(0x1100, 3), (0x1110, 7)] {
+        let name = "rayon::iter::ParallelIterator::sum";
+        let sum = app.inlined(p, None, name, None, (source, line), Runtime);
+        let name = "<rayon::iter::map::Map<I,F> as rayon::iter::ParallelIterator>::drive_unindexed";
+        let map = app.inlined(p, Some(sum), name, None, (PLUMBING, 7), Runtime);
+        let name = "<rayon::slice::Iter<T> as rayon::iter::ParallelIterator>::drive_unindexed";
+        let iter = app.inlined(p, Some(map), name, None, (PLUMBING, 8), Runtime);
+        app.span(address, p, Some(iter), (PLUMBING, 9), None);
+    }
+    let p = app.procedure(HELPER, Some((PLUMBING, 20)), Runtime);
+    app.span(0x1200, p, None, (PLUMBING, 21), None);
+    let p = app.procedure("app::main::{closure#0}", Some((source, 3)), User);
+    app.span(0x1300, p, None, (source, 3), None);
+    let p = app.procedure("work_stealing_rt::job::execute", None, Runtime);
+    app.span(0x1400, p, None, ("", 0), None);
+    let p = app.procedure("rayon_core::registry::wait_until_cold", None, Runtime);
+    app.span(0x1500, p, None, ("", 0), None);
+    let p = app.procedure("memcpy", None, System);
+    app.span(0x1600, p, None, ("", 0), None);
+    let name = "<core::iter::adapters::map::Map<I,F> as core::iter::Iterator>::fold";
+    let p = app.procedure(name, None, System);
+    app.span(0x1700, p, None, ("", 0), None);
+    let mut run = Run::new();
+    run.module(APP, "/opt/app", &[1]);
+    run.structures = vec![app.structure];
+    run
+}
+
+/// Both loops, one of them with a stolen task, and what was counted.
+fn two_loops(source: &str) -> Run {
+    let mut run = program(source);
+    let mut first = ThreadBuilder::new(1);
+    let entry = first.entry();
+    let split = first.natives(entry, &[start(), main_first(), helper(), helper()]);
+    first.sample(split, 2, 0.0);
+    let copy = first.native(split, memory());
+    first.sample(copy, 1, 0.0);
+    let leaf = first.natives(split, &[fold(), closure()]);
+    first.sample(leaf, 10, 0.0);
+    let deeper = first.natives(split, &[helper(), helper(), fold(), closure()]);
+    first.sample(deeper, 7, 0.0);
+    let other = first.natives(entry, &[start(), main_second(), helper(), closure()]);
+    first.sample(other, 30, 0.0);
+    let mut second = ThreadBuilder::new(2);
+    let entry = second.entry();
+    let spawner = [start(), main_first(), helper()];
+    let stolen = second.spawner(entry, scheduler(), &spawner);
+    let shim = second.support(stolen, execute());
+    let leaf = second.natives(shim, &[helper(), fold(), closure()]);
+    second.sample(leaf, 20, 0.0);
+    run.threads = vec![first, second];
+    let site = |place, splits, steals, stolen_ns| SiteCounts {
+        place,
+        splits,
+        steals,
+        stolen_ns,
+    };
+    run.sites = vec![
+        site(main_first(), 4, 1, 70),
+        site(helper(), 16, 3, 30),
+        site(at(APP, 0xfff0), 1, 1, 1),
+    ];
+    run
+}
+
+fn loops_of<'a>(view: &'a Value, name: &str) -> &'a Value {
+    at_path(view, &["_start", "app::main", name])
+}
+
+#[test]
+fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
+    let temp = TempDir::new();
+    let source = temp.join("main.rs");
+    std::fs::write(&source, SOURCE).expect("source");
+    let database = database(&two_loops(text(&source)), &temp);
+    let view = view(&database, "top-down", &[]);
+    let main = at_path(&view, &["_start", "app::main"]);
+    let loops = main["children"].as_array().expect("children");
+    let mut found: Vec<(&str, Option<i64>, i64)> = loops
+        .iter()
+        .map(|n| {
+            assert_eq!(n["kind"], "parallel-loop");
+            let name = n["name"].as_str().expect("a name");
+            (name, n["line"].as_i64(), inclusive(n, "work") / SAMPLE)
+        })
+        .collect();
+    found.sort_unstable();
+    let name = "par_iter().map(..).sum()";
+    assert_eq!(found, [(name, Some(3), 40), (name, Some(7), 30)]);
+    let first = loops.iter().find(|n| n["line"] == 3).expect("the first");
+    assert_eq!(exclusive(first, "work"), 2 * SAMPLE, "the splitting itself");
+    let closure = named(&first["children"], "app::main::{closure#0}");
+    assert_eq!(
+        inclusive(closure, "work"),
+        37 * SAMPLE,
+        "in place at any depth and stolen"
+    );
+    let copy = named(&first["children"], "memcpy");
+    assert_eq!(inclusive(copy, "work"), SAMPLE);
+    // 4 splits are the first loop's own, 16 are of code that both share.
+    let counts = &first["parallel_loop"];
+    assert_eq!(counts["splits"], 20);
+    assert_eq!(counts["steals"], 4);
+    assert_eq!(nanoseconds(&counts["stolen_seconds"]), 100);
+    assert_eq!(counts["shared_by"], 2);
+    assert_eq!(
+        nanoseconds(&counts["mean_task_seconds"]),
+        70 * SAMPLE / 20,
+        "the work of both by the splits"
+    );
+    let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
+    assert_eq!(second["parallel_loop"]["splits"], 16);
+    let shown = tool(&["top-down", text(&database)]).expect("text");
+    assert!(
+        shown.contains("main.rs:3 · splits 20 · steals 4 · mean task 18 ms"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_the_source_a_loop_is_named_by_its_adaptors() {
+    let temp = TempDir::new();
+    let database = database(&two_loops("/gone/main.rs"), &temp);
+    let view = view(&database, "top-down", &[]);
+    let main = at_path(&view, &["_start", "app::main"]);
+    for node in main["children"].as_array().expect("children") {
+        assert_eq!(node["name"], "slice::Iter.map.sum");
+    }
+}
+
+#[test]
+fn machinery_is_there_when_asked_for_and_older_databases_are_read() {
+    let temp = TempDir::new();
+    let database = database(&two_loops("/gone/main.rs"), &temp);
+    let unfolded = view(&database, "top-down", &["--unfold"]);
+    let sum = loops_of(&unfolded, "rayon::iter::ParallelIterator::sum");
+    assert_eq!(sum["kind"], "inlined");
+    assert!(sum.get("parallel_loop").is_none());
+    let is_listed = |view: &Value, what: &str| {
+        let folded = view["folded"].as_array().expect("a list");
+        folded.iter().any(|f| f == what)
+    };
+    assert!(!is_listed(&unfolded, "parallel-loop"));
+    let totals = unfolded["totals"].clone();
+    let file = database.join("database.sqlite");
+    let connection = rusqlite::Connection::open(&file).expect("the database");
+    connection
+        .execute_batch("DROP TABLE machinery; DROP TABLE parallel_loop; DROP TABLE spawnerless;")
+        .expect("tables");
+    drop(connection);
+    let old = view(&database, "top-down", &[]);
+    assert!(is_listed(&old, "parallel-loop"));
+    assert_eq!(old["totals"], totals);
+    let main = at_path(&old, &["_start", "app::main"]);
+    assert_eq!(inclusive(main, "work"), 70 * SAMPLE);
+    assert!(
+        !old.to_string().contains("rayon::"),
+        "folded into the caller"
+    );
+}
+
+#[test]
+fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
+    let mut run = program("/gone/main.rs");
+    let mut first = ThreadBuilder::new(1);
+    let entry = first.entry();
+    let mut at = entry;
+    for (index, ip) in [start(), main_first(), helper(), scheduler()]
+        .into_iter()
+        .enumerate()
+    {
+        let id = index as u32 + 1;
+        at = first.note(at, Association::ManyToZero, id, ip, CodeAddress::NONE);
+    }
+    let task = first.natives(at, &[execute(), helper(), closure()]);
+    first.sample(task, 9, 0.0);
+    let own = first.natives(entry, &[start(), main_first(), closure()]);
+    first.sample(own, 1, 0.0);
+    run.threads = vec![first];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let view = view(&database, "top-down", &[]);
+    assert_eq!(view["quality"]["spawnerless"], 9);
+    assert_eq!(view["quality"]["rooted"], 10);
+    let own = at_path(&view, &["_start", "app::main", "slice::Iter.map.sum"]);
+    assert_eq!(
+        inclusive(own, "work"),
+        SAMPLE,
+        "the waiting task has its own only"
+    );
+    let task = at_path(&view, &["_start", HELPER, "app::main::{closure#0}"]);
+    assert_eq!(inclusive(task, "work"), 9 * SAMPLE);
+    let screen = tool(&[text(&database)]).expect("first screen");
+    assert!(screen.contains("90.0 % of samples have no caller above their task"));
+}

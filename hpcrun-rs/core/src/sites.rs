@@ -1,0 +1,87 @@
+//! Reads what the cooperating runtimes counted at their spawn sites. Not async-signal-safe.
+//!
+//! The counts live in the runtimes' own statics and are copied when the process ends in order
+//! or replaces itself; of a process that is killed or crashes they are lost.
+
+use crate::activity;
+use crate::unwind::loadmap;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::process::SiteCounts;
+use hpcrun_abi::{CountedSite, RuntimeTable};
+use std::mem::{offset_of, size_of};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// What a forked child found counted already: its parent's.
+static BEFORE: Mutex<Vec<SiteCounts>> = Mutex::new(Vec::new());
+
+/// The sites of all runtimes at which anything was counted since the process image began.
+pub fn counts() -> Vec<SiteCounts> {
+    let mut all = read();
+    if let Ok(before) = BEFORE.try_lock() {
+        for site in &mut all {
+            if let Some(old) = before.iter().find(|b| b.place == site.place) {
+                site.splits = site.splits.saturating_sub(old.splits);
+                site.steals = site.steals.saturating_sub(old.steals);
+                site.stolen_ns = site.stolen_ns.saturating_sub(old.stolen_ns);
+            }
+        }
+    }
+    all.retain(|s| s.splits > 0 || s.steals > 0);
+    all
+}
+
+/// In a forked child: what was counted so far is the parent's.
+pub fn start_anew() {
+    let now = read();
+    if let Ok(mut before) = BEFORE.try_lock() {
+        *before = now;
+    }
+}
+
+fn read() -> Vec<SiteCounts> {
+    let Some(snapshot) = loadmap::current() else {
+        return Vec::new();
+    };
+    let sites = activity::runtimes().flat_map(|(_, table)| sites_of(table));
+    let counted = sites.filter_map(|site| {
+        let located = loadmap::locate(snapshot, site.ip as u64).filter(|_| site.ip != 0)?;
+        let address = (site.ip as u64).wrapping_sub(located.bias);
+        Some(SiteCounts {
+            place: CodeAddress::new(located.id, address),
+            splits: site.forks.load(Ordering::Relaxed),
+            steals: site.steals.load(Ordering::Relaxed),
+            stolen_ns: site.stolen_ns.load(Ordering::Relaxed),
+        })
+    });
+    counted.filter(|s| s.splits > 0 || s.steals > 0).collect()
+}
+
+/// The sites of a runtime; none of one that was built before there were counts.
+fn sites_of(table: &'static RuntimeTable) -> &'static [CountedSite] {
+    let with_sites = offset_of!(RuntimeTable, sites_end) + size_of::<*const CountedSite>();
+    if (table.size as usize) < with_sites || table.sites_start.is_null() {
+        return &[];
+    }
+    let bytes = (table.sites_end as usize).saturating_sub(table.sites_start as usize);
+    // SAFETY: the table is as long as its size says, and its sites lie side by side in statics of
+    // the runtime's program, which live as long as the process (`RegisterRuntime`'s contract);
+    // what changes in them is atomic. Nothing here can panic.
+    unsafe { std::slice::from_raw_parts(table.sites_start, bytes / size_of::<CountedSite>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn an_older_runtime_has_no_sites() {
+        // SAFETY: a table of integers and pointers, none of which is followed.
+        let mut table: RuntimeTable = unsafe { std::mem::zeroed() };
+        table.size = offset_of!(RuntimeTable, sites_start) as u32;
+        table.sites_start = ptr::without_provenance(8);
+        table.sites_end = ptr::without_provenance(56);
+        assert!(sites_of(Box::leak(Box::new(table))).is_empty());
+    }
+}
