@@ -46,7 +46,7 @@ pub(crate) fn decode(
                 };
                 match table(before, word >> 5 & 31) {
                     Some(table) => {
-                        let count = read_table(memory, &table, within, u64::MAX, &mut out.targets);
+                        let count = read_table(memory, &table, within, u64::MAX, out);
                         if count > 0 {
                             Flow::Table { first, count }
                         } else {

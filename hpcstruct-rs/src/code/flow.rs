@@ -54,13 +54,16 @@ pub(crate) struct Decoded {
     pub(crate) transfers: Vec<Transfer>,
     /// Targets of all jump tables.
     pub(crate) targets: Vec<u64>,
+    /// Entries of tables that may still be read: what is read does not outgrow the code.
+    budget: usize,
 }
 
 impl Decoded {
-    /// Forgets everything, keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    /// Forgets everything, keeps the memory. Next come `bytes` bytes of code.
+    pub(crate) fn start(&mut self, bytes: usize) {
         self.transfers.clear();
         self.targets.clear();
+        self.budget = bytes.saturating_mul(16).saturating_add(1 << 12);
     }
 }
 
@@ -138,7 +141,7 @@ impl Within<'_> {
     }
 }
 
-/// Reads a table's distinct targets into `targets`; returns how many, 0 when it is none.
+/// Reads a table's distinct targets into `out`; returns how many, 0 when it is none.
 ///
 /// It ends at its bound, before the address `limit` (where another table begins), or at the first
 /// entry that leads out of the procedure. A table with a bound that does not hold up to it is
@@ -148,14 +151,18 @@ pub(crate) fn read_table(
     table: &Table,
     within: Within<'_>,
     limit: u64,
-    targets: &mut Vec<u64>,
+    out: &mut Decoded,
 ) -> u32 {
+    let Decoded {
+        targets, budget, ..
+    } = out;
     let first = targets.len();
     let size = table.entry.size();
     let most = table.count.unwrap_or(MAX_TABLE).min(MAX_TABLE);
     let mut read = 0;
     let mut address = table.address;
-    while read < most && (read == 0 || address < limit) {
+    while read < most && *budget > 0 && (read == 0 || address < limit) {
+        *budget -= 1;
         let target = table.entry.target(memory, address);
         let Some(target) = target.filter(|t| within.holds(*t)) else {
             break;

@@ -8,8 +8,12 @@
 //! - blocks that no edge from the entry reaches are searched from further roots; edges from them
 //!   to what was found before are no part of any loop.
 //!
-//! Invariants: a loop comes after the loop around it; time is bounded by the edges times the depth
+//! Invariants: a loop comes after the loop around it; nesting is bounded; time is bounded by the edges times the depth
 //! of irreducible nests, cut off at a budget beyond which entries are no longer followed outwards.
+
+/// Loops that would be nested more deeply are part of the one around them: no source has so many,
+/// and what follows takes time by depth.
+const MAX_DEPTH: u32 = 128;
 
 /// Marks the absence of an index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -43,6 +47,8 @@ pub(crate) struct Found {
     pub(crate) parent: u32,
     /// Whether it can be entered elsewhere than at its header.
     pub(crate) irreducible: bool,
+    /// How many loops are around it, itself included.
+    depth: u32,
 }
 
 /// The loops of a graph, and the buffers to find them.
@@ -246,7 +252,8 @@ impl Nest {
                 header => self.inner[self.search.node[header as usize] as usize],
             };
             let kind = self.is_loop[number];
-            if kind == PLAIN {
+            let depth = self.loops.get(around as usize).map_or(1, |l| l.depth + 1);
+            if kind == PLAIN || depth > MAX_DEPTH {
                 self.inner[node as usize] = around;
                 continue;
             }
@@ -255,6 +262,7 @@ impl Nest {
                 header: node,
                 parent: around,
                 irreducible: kind == IRREDUCIBLE,
+                depth,
             });
         }
     }
@@ -366,6 +374,22 @@ mod tests {
         // 3 is found by no edge; its edge into the loop's middle is ignored.
         let graph: [&[u32]; 4] = [&[1], &[2], &[1], &[2]];
         assert_eq!(shapes(&graph), [(1, None, false)]);
+    }
+
+    #[test]
+    fn nesting_has_a_bound() {
+        // Node i goes on to i + 1; then each goes back, the innermost first.
+        let count = 1000u32;
+        let mut graph: Vec<Vec<u32>> = (0..count).map(|i| vec![i + 1]).collect();
+        for i in 0..count {
+            graph.push(vec![count - 1 - i, count + i + 1]);
+        }
+        graph.push(Vec::new());
+        let nest = find_in(&graph);
+        assert_eq!(nest.loops.len(), MAX_DEPTH as usize);
+        assert!(nest.loops.iter().all(|l| !l.irreducible));
+        let deepest = nest.loops.len() as u32 - 1;
+        assert_eq!(nest.inner[count as usize - 1], deepest);
     }
 
     /// Preorder numbers and trees of the same search, by recursion.

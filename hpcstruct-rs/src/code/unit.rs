@@ -192,7 +192,7 @@ pub(crate) fn translate(
         let bytes = memory.bytes(range.start).unwrap_or(&[]);
         let bytes = &bytes[..bytes.len().min(length)];
         let decoded = &mut scratch.decoded;
-        decoded.clear();
+        decoded.start(bytes.len());
         let within = Within(&layout.ranges);
         match architecture {
             Architecture::X86_64 => {

@@ -72,7 +72,7 @@ pub(crate) fn decode(
             jump: pending.window[WINDOW - 1],
         };
         let first = out.targets.len() as u32;
-        let count = resolver.resolve(&window, &mut out.targets);
+        let count = resolver.resolve(&window, out);
         if count > 0 {
             out.transfers[pending.transfer].flow = Flow::Table { first, count };
         }
@@ -235,12 +235,12 @@ struct Resolver<'a, 'd> {
 
 impl Resolver<'_, '_> {
     /// Appends the targets of the jump that ends `window`; 0 when it has no table.
-    fn resolve(&self, window: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+    fn resolve(&self, window: &[Instruction], out: &mut Decoded) -> u32 {
         let Some((jump, before)) = window.split_last() else {
             return 0;
         };
         if jump.op0_kind() == OpKind::Memory {
-            return self.absolute(jump, before, targets);
+            return self.absolute(jump, before, out);
         }
         if jump.op0_kind() != OpKind::Register {
             return 0;
@@ -253,11 +253,11 @@ impl Resolver<'_, '_> {
             match (instruction.mnemonic(), instruction.op1_kind()) {
                 (Mnemonic::Add, OpKind::Register) => {
                     let parts = [register, instruction.op1_register()];
-                    return self.relative(parts, &before[..i], targets);
+                    return self.relative(parts, &before[..i], out);
                 }
                 (Mnemonic::Mov, OpKind::Register) => register = instruction.op1_register(),
                 (Mnemonic::Mov, OpKind::Memory) => {
-                    return self.absolute(instruction, &before[..i], targets);
+                    return self.absolute(instruction, &before[..i], out);
                 }
                 _ => return 0,
             }
@@ -266,7 +266,7 @@ impl Resolver<'_, '_> {
     }
 
     /// `jmp [table + index * 8]`, or a load of the same form.
-    fn absolute(&self, load: &Instruction, before: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+    fn absolute(&self, load: &Instruction, before: &[Instruction], out: &mut Decoded) -> u32 {
         if load.memory_index_scale() != 8 || load.memory_index() == Register::None {
             return 0;
         }
@@ -278,22 +278,17 @@ impl Resolver<'_, '_> {
             count,
         };
         if load.memory_base() == Register::None {
-            return self.read(&table(displacement), targets);
+            return self.read(&table(displacement), out);
         }
         self.by_base(
             load.memory_base(),
             |base| table(base.wrapping_add(displacement)),
-            targets,
+            out,
         )
     }
 
     /// `parts` are added up: one is the base, the other an entry of four bytes.
-    fn relative(
-        &self,
-        parts: [Register; 2],
-        before: &[Instruction],
-        targets: &mut Vec<u64>,
-    ) -> u32 {
+    fn relative(&self, parts: [Register; 2], before: &[Instruction], out: &mut Decoded) -> u32 {
         for (i, load) in before.iter().enumerate().rev() {
             let is_entry = parts.iter().any(|part| writes(load, *part));
             if !is_entry || load.op1_kind() != OpKind::Memory {
@@ -301,7 +296,7 @@ impl Resolver<'_, '_> {
             }
             match load.mnemonic() {
                 Mnemonic::Movsxd => {}
-                Mnemonic::Mov => return self.unscaled(load, &before[..i], targets),
+                Mnemonic::Mov => return self.unscaled(load, &before[..i], out),
                 // The base may be computed between the load and the addition.
                 _ => continue,
             }
@@ -326,7 +321,7 @@ impl Resolver<'_, '_> {
             return self.by_base(
                 load.memory_base(),
                 |base| table(base.wrapping_add(displacement)),
-                targets,
+                out,
             );
         }
         0
@@ -334,7 +329,7 @@ impl Resolver<'_, '_> {
 
     /// Code that is not optimised loads an entry by `mov eax, [table + scaled index]` and extends
     /// it afterwards; the index comes from memory.
-    fn unscaled(&self, load: &Instruction, before: &[Instruction], targets: &mut Vec<u64>) -> u32 {
+    fn unscaled(&self, load: &Instruction, before: &[Instruction], out: &mut Decoded) -> u32 {
         let scaled = load.memory_index_scale() == 1 && load.memory_index() != Register::None;
         if !scaled || load.op0_register().size() != 4 || load.memory_displacement64() != 0 {
             return 0;
@@ -355,17 +350,12 @@ impl Resolver<'_, '_> {
             },
             count,
         };
-        self.by_base(load.memory_base(), table, targets)
+        self.by_base(load.memory_base(), table, out)
     }
 
     /// Tries the `lea` of `register` nearest before the jump, then further ones, then those of other
     /// registers (the base was moved or spilled).
-    fn by_base(
-        &self,
-        register: Register,
-        table: impl Fn(u64) -> Table,
-        targets: &mut Vec<u64>,
-    ) -> u32 {
+    fn by_base(&self, register: Register, table: impl Fn(u64) -> Table, out: &mut Decoded) -> u32 {
         const TRIES: usize = 64;
         let split = self.leas.partition_point(|l| l.offset < self.jump);
         let (before, after) = self.leas.split_at(split);
@@ -373,7 +363,7 @@ impl Resolver<'_, '_> {
         let same = near().filter(|l| l.register == register).take(TRIES);
         let other = near().filter(|l| l.register != register).take(TRIES);
         for lea in same.chain(other) {
-            let read = self.read(&table(lea.address), targets);
+            let read = self.read(&table(lea.address), out);
             if read > 0 {
                 return read;
             }
@@ -381,10 +371,10 @@ impl Resolver<'_, '_> {
         0
     }
 
-    fn read(&self, table: &Table, targets: &mut Vec<u64>) -> u32 {
+    fn read(&self, table: &Table, out: &mut Decoded) -> u32 {
         let next = self.bases.partition_point(|b| *b <= table.address);
         let limit = self.bases.get(next).copied().unwrap_or(u64::MAX);
-        read_table(self.memory, table, self.within, limit, targets)
+        read_table(self.memory, table, self.within, limit, out)
     }
 }
 
