@@ -10,7 +10,7 @@ use super::flow::{Decoded, Entry, Flow, Table, Transfer, Within, read_table};
 use super::memory::Memory;
 
 /// Words before a jump that are searched for what leads up to it.
-const WINDOW: usize = 32;
+const WINDOW: usize = 512;
 
 /// Decodes `bytes`, which lie at `address`, and appends the transfers of control.
 pub(crate) fn decode(
