@@ -5,6 +5,7 @@
 //!   keeps two measuring tests from running at once.
 //! * [`run`]: one profiled run, its measurement directory and its database.
 //! * [`view`]: the JSON of a view as FORMATS.md states it, and the checks that hold for every view.
+//! * [`elf`]: ELF files around mutants of debug information.
 //! * [`parsers`]: what a parser must do with any bytes.
 //! * [`repository`]: the source tree as the repository's own checks read it.
 //!
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod elf;
 pub mod parsers;
 pub mod repository;
 pub mod run;

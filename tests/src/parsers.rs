@@ -59,6 +59,19 @@ pub fn analyse(data: &[u8]) {
     }
 }
 
+/// Debug information in an ELF file with sound headers: bytes as [`crate::elf::unpack`] takes
+/// them. Nearly every mutant gets as far as the parsers of DWARF and of unwind tables.
+pub fn debug_information(data: &[u8]) {
+    let file = crate::elf::unpack(data);
+    let options = Options {
+        threads: 1,
+        debug_directories: Vec::new(),
+        ..Options::default()
+    };
+    let structure = analyse_bytes("fuzzed", &file, &options).expect("the headers are sound");
+    assert_structure(&structure);
+}
+
 /// Machine code, of either instruction set, at an address that the first byte chooses.
 pub fn code(data: &[u8]) {
     let base = match data.first() {

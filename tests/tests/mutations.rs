@@ -2,9 +2,9 @@
 //!
 //! The fuzz targets (`fuzz/`) do the same without an end, where a nightly toolchain is at hand.
 
-use hpcrun_tests::parsers;
 use hpcrun_tests::run::Spec;
 use hpcrun_tests::tools::{c_program, machine, release, tool};
+use hpcrun_tests::{elf, parsers};
 use std::time::{Duration, Instant};
 
 /// xorshift64*: reproducible, and good enough to choose bytes.
@@ -109,6 +109,18 @@ fn structures_and_binaries() {
         .flat_map(|bytes| bytes.chunks(1 << 13).map(<[u8]>::to_vec))
         .collect();
     run("machine code", &pieces, 3, 300, parsers::code);
+    let sections: Vec<Vec<u8>> = read_all(std::slice::from_ref(&library))
+        .iter()
+        .map(|bytes| elf::pack(bytes))
+        .collect();
+    assert!(sections[0].len() > 200, "the library has debug information");
+    run(
+        "debug information",
+        &sections,
+        6,
+        300,
+        parsers::debug_information,
+    );
     run("libraries", &read_all(&[library]), 8, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
     run(

@@ -1,0 +1,6 @@
+//! Fuzz target: debug information in a sound ELF file, any bytes. The contract is in
+//! `tests/src/parsers.rs`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| hpcrun_tests::parsers::debug_information(data));
