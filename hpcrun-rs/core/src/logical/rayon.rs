@@ -13,6 +13,7 @@ use hpc_formats::address::ModuleId;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef, elf};
 use std::fs::File;
+use std::hint::black_box;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -77,7 +78,10 @@ pub fn forget(id: ModuleId) {
 fn publish(learnt: &[(ModuleId, Vec<Range>)]) {
     let mut all: Vec<Range> = learnt.iter().flat_map(|(_, r)| r).copied().collect();
     all.sort_unstable();
-    PUBLISHED.store(Box::into_raw(Box::new(all)), Ordering::Release);
+    // The black box hides the allocation: LLVM 19 (Rust 1.85) would keep it in a global of its own and
+    // shrink the atomic to a flag, whose load it then cannot translate.
+    let list = black_box(Box::into_raw(Box::new(all)));
+    PUBLISHED.store(list, Ordering::Release);
 }
 
 /// The ranges of a module's symbol table; `None` unless it has both roles.

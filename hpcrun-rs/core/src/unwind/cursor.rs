@@ -2,6 +2,7 @@
 //!
 //! Async-signal-safe. The return-address-minus-one of the whole project is in `Cursor::place`.
 
+use super::bare;
 use super::cfi::{self, Method};
 use super::loadmap::{self, Located, Snapshot};
 use super::registers::Registers;
@@ -38,6 +39,8 @@ pub struct Cursor<'a> {
     /// Whether the instruction pointer is an interrupted instruction rather than a return address.
     exact: bool,
     start: Registers,
+    /// As `exact`, at `start`.
+    start_exact: bool,
     steps: u32,
 }
 
@@ -71,6 +74,7 @@ impl<'a> Cursor<'a> {
             },
             exact: true,
             start: registers,
+            start_exact: true,
             steps: 0,
         };
         cursor.place()?;
@@ -83,6 +87,7 @@ impl<'a> Cursor<'a> {
         self.registers = short(&registers);
         self.full = Some(registers);
         self.start = registers;
+        self.start_exact = true;
         self.steps = 0;
         self.exact = true;
         self.place()
@@ -176,7 +181,7 @@ impl<'a> Cursor<'a> {
                 exact = true;
             }
             Method::Root => return Err(End::Root),
-            Method::None => return Err(End::Broken(LossCause::NoUnwindInfo)),
+            Method::None => return self.step_bare(),
         }
         // A signal handler may run on a stack of its own, anywhere in memory.
         if self.registers.sp() <= sp && !exact {
@@ -225,6 +230,41 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Moves to the caller of a frame without information, if that can be proved.
+    #[cold]
+    #[inline(never)]
+    fn step_bare(&mut self) -> Result<(), End> {
+        let frame = bare::Bare {
+            lookup: self.frame.lookup,
+            sp: self.registers.sp(),
+            fp: self.registers.bp(),
+            is_exact: self.exact,
+        };
+        let (snapshot, cfi) = (self.snapshot, &mut self.unwind.cfi);
+        let is_bare = |address: u64| {
+            let Some(located) = loadmap::locate(snapshot, address) else {
+                return false;
+            };
+            located.sections.is_none_or(|sections| {
+                cfi::classify(&sections, address.wrapping_sub(located.bias), cfi) == Method::None
+            })
+        };
+        let caller = bare::caller(frame, &mut self.stack, is_bare)
+            .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
+        if caller.sp <= frame.sp {
+            return Err(End::Broken(LossCause::NoProgress));
+        }
+        // Only these three registers are known from here on; a walk that needs more ends.
+        let known = Registers::new(caller.ip, caller.sp, caller.fp);
+        self.registers = short(&known);
+        self.full = Some(known);
+        self.start = known;
+        self.start_exact = false;
+        self.steps = 0;
+        self.exact = false;
+        self.place()
+    }
+
     /// Steps over the full register file. When a register is missing because framehop stepped
     /// the frames below (it keeps three), those are stepped again here, from the start.
     #[cold]
@@ -264,7 +304,7 @@ impl<'a> Cursor<'a> {
         let target = (self.registers.sp(), self.registers.ip());
         self.registers = short(&self.start);
         self.full = Some(self.start);
-        let mut exact = true;
+        let mut exact = self.start_exact;
         for _ in 0..self.steps {
             let ip = self.registers.ip();
             let lookup = if exact { ip } else { ip.wrapping_sub(1) };

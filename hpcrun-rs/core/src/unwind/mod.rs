@@ -1,11 +1,13 @@
 //! Physical unwinding: from a register state to the chain of frames, strictly by call frame
 //! information. framehop steps the frames whose rule it can represent exactly; `cfi` evaluates
 //! the rest (stack-realigned functions, signal frames, CFA on other registers) over the full
-//! register file. A frame without information ends the walk with a counted cause: the unwinder
-//! never guesses, so no sample gets a wrong parent.
+//! register file. `bare` finds the caller of a frame without information where the machine code
+//! proves it; else such a frame ends the walk with a counted cause: the unwinder never guesses, so
+//! no sample gets a wrong parent.
 //!
 //! Async-signal-safe after [`Unwind::new`].
 
+mod bare;
 mod cfi;
 pub mod cursor;
 pub mod loadmap;
