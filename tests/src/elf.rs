@@ -1,7 +1,7 @@
 //! ELF files from sections and back, so that mutants of debug information are whole ELF files.
 //!
 //! Input: bytes that name sections by number ([`pack`]), or a sound 64-bit little-endian file
-//! ([`sections`]). Invariant: whatever the bytes are, [`unpack`] makes a file with sound headers.
+//! (`sections`). Invariant: whatever the bytes are, [`unpack`] makes a file with sound headers.
 
 /// The sections that mutants have, after the code.
 const NAMES: [&str; 11] = [
