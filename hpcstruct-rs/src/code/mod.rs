@@ -1,7 +1,7 @@
 //! From machine code to loop nests: instructions, jump tables, calls that never return, control
 //! flow graphs, loops.
 //!
-//! The pipeline, in [`Program::loops`]: decode every procedure once into compact transfers of
+//! The pipeline, in `Program::loops`: decode every procedure once into compact transfers of
 //! control (`x86`, `aarch64` → `flow` → `unit`), find what never returns (`returns`), then build
 //! each procedure's graph (`graph`) and find its loops (`nest`). Procedures are decoded only where
 //! they are wanted, or where the question whether they return has to go into them.
