@@ -50,6 +50,10 @@ pub mod unwind {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
     }
 }
+/// In rayon-core a private module.
+pub mod join {
+    pub use rayon_core::{join, join_context};
+}
 /// In rayon-core the private way into the global pool; publicly, `scope` leads there.
 pub mod registry {
     pub fn in_worker<R: Send>(op: impl FnOnce((), bool) -> R + Send) -> R {
@@ -204,10 +208,17 @@ fn core_tests(package: &Path, place: &Path, patch: &Path) -> Result<(), String> 
     }
     write(&place.join("src/lib.rs"), &root)?;
     let theirs = read(&package.join("Cargo.toml"))?;
-    let development = theirs
-        .find("[dev-dependencies")
-        .map(|at| &theirs[at..])
-        .ok_or("rayon-core's manifest has no dev-dependencies")?;
+    // The tables of its development dependencies, for all targets and for some.
+    let development: String = theirs
+        .split("\n[")
+        .filter(|table| {
+            table
+                .lines()
+                .next()
+                .is_some_and(|l| l.contains("dev-dependencies"))
+        })
+        .map(|table| format!("[{table}\n"))
+        .collect();
     let manifest = format!(
         "[package]\nname = \"core-tests\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[workspace]\n\n\
          [dependencies]\nrayon-core = {{ path = {patch:?} }}\n\n{development}\n\
