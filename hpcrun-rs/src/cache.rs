@@ -2,13 +2,14 @@
 //!
 //! Invariant: a folder is used only when it is the user's own, since what lies in it is executed.
 
+use crate::failure::Failure;
 use nix::unistd::getuid;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The cache folder, then those to fall back on.
-pub fn folders() -> Vec<PathBuf> {
+fn folders() -> Vec<PathBuf> {
     let variable = |name| {
         std::env::var_os(name)
             .filter(|v| !v.is_empty())
@@ -19,6 +20,24 @@ pub fn folders() -> Vec<PathBuf> {
     all.extend(variable("HOME").map(|h| h.join(".cache/hpcrun-rs")));
     all.push(std::env::temp_dir().join(format!("hpcrun-rs-{}", getuid())));
     all
+}
+
+/// Tries `put` with each of the folders until it succeeds; `what` names what has no place otherwise.
+pub fn install(
+    what: &str,
+    put: impl Fn(&Path) -> Result<PathBuf, String>,
+) -> Result<PathBuf, Failure> {
+    let mut reasons = Vec::new();
+    for folder in folders() {
+        match put(&folder) {
+            Ok(path) => return Ok(path),
+            Err(reason) => reasons.push(format!("{}: {reason}", folder.display())),
+        }
+    }
+    Err(Failure::own(format!(
+        "no place for {what} ({}); set XDG_CACHE_HOME to a folder that you can write",
+        reasons.join("; ")
+    )))
 }
 
 /// Makes a folder that others cannot write to, unless it is there; refuses another user's, and a

@@ -17,17 +17,7 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
         "libhpcrun_preload-{:016x}.so",
         cache::fingerprint(LIBRARY.iter().copied())
     );
-    let mut reasons = Vec::new();
-    for folder in cache::folders() {
-        match install_in(&folder, &name) {
-            Ok(path) => return Ok(path),
-            Err(reason) => reasons.push(format!("{}: {reason}", folder.display())),
-        }
-    }
-    Err(Failure::own(format!(
-        "no place for the preloaded library ({}); set XDG_CACHE_HOME to a folder that you can write",
-        reasons.join("; ")
-    )))
+    cache::install("the preloaded library", |folder| install_in(folder, &name))
 }
 
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {

@@ -86,17 +86,7 @@ pub(crate) fn fingerprint() -> String {
 /// Writes the sources unless they are there, and returns their folder.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
     let name = format!("rayon-core-{}", fingerprint());
-    let mut reasons = Vec::new();
-    for folder in cache::folders() {
-        match install_in(&folder, &name) {
-            Ok(path) => return Ok(path),
-            Err(reason) => reasons.push(format!("{}: {reason}", folder.display())),
-        }
-    }
-    Err(Failure::own(format!(
-        "no place for the runtime's sources ({}); set XDG_CACHE_HOME to a folder that you can write",
-        reasons.join("; ")
-    )))
+    cache::install("the runtime's sources", |folder| install_in(folder, &name))
 }
 
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {

@@ -304,16 +304,7 @@ impl Resolver<'_, '_> {
                 return 0;
             }
             let count = bound(&before[..i], load.memory_index());
-            let table = |address| Table {
-                address,
-                entry: Entry::Relative {
-                    base: address,
-                    bytes: 4,
-                    shift: 0,
-                    signed: true,
-                },
-                count,
-            };
+            let table = |address| distances(address, count);
             if load.memory_base() == Register::None {
                 return 0;
             }
@@ -340,16 +331,7 @@ impl Resolver<'_, '_> {
             let most = immediate(&before[at]).filter(|_| above)?;
             (most & 0xffff_ffff).checked_add(1)
         });
-        let table = |address| Table {
-            address,
-            entry: Entry::Relative {
-                base: address,
-                bytes: 4,
-                shift: 0,
-                signed: true,
-            },
-            count,
-        };
+        let table = |address| distances(address, count);
         self.by_base(load.memory_base(), table, out)
     }
 
@@ -387,6 +369,20 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
     !plain
         && instruction.op0_kind() == OpKind::Register
         && instruction.op0_register().full_register() == register.full_register()
+}
+
+/// A table of four-byte signed distances from its own beginning.
+fn distances(address: u64, count: Option<u64>) -> Table {
+    Table {
+        address,
+        entry: Entry::Relative {
+            base: address,
+            bytes: 4,
+            shift: 0,
+            signed: true,
+        },
+        count,
+    }
 }
 
 /// The number of values that an index may have, where a comparison or a mask in `before` says so.
