@@ -11,6 +11,7 @@ use crate::image::Image;
 use crate::{Analysis, Options, StructError, analyse_fully, separate};
 use hpc_formats::structure::Structure;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ impl Cache {
             ..
         } = analyse_fully(path, options)?;
         if let Some(entry) = entry.filter(|_| is_lasting) {
-            self.store(&entry, &structure);
+            self.store(&entry, &structure, options.threads);
         }
         Ok(structure)
     }
@@ -99,14 +100,15 @@ impl Cache {
         Some(self.folder.join(name))
     }
 
-    fn store(&self, entry: &Path, structure: &Structure) {
+    fn store(&self, entry: &Path, structure: &Structure, threads: usize) {
         let made = std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder);
         let temporary = entry.with_extension(format!("{}.new", std::process::id()));
         let stored = made
-            .and_then(|()| std::fs::write(&temporary, structure.encode()))
+            .and_then(|()| File::create(&temporary))
+            .and_then(|mut file| structure.write(&mut file, threads))
             .and_then(|()| std::fs::rename(&temporary, entry));
         if stored.is_err() {
             // Best effort: it may not even exist.

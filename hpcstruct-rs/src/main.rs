@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::measurements::{self, SampledModule};
 use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
         PathBuf::from(name)
     });
     report_notes(&structure);
-    write(&output, &structure, arguments.format)?;
+    write(&output, &structure, arguments.format, options.threads)?;
     eprintln!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
@@ -164,6 +165,8 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
         started.elapsed().as_secs_f64(),
         output.display()
     );
+    // The process is about to end: the kernel takes everything back at once.
+    std::mem::forget(structure);
     Ok(())
 }
 
@@ -194,7 +197,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
                 } else {
                     folder.join(name)
                 };
-                write(&path, &structure, arguments.format)?;
+                write(&path, &structure, arguments.format, options.threads)?;
                 report_notes(&structure);
                 done += 1;
                 procedures += structure.procedures.len();
@@ -245,33 +248,47 @@ fn print(bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes to `path`, whole or not at all; `-` is standard output.
-fn write(path: &Path, structure: &Structure, format: Option<Format>) -> Result<(), StructError> {
+fn write(
+    path: &Path,
+    structure: &Structure,
+    format: Option<Format>,
+    threads: usize,
+) -> Result<(), StructError> {
     let to_stdout = path.as_os_str() == "-";
     let default = if to_stdout {
         Format::Text
     } else {
         Format::Binary
     };
-    let bytes = match format.unwrap_or(default) {
-        Format::Binary => structure.encode(),
-        Format::Text => text::render(structure).into_bytes(),
-        Format::Hpcstruct => xml::render(structure).into_bytes(),
-    };
+    let format = format.unwrap_or(default);
     let failed = |error| StructError::Write {
         path: path.to_owned(),
         error,
     };
     if to_stdout {
-        return print(&bytes).map_err(failed);
+        return print(&bytes_of(structure, format)).map_err(failed);
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
-    let written =
-        std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    let written = match format {
+        Format::Binary => {
+            File::create(&temporary).and_then(|mut file| structure.write(&mut file, threads))
+        }
+        _ => std::fs::write(&temporary, bytes_of(structure, format)),
+    };
+    let written = written.and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|error| {
         // Best effort: the temporary file may not even exist.
         let _ = std::fs::remove_file(&temporary);
         failed(error)
     })
+}
+
+fn bytes_of(structure: &Structure, format: Format) -> Vec<u8> {
+    match format {
+        Format::Binary => structure.encode(),
+        Format::Text => text::render(structure).into_bytes(),
+        Format::Hpcstruct => xml::render(structure).into_bytes(),
+    }
 }

@@ -15,23 +15,28 @@
 //! | 8 | u16 major, u16 minor version |
 //! | 12 | u32 flags: bit 0 = complete |
 //! | 16 | u64 payload bytes |
-//! | 24 | u64 FNV-1a (64 bits) of the payload |
+//! | 24 | u64 CRC-32 (of IEEE 802.3) of the payload |
 //!
 //! | payload, in this order | fields |
 //! |---|---|
 //! | identity | s module, s build id, v count, s note … |
 //! | strings | v count, s … |
 //! | procedures | v count, then each: v name, v linkage name, line declared, v origin, o tag |
-//! | scopes | v count, then each: v kind, v procedure, o parent, v name, line declared, line site, v origin |
-//! | spans | v count, then each: v start minus the end of the span before, v length, v procedure, o scope, line, o tag |
+//! | scopes | v count, then each: v kind + 4 × origin, d procedure, v own index minus the parent's (0 = no parent), v name, line declared, line site |
+//! | spans | v count, then each: v start minus the end of the span before, v length, d procedure, v 0 for no scope, else d scope plus one, line, o tag |
+//!
+//! `d` is a `v` of a difference n to the same field of the element before, 0 before the first and
+//! where that has none: 2n, or −2n − 1 where n is negative.
 
-use crate::bytes::ByteReader;
+mod decode;
+mod encode;
+
 use std::fmt;
 
 /// First bytes of every structure file.
 pub const MAGIC: [u8; 8] = *b"HPCRSSTR";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version; a newer one appends to the payload.
 pub const VERSION_MINOR: u16 = 0;
 /// Bytes before the payload.
@@ -239,303 +244,10 @@ impl fmt::Display for StructureError {
 
 impl std::error::Error for StructureError {}
 
-fn checksum(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// Appends the payload's elements.
-#[derive(Default)]
-struct Encoder {
-    data: Vec<u8>,
-}
-
-impl Encoder {
-    fn number(&mut self, mut v: u64) {
-        while v >= 0x80 {
-            self.data.push(v as u8 | 0x80);
-            v >>= 7;
-        }
-        self.data.push(v as u8);
-    }
-
-    fn bytes(&mut self, v: &[u8]) {
-        self.number(v.len() as u64);
-        self.data.extend_from_slice(v);
-    }
-
-    fn option(&mut self, v: Option<u32>) {
-        self.number(v.map_or(0, |v| u64::from(v) + 1));
-    }
-
-    fn line(&mut self, v: Option<SourceLine>) {
-        self.option(v.map(|l| l.file.0));
-        if let Some(l) = v {
-            self.number(u64::from(l.line));
-        }
-    }
-}
-
-/// Reads the payload's elements; every method returns `None` past the end or out of range.
-struct Decoder<'a> {
-    data: &'a [u8],
-}
-
-impl<'a> Decoder<'a> {
-    fn number(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.data.split_first()?;
-            self.data = rest;
-            let bits = u64::from(byte & 0x7f);
-            if bits.checked_shl(shift)? >> shift != bits {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    /// A number of elements of at least one byte each: bounds what may be reserved.
-    fn count(&mut self) -> Option<usize> {
-        let n = usize::try_from(self.number()?).ok()?;
-        (n <= self.data.len()).then_some(n)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let n = self.count()?;
-        let (out, rest) = self.data.split_at(n);
-        self.data = rest;
-        Some(out)
-    }
-
-    fn string(&mut self) -> Option<String> {
-        Some(String::from_utf8_lossy(self.bytes()?).into_owned())
-    }
-
-    /// An index below `limit`.
-    fn index(&mut self, limit: usize) -> Option<u32> {
-        let v = u32::try_from(self.number()?).ok()?;
-        ((v as usize) < limit).then_some(v)
-    }
-
-    /// An optional index below `limit`.
-    fn option(&mut self, limit: usize) -> Option<Option<u32>> {
-        match self.number()? {
-            0 => Some(None),
-            v => {
-                let v = u32::try_from(v - 1).ok()?;
-                ((v as usize) < limit).then_some(Some(v))
-            }
-        }
-    }
-
-    fn line(&mut self, strings: usize) -> Option<Option<SourceLine>> {
-        let Some(file) = self.option(strings)? else {
-            return Some(None);
-        };
-        let line = u32::try_from(self.number()?).ok()?;
-        Some(Some(SourceLine {
-            file: StringId(file),
-            line,
-        }))
-    }
-
-    fn origin(&mut self) -> Option<Origin> {
-        Some(match self.number()? {
-            0 => Origin::User,
-            1 => Origin::Runtime,
-            2 => Origin::System,
-            _ => return None,
-        })
-    }
-
-    fn procedure(&mut self, strings: usize) -> Option<Procedure> {
-        Some(Procedure {
-            name: StringId(self.index(strings)?),
-            linkage_name: StringId(self.index(strings)?),
-            declared: self.line(strings)?,
-            origin: self.origin()?,
-            tag: self.option(strings)?.map(StringId),
-        })
-    }
-
-    fn scope(&mut self, at: usize, strings: usize, procedures: usize) -> Option<Scope> {
-        let kind = match self.number()? {
-            1 => ScopeKind::Inlined,
-            2 => ScopeKind::Loop,
-            _ => return None,
-        };
-        Some(Scope {
-            kind,
-            procedure: ProcedureId(self.index(procedures)?),
-            parent: self.option(at)?.map(ScopeId),
-            name: StringId(self.index(strings)?),
-            declared: self.line(strings)?,
-            site: self.line(strings)?,
-            origin: self.origin()?,
-        })
-    }
-
-    fn span(&mut self, after: u64, limits: &Structure) -> Option<Span> {
-        let start = after.checked_add(self.number()?)?;
-        let end = start.checked_add(self.number()?)?;
-        if end == start {
-            return None;
-        }
-        Some(Span {
-            start,
-            end,
-            procedure: ProcedureId(self.index(limits.procedures.len())?),
-            scope: self.option(limits.scopes.len())?.map(ScopeId),
-            line: self.line(limits.strings.len())?,
-            tag: self.option(limits.strings.len())?.map(StringId),
-        })
-    }
-}
-
-impl Structure {
-    /// The bytes of a structure file.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut e = Encoder {
-            data: Vec::with_capacity(self.likely_size()),
-        };
-        // The header comes last, when it is known, in place.
-        e.data.resize(HEADER_SIZE, 0);
-        e.bytes(self.module.as_bytes());
-        e.bytes(&self.build_id);
-        e.number(self.notes.len() as u64);
-        for note in &self.notes {
-            e.bytes(note.as_bytes());
-        }
-        e.number(self.strings.len() as u64);
-        for string in &self.strings {
-            e.bytes(string.as_bytes());
-        }
-        e.number(self.procedures.len() as u64);
-        for p in &self.procedures {
-            e.number(u64::from(p.name.0));
-            e.number(u64::from(p.linkage_name.0));
-            e.line(p.declared);
-            e.number(p.origin as u64);
-            e.option(p.tag.map(|t| t.0));
-        }
-        e.number(self.scopes.len() as u64);
-        for s in &self.scopes {
-            e.number(s.kind as u64);
-            e.number(u64::from(s.procedure.0));
-            e.option(s.parent.map(|p| p.0));
-            e.number(u64::from(s.name.0));
-            e.line(s.declared);
-            e.line(s.site);
-            e.number(s.origin as u64);
-        }
-        e.number(self.spans.len() as u64);
-        let mut after = 0u64;
-        for s in &self.spans {
-            e.number(s.start.wrapping_sub(after));
-            e.number(s.end.wrapping_sub(s.start));
-            e.number(u64::from(s.procedure.0));
-            e.option(s.scope.map(|s| s.0));
-            e.line(s.line);
-            e.option(s.tag.map(|t| t.0));
-            after = s.end;
-        }
-        let mut out = e.data;
-        let (header, payload) = out.split_at_mut(HEADER_SIZE);
-        let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        header[..8].copy_from_slice(&MAGIC);
-        header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
-        header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
-        header[12..16].copy_from_slice(&flags.to_le_bytes());
-        header[16..24].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-        header[24..32].copy_from_slice(&checksum(payload).to_le_bytes());
-        out
-    }
-
-    /// About the bytes of the file; more or fewer only cost time.
-    fn likely_size(&self) -> usize {
-        let strings: usize = self.strings.iter().map(|s| s.len() + 2).sum();
-        let elements = self.procedures.len() + self.scopes.len() + self.spans.len();
-        HEADER_SIZE + strings + 14 * elements
-    }
-
-    /// Decodes a structure file. What it returns is consistent: every id is in range, spans are
-    /// sorted and do not overlap, a scope's parent comes before it.
-    pub fn decode(data: &[u8]) -> Result<Structure, StructureError> {
-        let mut header = ByteReader::new(data);
-        let magic = header.take(8);
-        let (major, minor) = (header.u16(), header.u16());
-        let (Some(major), Some(minor)) = (major, minor) else {
-            return Err(StructureError::NotAStructure);
-        };
-        if magic != Some(MAGIC.as_slice()) {
-            return Err(StructureError::NotAStructure);
-        }
-        if major != VERSION_MAJOR {
-            return Err(StructureError::Version { major, minor });
-        }
-        let truncated = |expected| StructureError::Truncated {
-            found: data.len() as u64,
-            expected,
-        };
-        let stated = (|| Some((header.u32()?, header.u64()?, header.u64()?)))();
-        let (flags, length, sum) = stated.ok_or(truncated(HEADER_SIZE as u64))?;
-        let payload = usize::try_from(length)
-            .ok()
-            .and_then(|n| header.take(n))
-            .ok_or(truncated(length.saturating_add(HEADER_SIZE as u64)))?;
-        if checksum(payload) != sum {
-            return Err(StructureError::Checksum);
-        }
-        let mut structure = Structure {
-            complete: flags & FLAG_COMPLETE != 0,
-            ..Structure::default()
-        };
-        structure.decode_payload(&mut Decoder { data: payload })?;
-        Ok(structure)
-    }
-
-    fn decode_payload(&mut self, d: &mut Decoder<'_>) -> Result<(), StructureError> {
-        let corrupt = StructureError::Corrupt;
-        self.module = d.string().ok_or(corrupt("module"))?;
-        self.build_id = d.bytes().ok_or(corrupt("build id"))?.to_vec();
-        let n = d.count().ok_or(corrupt("notes"))?;
-        for _ in 0..n {
-            self.notes.push(d.string().ok_or(corrupt("notes"))?);
-        }
-        let strings = d.count().ok_or(corrupt("strings"))?;
-        for _ in 0..strings {
-            self.strings.push(d.string().ok_or(corrupt("strings"))?);
-        }
-        let procedures = d.count().ok_or(corrupt("procedures"))?;
-        for _ in 0..procedures {
-            let procedure = d.procedure(strings).ok_or(corrupt("procedures"))?;
-            self.procedures.push(procedure);
-        }
-        let scopes = d.count().ok_or(corrupt("scopes"))?;
-        for at in 0..scopes {
-            let scope = d.scope(at, strings, procedures).ok_or(corrupt("scopes"))?;
-            self.scopes.push(scope);
-        }
-        let spans = d.count().ok_or(corrupt("spans"))?;
-        let mut after = 0;
-        for _ in 0..spans {
-            let span = d.span(after, self).ok_or(corrupt("spans"))?;
-            after = span.end;
-            self.spans.push(span);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Cursor;
 
     fn line(file: u32, line: u32) -> Option<SourceLine> {
         Some(SourceLine {
@@ -594,6 +306,81 @@ mod tests {
         }
     }
 
+    /// Large enough for several parts of every table.
+    fn large() -> Structure {
+        let count = 100_000u32;
+        let mut out = sample();
+        let (procedure, scope) = (out.procedures[0].clone(), out.scopes[0].clone());
+        out.strings = (0..count).map(|i| format!("s{i}")).collect();
+        out.procedures = vec![procedure; count as usize];
+        out.scopes = (0..count)
+            .map(|i| Scope {
+                procedure: ProcedureId(count - 1 - i),
+                parent: (i % 3 > 0).then(|| ScopeId(i - i % 3)),
+                ..scope.clone()
+            })
+            .collect();
+        out.spans = (0..count)
+            .map(|i| Span {
+                start: u64::from(i) * 7,
+                end: u64::from(i) * 7 + 1 + u64::from(i % 6),
+                procedure: ProcedureId(i ^ 1),
+                scope: (i % 5 > 0).then(|| ScopeId(count - 1 - i / 2)),
+                line: line(i % 100, i).filter(|_| i % 7 > 0),
+                tag: None,
+            })
+            .collect();
+        out
+    }
+
+    #[test]
+    fn what_many_threads_write_is_what_one_writes() {
+        let structure = large();
+        let bytes = structure.encode();
+        assert_eq!(Structure::decode(&bytes).as_ref(), Ok(&structure));
+        for threads in [0, 2, 3, 7] {
+            let mut out = Cursor::new(vec![b'x'; 5]);
+            out.set_position(5);
+            structure.write(&mut out, threads).expect("memory takes it");
+            assert_eq!(out.position(), bytes.len() as u64 + 5);
+            assert!(out.into_inner()[5..] == bytes, "{threads} threads");
+        }
+    }
+
+    /// Takes some bytes, then fails.
+    struct Full(usize);
+
+    impl std::io::Write for Full {
+        fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+            self.0 = self
+                .0
+                .checked_sub(data.len())
+                .ok_or(std::io::ErrorKind::StorageFull)?;
+            Ok(data.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl std::io::Seek for Full {
+        fn seek(&mut self, _: std::io::SeekFrom) -> std::io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let structure = large();
+        for threads in [1, 4] {
+            for room in [0, 40, 100_000, 1_000_000] {
+                let error = structure.write(&mut Full(room), threads).expect_err("full");
+                assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+            }
+        }
+    }
+
     #[test]
     fn every_truncation_is_an_error() {
         let bytes = sample().encode();
@@ -637,7 +424,7 @@ mod tests {
             for value in 0..=255u8 {
                 let mut damaged = bytes.clone();
                 damaged[at] = value;
-                let sum = checksum(&damaged[HEADER_SIZE..]);
+                let sum = u64::from(crc32fast::hash(&damaged[HEADER_SIZE..]));
                 damaged[24..32].copy_from_slice(&sum.to_le_bytes());
                 let Ok(s) = Structure::decode(&damaged) else {
                     refused += 1;

@@ -1,0 +1,222 @@
+//! Reads structure files. What is read is consistent, or an error says what is not.
+
+use super::{
+    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind,
+    SourceLine, Span, StringId, Structure, StructureError, VERSION_MAJOR,
+};
+use crate::bytes::ByteReader;
+
+/// Reads the payload's elements; every method returns `None` past the end or out of range.
+struct Decoder<'a> {
+    data: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.data.split_first()?;
+            self.data = rest;
+            let bits = u64::from(byte & 0x7f);
+            if bits.checked_shl(shift)? >> shift != bits {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// A number of elements of at least one byte each: bounds what may be reserved.
+    fn count(&mut self) -> Option<usize> {
+        let n = usize::try_from(self.number()?).ok()?;
+        (n <= self.data.len()).then_some(n)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let n = self.count()?;
+        let (out, rest) = self.data.split_at(n);
+        self.data = rest;
+        Some(out)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    /// An index below `limit`.
+    fn index(&mut self, limit: usize) -> Option<u32> {
+        let v = u32::try_from(self.number()?).ok()?;
+        ((v as usize) < limit).then_some(v)
+    }
+
+    /// An optional index below `limit`.
+    fn option(&mut self, limit: usize) -> Option<Option<u32>> {
+        match self.number()? {
+            0 => Some(None),
+            v => {
+                let v = u32::try_from(v - 1).ok()?;
+                ((v as usize) < limit).then_some(Some(v))
+            }
+        }
+    }
+
+    fn line(&mut self, strings: usize) -> Option<Option<SourceLine>> {
+        let Some(file) = self.option(strings)? else {
+            return Some(None);
+        };
+        let line = u32::try_from(self.number()?).ok()?;
+        Some(Some(SourceLine {
+            file: StringId(file),
+            line,
+        }))
+    }
+
+    fn procedure(&mut self, strings: usize) -> Option<Procedure> {
+        Some(Procedure {
+            name: StringId(self.index(strings)?),
+            linkage_name: StringId(self.index(strings)?),
+            declared: self.line(strings)?,
+            origin: origin(self.number()?)?,
+            tag: self.option(strings)?.map(StringId),
+        })
+    }
+
+    fn scope(&mut self, at: usize, before: Option<&Scope>, limits: &Structure) -> Option<Scope> {
+        let strings = limits.strings.len();
+        let kind = self.number()?;
+        let procedure = before.map_or(0, |b| b.procedure.0);
+        let procedure = apart(self.number()?, procedure, limits.procedures.len())?;
+        let parent = match self.number()? {
+            0 => None,
+            up => {
+                let parent = (at as u64).checked_sub(up)?;
+                Some(ScopeId(u32::try_from(parent).ok()?))
+            }
+        };
+        Some(Scope {
+            kind: match kind % 4 {
+                1 => ScopeKind::Inlined,
+                2 => ScopeKind::Loop,
+                _ => return None,
+            },
+            procedure: ProcedureId(procedure),
+            parent,
+            name: StringId(self.index(strings)?),
+            declared: self.line(strings)?,
+            site: self.line(strings)?,
+            origin: origin(kind / 4)?,
+        })
+    }
+
+    fn span(&mut self, before: Option<&Span>, limits: &Structure) -> Option<Span> {
+        let start = before.map_or(0, |b| b.end).checked_add(self.number()?)?;
+        let end = start.checked_add(self.number()?)?;
+        if end == start {
+            return None;
+        }
+        let procedure = before.map_or(0, |b| b.procedure.0);
+        let procedure = apart(self.number()?, procedure, limits.procedures.len())?;
+        let scope = match self.number()? {
+            0 => None,
+            v => {
+                let from = before.and_then(|b| b.scope).map_or(0, |s| s.0);
+                Some(ScopeId(apart(v - 1, from, limits.scopes.len())?))
+            }
+        };
+        Some(Span {
+            start,
+            end,
+            procedure: ProcedureId(procedure),
+            scope,
+            line: self.line(limits.strings.len())?,
+            tag: self.option(limits.strings.len())?.map(StringId),
+        })
+    }
+}
+
+/// The index below `limit` that `difference` leads to from `from`.
+fn apart(difference: u64, from: u32, limit: usize) -> Option<u32> {
+    let n = (difference >> 1) as i64 ^ -((difference & 1) as i64);
+    let to = u32::try_from(i64::from(from).checked_add(n)?).ok()?;
+    ((to as usize) < limit).then_some(to)
+}
+
+fn origin(number: u64) -> Option<Origin> {
+    Some(match number {
+        0 => Origin::User,
+        1 => Origin::Runtime,
+        2 => Origin::System,
+        _ => return None,
+    })
+}
+
+impl Structure {
+    /// Decodes a structure file. What it returns is consistent: every id is in range, spans are
+    /// sorted and do not overlap, a scope's parent comes before it.
+    pub fn decode(data: &[u8]) -> Result<Structure, StructureError> {
+        let mut header = ByteReader::new(data);
+        let magic = header.take(8);
+        let (major, minor) = (header.u16(), header.u16());
+        let (Some(major), Some(minor)) = (major, minor) else {
+            return Err(StructureError::NotAStructure);
+        };
+        if magic != Some(MAGIC.as_slice()) {
+            return Err(StructureError::NotAStructure);
+        }
+        if major != VERSION_MAJOR {
+            return Err(StructureError::Version { major, minor });
+        }
+        let truncated = |expected| StructureError::Truncated {
+            found: data.len() as u64,
+            expected,
+        };
+        let stated = (|| Some((header.u32()?, header.u64()?, header.u64()?)))();
+        let (flags, length, sum) = stated.ok_or(truncated(HEADER_SIZE as u64))?;
+        let payload = usize::try_from(length)
+            .ok()
+            .and_then(|n| header.take(n))
+            .ok_or(truncated(length.saturating_add(HEADER_SIZE as u64)))?;
+        if u64::from(crc32fast::hash(payload)) != sum {
+            return Err(StructureError::Checksum);
+        }
+        let mut structure = Structure {
+            complete: flags & FLAG_COMPLETE != 0,
+            ..Structure::default()
+        };
+        structure.decode_payload(&mut Decoder { data: payload })?;
+        Ok(structure)
+    }
+
+    fn decode_payload(&mut self, d: &mut Decoder<'_>) -> Result<(), StructureError> {
+        let corrupt = StructureError::Corrupt;
+        self.module = d.string().ok_or(corrupt("module"))?;
+        self.build_id = d.bytes().ok_or(corrupt("build id"))?.to_vec();
+        let n = d.count().ok_or(corrupt("notes"))?;
+        for _ in 0..n {
+            self.notes.push(d.string().ok_or(corrupt("notes"))?);
+        }
+        let strings = d.count().ok_or(corrupt("strings"))?;
+        for _ in 0..strings {
+            self.strings.push(d.string().ok_or(corrupt("strings"))?);
+        }
+        let procedures = d.count().ok_or(corrupt("procedures"))?;
+        for _ in 0..procedures {
+            let procedure = d.procedure(strings).ok_or(corrupt("procedures"))?;
+            self.procedures.push(procedure);
+        }
+        let scopes = d.count().ok_or(corrupt("scopes"))?;
+        for at in 0..scopes {
+            let scope = d.scope(at, self.scopes.last(), self);
+            self.scopes.push(scope.ok_or(corrupt("scopes"))?);
+        }
+        let spans = d.count().ok_or(corrupt("spans"))?;
+        for _ in 0..spans {
+            let span = d.span(self.spans.last(), self);
+            self.spans.push(span.ok_or(corrupt("spans"))?);
+        }
+        Ok(())
+    }
+}

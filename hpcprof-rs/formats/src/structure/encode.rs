@@ -1,0 +1,314 @@
+//! Writes structure files, on several threads.
+//!
+//! The tables are cut into parts that know all they need (a difference to the element before is
+//! taken from the table), so each is encoded and summed up by itself, and written in its turn. The
+//! header comes last, when length and checksum are known. Invariant: the bytes do not depend on
+//! the number of threads.
+
+use super::{
+    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
+    VERSION_MAJOR, VERSION_MINOR,
+};
+use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Elements of a table that make one part.
+const PART: usize = 1 << 14;
+
+/// Most bytes of an element without strings: five lines' worth of the longest numbers.
+const MOST: usize = 64;
+
+/// Encodes one element in place, then appends it.
+struct Element {
+    bytes: [u8; MOST],
+    length: usize,
+}
+
+impl Element {
+    fn new() -> Element {
+        Element {
+            bytes: [0; MOST],
+            length: 0,
+        }
+    }
+
+    fn number(&mut self, mut v: u64) {
+        while v >= 0x80 {
+            self.byte(v as u8 | 0x80);
+            v >>= 7;
+        }
+        self.byte(v as u8);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        // A mask costs nothing; no element is so long that it takes effect.
+        self.bytes[self.length % MOST] = byte;
+        self.length += 1;
+    }
+
+    fn id(&mut self, v: u32) {
+        self.number(u64::from(v));
+    }
+
+    fn option(&mut self, v: Option<u32>) {
+        self.number(v.map_or(0, |v| u64::from(v) + 1));
+    }
+
+    fn line(&mut self, v: Option<SourceLine>) {
+        self.option(v.map(|l| l.file.0));
+        if let Some(l) = v {
+            self.id(l.line);
+        }
+    }
+
+    fn append_to(&mut self, out: &mut Vec<u8>) {
+        debug_assert!(self.length <= MOST);
+        out.extend_from_slice(&self.bytes[..self.length.min(MOST)]);
+        self.length = 0;
+    }
+
+    fn procedure(&mut self, p: &Procedure) {
+        self.id(p.name.0);
+        self.id(p.linkage_name.0);
+        self.line(p.declared);
+        self.number(p.origin as u64);
+        self.option(p.tag.map(|t| t.0));
+    }
+
+    fn scope(&mut self, own: usize, s: &Scope, before: Option<&Scope>) {
+        self.number(s.kind as u64 + 4 * s.origin as u64);
+        let procedure = before.map_or(0, |b| b.procedure.0);
+        self.number(difference(s.procedure.0, procedure));
+        let parent = s
+            .parent
+            .map_or(0, |p| (own as u64).wrapping_sub(u64::from(p.0)));
+        self.number(parent);
+        self.id(s.name.0);
+        self.line(s.declared);
+        self.line(s.site);
+    }
+
+    fn span(&mut self, s: &Span, before: Option<&Span>) {
+        self.number(s.start.wrapping_sub(before.map_or(0, |b| b.end)));
+        self.number(s.end.wrapping_sub(s.start));
+        let procedure = before.map_or(0, |b| b.procedure.0);
+        self.number(difference(s.procedure.0, procedure));
+        let scope = before.and_then(|b| b.scope).map_or(0, |s| s.0);
+        self.number(s.scope.map_or(0, |s| difference(s.0, scope) + 1));
+        self.line(s.line);
+        self.option(s.tag.map(|t| t.0));
+    }
+}
+
+/// `to - from`, small numbers of either sign in few bytes.
+fn difference(to: u32, from: u32) -> u64 {
+    let n = i64::from(to) - i64::from(from);
+    ((n << 1) ^ (n >> 63)) as u64
+}
+
+fn bytes(out: &mut Vec<u8>, v: &[u8]) {
+    count(out, v.len());
+    out.extend_from_slice(v);
+}
+
+fn count(out: &mut Vec<u8>, v: usize) {
+    let mut element = Element::new();
+    element.number(v as u64);
+    element.append_to(out);
+}
+
+/// A table, or the identity.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Identity,
+    Strings,
+    Procedures,
+    Scopes,
+    Spans,
+}
+
+impl Structure {
+    /// The bytes of a structure file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Cursor::new(Vec::new());
+        // Memory takes all that is written.
+        let _ = self.write(&mut out, 1);
+        out.into_inner()
+    }
+
+    /// Writes a structure file from the current position of `out` on, which ends up behind it, on
+    /// up to `threads` threads.
+    ///
+    /// # Errors
+    /// What `out` says. Then it may have a part of the file.
+    pub fn write<W: Write + Seek + Send>(&self, out: &mut W, threads: usize) -> Result<()> {
+        let start = out.stream_position()?;
+        out.write_all(&[0; HEADER_SIZE])?;
+        let parts = self.parts();
+        let turns = Turns {
+            state: Mutex::new(State {
+                out,
+                turn: 0,
+                sum: crc32fast::Hasher::new(),
+                length: 0,
+                error: None,
+            }),
+            next: AtomicUsize::new(0),
+            turned: Condvar::new(),
+        };
+        let threads = threads.clamp(1, parts.len());
+        if threads == 1 {
+            turns.work(self, &parts);
+        } else {
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| turns.work(self, &parts));
+                }
+            });
+        }
+        let state = turns
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = state.error {
+            return Err(error);
+        }
+        let out = state.out;
+        out.seek(SeekFrom::Start(start))?;
+        out.write_all(&self.header(state.length, state.sum.finalize()))?;
+        out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + state.length))?;
+        Ok(())
+    }
+
+    fn header(&self, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
+        let mut header = [0; HEADER_SIZE];
+        let flags = if self.complete { FLAG_COMPLETE } else { 0 };
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+        header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+        header[12..16].copy_from_slice(&flags.to_le_bytes());
+        header[16..24].copy_from_slice(&length.to_le_bytes());
+        header[24..32].copy_from_slice(&u64::from(sum).to_le_bytes());
+        header
+    }
+
+    /// The parts of the payload, in order. Every table has one, since its count is in the first.
+    fn parts(&self) -> Vec<(Table, Range<usize>)> {
+        let mut parts = vec![(Table::Identity, 0..0)];
+        for (table, length) in [
+            (Table::Strings, self.strings.len()),
+            (Table::Procedures, self.procedures.len()),
+            (Table::Scopes, self.scopes.len()),
+            (Table::Spans, self.spans.len()),
+        ] {
+            parts.push((table, 0..length.min(PART)));
+            let further = (PART..length).step_by(PART);
+            parts.extend(further.map(|i| (table, i..length.min(i + PART))));
+        }
+        parts
+    }
+
+    /// Appends a part of the payload.
+    fn encode_part(&self, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
+        let length = match table {
+            Table::Identity => self.notes.len(),
+            Table::Strings => self.strings.len(),
+            Table::Procedures => self.procedures.len(),
+            Table::Scopes => self.scopes.len(),
+            Table::Spans => self.spans.len(),
+        };
+        if table != Table::Identity && range.start == 0 {
+            count(out, length);
+        }
+        let mut element = Element::new();
+        match table {
+            Table::Identity => {
+                bytes(out, self.module.as_bytes());
+                bytes(out, &self.build_id);
+                count(out, self.notes.len());
+                self.notes
+                    .iter()
+                    .for_each(|note| bytes(out, note.as_bytes()));
+            }
+            Table::Strings => {
+                for string in &self.strings[range] {
+                    bytes(out, string.as_bytes());
+                }
+            }
+            Table::Procedures => {
+                for procedure in &self.procedures[range] {
+                    element.procedure(procedure);
+                    element.append_to(out);
+                }
+            }
+            Table::Scopes => {
+                let mut before = range.start.checked_sub(1).map(|i| &self.scopes[i]);
+                for i in range {
+                    let scope = &self.scopes[i];
+                    element.scope(i, scope, before.replace(scope));
+                    element.append_to(out);
+                }
+            }
+            Table::Spans => {
+                let mut before = range.start.checked_sub(1).map(|i| &self.spans[i]);
+                for span in &self.spans[range] {
+                    element.span(span, before.replace(span));
+                    element.append_to(out);
+                }
+            }
+        }
+    }
+}
+
+/// Threads that encode parts and write them one after the other.
+struct Turns<'w, W> {
+    state: Mutex<State<'w, W>>,
+    /// The next part that nobody encodes yet.
+    next: AtomicUsize,
+    /// Told when a part was written.
+    turned: Condvar,
+}
+
+struct State<'w, W> {
+    out: &'w mut W,
+    /// The part that is to be written.
+    turn: usize,
+    /// Of what was written.
+    sum: crc32fast::Hasher,
+    length: u64,
+    /// The first error; nothing is written any more.
+    error: Option<Error>,
+}
+
+impl<W: Write> Turns<'_, W> {
+    fn work(&self, structure: &Structure, parts: &[(Table, Range<usize>)]) {
+        let mut data = Vec::new();
+        // Relaxed: the counter hands out numbers and publishes nothing.
+        while let Some((i, part)) = {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            parts.get(i).map(|part| (i, part))
+        } {
+            data.clear();
+            structure.encode_part(part.0, part.1.clone(), &mut data);
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(&data);
+            // Nobody panics while they hold the lock, and encoding indexes what exists alone: each
+            // turn comes.
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self
+                .turned
+                .wait_while(state, |state| state.turn != i)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.error.is_none() {
+                state.error = state.out.write_all(&data).err();
+            }
+            state.sum.combine(&sum);
+            state.length += data.len() as u64;
+            state.turn += 1;
+            drop(state);
+            self.turned.notify_all();
+        }
+    }
+}
