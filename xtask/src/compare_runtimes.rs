@@ -98,17 +98,24 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
+fn place() -> Result<PathBuf, String> {
+    Ok(build::target()?.join("compare-runtimes"))
+}
+
 fn build_all() -> Result<Programs, String> {
-    let place = build::target()?.join("compare-runtimes");
-    let patch = build::workspace().join("work-stealing-rt/rayon-core");
-    let patch = format!("\n[patch.crates-io]\nrayon-core = {{ path = {patch:?} }}\n");
-    let stock = build_rust(&place.join("stock"), "")?;
-    let ours = build_rust(&place.join("ours"), &patch)?;
+    let place = place()?;
     Ok(Programs {
-        stock,
-        ours,
+        stock: build_rust(&place.join("stock"), "")?,
+        ours: build_ours()?,
         cpp: build_cpp(&place)?,
     })
+}
+
+/// Builds the kernels with our rayon-core; returns the program.
+pub(crate) fn build_ours() -> Result<PathBuf, String> {
+    let patch = build::workspace().join("work-stealing-rt/rayon-core");
+    let patch = format!("\n[patch.crates-io]\nrayon-core = {{ path = {patch:?} }}\n");
+    build_rust(&place()?.join("ours"), &patch)
 }
 
 /// Builds a copy of the package with `addition` in its manifest.

@@ -4,10 +4,12 @@
 //! interrupts set), and `perf record` when it is there. The runs alternate, so that a neighbour's
 //! load falls on all of them; a ratio is taken within a round, and the table gives the median over
 //! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
-//! what the program itself times. Every run is a session of its own that the kernel is asked to
+//! what the program itself times. Beside programs of this repository there are kernels on rayon with
+//! our rayon-core, on two workers (`fixtures/runtimes`). Every run is a session of its own that the kernel is asked to
 //! prefer to others, where that is allowed.
 
 use crate::build;
+use crate::compare_runtimes;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -23,6 +25,8 @@ pub(crate) struct Options {
     /// Which programs
     #[arg(long, value_delimiter = ',', default_values_t = [
         "cholesky".to_string(), "recursion".to_string(), "fork-join".to_string(),
+        "nqueens".to_string(), "quicksort".to_string(), "sum".to_string(), "par_sort".to_string(),
+        "scope".to_string(),
     ])]
     programs: Vec<String>,
 }
@@ -33,6 +37,15 @@ struct Program {
     path: PathBuf,
     arguments: &'static [&'static str],
 }
+
+/// Arguments of a kernel of `fixtures/runtimes`, for about a second.
+const KERNELS: [(&str, &[&str]); 5] = [
+    ("nqueens", &["nqueens", "rayon", "2", "120"]),
+    ("quicksort", &["quicksort", "rayon", "2", "30"]),
+    ("sum", &["sum", "rayon", "2", "12"]),
+    ("par_sort", &["par_sort", "rayon", "2", "5"]),
+    ("scope", &["scope", "rayon", "2", "20"]),
+];
 
 /// One way of running a program.
 #[derive(Clone, Copy, PartialEq)]
@@ -75,7 +88,16 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
             ),
             "recursion" => ("recursion", "timed", &["recursion"]),
             "fork-join" => ("fork-join", "timed", &["fork-join"]),
-            _ => return Err(format!("unknown program: {name}")),
+            _ => {
+                let kernel = KERNELS.into_iter().find(|(kernel, _)| *kernel == name);
+                let (name, arguments) = kernel.ok_or(format!("unknown program: {name}"))?;
+                let path = compare_runtimes::build_ours()?;
+                return Ok(Program {
+                    name,
+                    path,
+                    arguments,
+                });
+            }
         };
         Ok(Program {
             name,
@@ -178,7 +200,7 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
         return Err(format!("{command:?} failed: {}", output.status));
     }
     let inner = inner_seconds(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| format!("{} printed no total", program.name))?;
+        .ok_or_else(|| format!("{} printed no time", program.name))?;
     Ok(Timing { whole, inner })
 }
 
@@ -202,11 +224,16 @@ fn shielded(command: &Command) -> Command {
     shield
 }
 
-/// The number after the word `total` in a program's output.
+/// The number after the word `total` in a program's output, or, without that word, the sum of its
+/// lines, which are a kernel's repetitions.
 fn inner_seconds(output: &str) -> Option<f64> {
     let mut words = output.split_whitespace();
-    words.find(|word| *word == "total")?;
-    words.next()?.parse().ok()
+    if words.any(|word| word == "total") {
+        return words.next()?.parse().ok();
+    }
+    let times: Result<Vec<f64>, _> = output.lines().map(str::parse).collect();
+    let times = times.ok().filter(|times| !times.is_empty())?;
+    Some(times.iter().sum())
 }
 
 fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>]) {
@@ -270,7 +297,9 @@ mod tests {
             inner_seconds("factor 0.5 s\nn=3 total 1.250 s, error 0"),
             Some(1.25)
         );
+        assert_eq!(inner_seconds("1.5e-1\n2.5e-1\n"), Some(0.4));
         assert_eq!(inner_seconds("no figure"), None);
+        assert_eq!(inner_seconds(""), None);
         assert_eq!(inner_seconds("total x"), None);
     }
 

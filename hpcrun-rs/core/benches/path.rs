@@ -1,11 +1,13 @@
-//! Cost of one logical call path: unwinding it, and unwinding plus inserting it into the tree,
-//! at several depths, beside framehop alone over the same stack. Warm: the same stack over and
-//! over. `cargo bench -p hpcrun-core`.
+//! Cost of one logical call path: unwinding it whole, unwinding and inserting it into the tree, and
+//! both for a path that differs from the one before in its two innermost frames, at several depths,
+//! beside framehop alone over the same stack. Warm: the same stack over and over.
+//! `cargo bench -p hpcrun-core`.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64};
 use framehop::{FrameAddress, MustNotAllocateDuringUnwind, Unwinder};
 use hpcrun_core::lcct::{Identity, Tree};
-use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, agents};
+use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, Trail, agents};
+use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
 use std::time::Instant;
@@ -39,6 +41,7 @@ struct Bench {
     bounds: StackBounds,
     unwind: Unwind,
     path: PathBuffer,
+    trail: Trail,
     tree: Tree,
     framehop: CacheX86_64<MustNotAllocateDuringUnwind>,
 }
@@ -49,13 +52,14 @@ impl Bench {
         let registers = Registers::new(regs.0, regs.1, regs.2);
         let cursor = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
         let mut cursor = LogicalCursor::new(cursor.expect("the walk starts"));
-        logical::backtrace(&mut cursor, &mut self.path)
+        logical::backtrace(&mut cursor, &mut self.path, &mut self.trail)
     }
 
     fn with_insertion(&mut self, regs: (u64, u64, u64)) -> u32 {
         let root = self.backtrace(regs);
-        let node = self.tree.insert(root, self.path.notes()).expect("room");
-        self.tree.add(node, 1, 0.5).expect("room");
+        let (notes, outer) = (self.path.notes(), self.path.outer());
+        let node = self.tree.insert(root, notes, outer).expect("room");
+        self.tree.add(node, 1, 1, 0.5).expect("room");
         node
     }
 
@@ -89,32 +93,55 @@ impl Bench {
 
     #[inline(never)]
     fn measure(&mut self) {
+        let outer = here();
+        // Two frames that each have two callees: the paths that alternate.
+        black_box(&mut *self).fork(outer);
+        black_box(());
+    }
+
+    #[inline(never)]
+    fn fork(&mut self, outer: (u64, u64, u64)) {
+        black_box(&mut *self).measure_from(outer, here());
+        black_box(());
+    }
+
+    #[inline(never)]
+    fn measure_from(&mut self, outer: (u64, u64, u64), inner: (u64, u64, u64)) {
         let regs = here();
         let frames = self.framehop_alone(regs);
+        self.trail.clear();
         self.with_insertion(regs);
         assert_eq!(
             self.path.notes().len(),
             frames,
             "both walks see the same frames"
         );
-        let mut times: [Vec<f64>; 3] = Default::default();
+        let mut times: [Vec<f64>; 4] = Default::default();
         for _ in 0..ROUNDS {
             times[0].push(nanoseconds(|| {
                 black_box(self.framehop_alone(regs));
             }));
             times[1].push(nanoseconds(|| {
+                self.trail.clear();
                 black_box(self.backtrace(regs));
             }));
             times[2].push(nanoseconds(|| {
+                self.trail.clear();
                 black_box(self.with_insertion(regs));
             }));
+            times[3].push(
+                nanoseconds(|| {
+                    black_box(self.with_insertion(outer));
+                    black_box(self.with_insertion(inner));
+                }) / 2.0,
+            );
         }
         let text = times.map(|mut t| {
             t.sort_by(f64::total_cmp);
             let q = |p: usize| t[(t.len() - 1) * p / 4];
             format!("{:.3} ({:.3}-{:.3})", q(2) / 1e3, q(1) / 1e3, q(3) / 1e3)
         });
-        println!("| {frames} | {} | {} | {} |", text[0], text[1], text[2]);
+        println!("| {frames} | {} |", text.join(" | "));
     }
 }
 
@@ -129,6 +156,9 @@ fn nanoseconds(mut f: impl FnMut()) -> f64 {
 fn main() {
     loadmap::refresh(|| true);
     let (low, high) = hpcrun_core::session::pthread_stack().expect("the stack has bounds");
+    let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+    slot.set(low, high, true, (0, 0));
+    slot.publish();
     let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));
     let name = std::ffi::CString::new(file.to_str().expect("UTF-8")).expect("no NUL");
     let identity = Identity {
@@ -144,12 +174,16 @@ fn main() {
         bounds: StackBounds { low, high },
         unwind: Unwind::new(agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
+        trail: Trail::new().expect("memory"),
         tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
         framehop: CacheX86_64::new_in(),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");
-    println!("| frames | framehop alone | logical unwind | unwind and insertion |");
-    println!("|---|---|---|---|");
+    println!(
+        "| frames | framehop alone | logical unwind | unwind and insertion | \
+         with the path before |"
+    );
+    println!("|---|---|---|---|---|");
     for depth in [0, 40, 190] {
         descend(depth, &mut bench);
     }

@@ -1,5 +1,5 @@
-//! Memory that does not come from the program's heap: anonymous mappings and the growing,
-//! file-backed mapping in which a profile is built.
+//! Memory that does not come from the program's heap: anonymous mappings, arrays in them, and the
+//! growing, file-backed mapping in which a profile is built.
 //!
 //! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `munmap`, `ftruncate`, `close`.
 
@@ -38,6 +38,71 @@ fn map(len: usize, protection: i32) -> Option<NonNull<u8>> {
 pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
     // SAFETY: the caller owns the mapping.
     unsafe { libc::munmap(base.as_ptr().cast(), len) };
+}
+
+/// An array of bounded length in a mapping of its own, which lives for ever as thread states do;
+/// pages appear when touched.
+#[derive(Debug)]
+pub struct FixedArray<T> {
+    base: NonNull<T>,
+    len: usize,
+    capacity: usize,
+}
+
+impl<T: Copy> FixedArray<T> {
+    /// An empty array for up to `capacity` values. `None` when the address space is used up.
+    pub fn new(capacity: usize) -> Option<FixedArray<T>> {
+        const { assert!(align_of::<T>() <= PAGE) };
+        let base = map_anonymous(capacity * size_of::<T>())?.cast();
+        Some(FixedArray {
+            base,
+            len: 0,
+            capacity,
+        })
+    }
+
+    /// Adds a value at the end; false when the array is full.
+    #[inline]
+    pub fn push(&mut self, value: T) -> bool {
+        if self.len == self.capacity {
+            return false;
+        }
+        // SAFETY: `len < capacity`, and the mapping holds that many values.
+        unsafe { self.base.add(self.len).write(value) };
+        self.len += 1;
+        true
+    }
+
+    /// The values.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` values were written by `push`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Keeps the first `len` values, at most.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Keeps none.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
 }
 
 /// A file that is mapped shared and grows in place: bytes written are in the file at once, and

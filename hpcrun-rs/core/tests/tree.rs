@@ -145,8 +145,8 @@ fn write_all(paths: &[(PathRoot, Vec<Note>)]) -> Vec<u8> {
     let file = fresh_path();
     let mut tree = create(&file);
     for (root, notes) in paths {
-        let node = tree.insert(*root, notes).unwrap();
-        tree.add(node, 2, 0.5).unwrap();
+        let node = tree.insert(*root, notes, 0).unwrap();
+        tree.add(node, 1, 2, 0.5).unwrap();
     }
     tree.finish();
     let bytes = std::fs::read(&file).unwrap();
@@ -201,6 +201,44 @@ fn a_shared_base_case_keeps_its_association() {
 }
 
 #[test]
+fn outer_notes_need_not_be_given_again() {
+    let paths: Vec<_> = (1..200u64)
+        .map(|i| {
+            let notes = [i % 13 + 1, i % 5 + 1, i % 3 + 1, i % 2 + 1, 1].map(native);
+            (
+                PathRoot::Context {
+                    thread: 1,
+                    node: 1 + (i as u32 / 50),
+                },
+                notes.to_vec(),
+            )
+        })
+        .collect();
+    let file = fresh_path();
+    let mut tree = create(&file);
+    let mut last: &(PathRoot, Vec<Note>) = &(PathRoot::Entry, Vec::new());
+    let mut left_out = 0;
+    for path in &paths {
+        let common = path.1.iter().rev().zip(last.1.iter().rev());
+        let common = common.take_while(|(a, b)| a == b).count();
+        let outer = if path.0 == last.0 { common } else { 0 };
+        let inner = &path.1[..path.1.len() - outer];
+        let node = tree.insert(path.0, inner, outer).unwrap();
+        tree.add(node, 1, 2, 0.5).unwrap();
+        last = path;
+        left_out += outer;
+    }
+    tree.finish();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(left_out > 100);
+    let expected = write_all(&paths);
+    let (values, records) = (contents(&bytes), Profile::parse(&bytes).unwrap().len());
+    assert_eq!(values, contents(&expected));
+    assert_eq!(records, Profile::parse(&expected).unwrap().len());
+}
+
+#[test]
 fn header_and_totals_agree_with_the_records() {
     let paths = sample_paths();
     let bytes = write_all(&[&paths[..], &paths[..]].concat());
@@ -224,9 +262,9 @@ fn a_tree_that_is_still_being_written_is_readable() {
     // Enough to grow both the file and the index several times.
     for i in 1..=50_000u64 {
         let node = tree
-            .insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)])
+            .insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)], 0)
             .unwrap();
-        tree.add(node, 1, 0.0).unwrap();
+        tree.add(node, 1, 1, 0.0).unwrap();
     }
     let bytes = std::fs::read(&file).unwrap();
     let profile = Profile::parse(&bytes).unwrap();

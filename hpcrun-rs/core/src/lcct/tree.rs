@@ -223,14 +223,30 @@ impl Tree {
         Ok(index)
     }
 
-    /// Inserts a path (innermost note first) and returns its innermost record.
-    pub fn insert(&mut self, root: PathRoot, notes: &[Note]) -> Result<u32, LossCause> {
-        let mut node = self.root_child(root)?;
-        let mut shared = node == self.last_root;
-        self.last_root = node;
+    /// Inserts a path and returns its innermost record. Its `outer` outermost notes are those of
+    /// the path inserted before, under the same root; `notes` are the others, innermost first.
+    pub fn insert(
+        &mut self,
+        root: PathRoot,
+        notes: &[Note],
+        outer: usize,
+    ) -> Result<u32, LossCause> {
         let known = std::mem::take(&mut self.last_len);
-        let mut depth = 0;
-        for note in notes.iter().rev().take(MAX_NOTES) {
+        debug_assert!(outer <= known);
+        let mut depth = outer.min(known);
+        let mut node;
+        let mut shared;
+        if let Some(last) = depth.checked_sub(1) {
+            // SAFETY: `last` is below the last path's length, at most MAX_NOTES.
+            node = unsafe { self.last.add(last).read() };
+            shared = true;
+            self.last_len = depth;
+        } else {
+            node = self.root_child(root)?;
+            shared = node == self.last_root;
+            self.last_root = node;
+        }
+        for note in notes.iter().rev().take(MAX_NOTES - depth) {
             shared = shared && depth < known && self.matches_last(depth, note);
             if !shared {
                 let next = self.child(node, note)?;
@@ -336,8 +352,14 @@ impl Tree {
         self.mask = slots - 1;
     }
 
-    /// Adds one sample's values to a node.
-    pub fn add(&mut self, node: u32, periods: u64, idleness: f64) -> Result<(), LossCause> {
+    /// Adds the values of `samples` samples to a node.
+    pub fn add(
+        &mut self,
+        node: u32,
+        samples: u64,
+        periods: u64,
+        idleness: f64,
+    ) -> Result<(), LossCause> {
         // SAFETY: `node` came from `insert`.
         let mut metric = unsafe { (*self.record(node)).metric };
         if metric == 0 {
@@ -354,10 +376,10 @@ impl Tree {
         }
         // SAFETY: `metric` is the index of a metric record, which has the same size.
         let m = unsafe { &mut *self.record(metric).cast::<MetricRecord>() };
-        m.samples += 1;
+        m.samples += samples;
         m.work += periods;
         m.idleness += idleness;
-        self.add_u64(header::SAMPLES, 1);
+        self.add_u64(header::SAMPLES, samples);
         self.add_u64(header::WEIGHT, periods);
         Ok(())
     }

@@ -5,13 +5,23 @@
 
 use super::agents::Owner;
 use super::path::PathRoot;
+use super::trail;
 use crate::activity;
-use crate::unwind::stack::{self, StackRoot};
-use crate::unwind::{Cursor, End, Registers};
+use crate::unwind::stack;
+use crate::unwind::words::Words;
+use crate::unwind::{Cursor, End, Position, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 use hpcrun_abi::{RuntimeTable, SpawnSite, TaskHeader};
+use std::mem::offset_of;
+
+// In the order in which `spawner` notes them.
+const _: () = assert!(
+    offset_of!(TaskHeader, site) == 0
+        && offset_of!(TaskHeader, sp) == 8
+        && offset_of!(TaskHeader, fp) == 16
+);
 
 /// What step-pnote has yet to yield.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +55,8 @@ pub struct LogicalCursor<'a> {
     pnotes: Physical,
     lnotes: Logical,
     end: Option<PathRoot>,
+    /// Stack pointer at the end, when that is the root of a stack; else 0.
+    root_sp: u64,
     /// A task that stock rayon's scheduler runs was passed.
     in_task: bool,
     /// Stock rayon's scheduler was met without a task above it.
@@ -59,6 +71,7 @@ impl<'a> LogicalCursor<'a> {
             pnotes: Physical::Done,
             lnotes: Logical::Done,
             end: None,
+            root_sp: 0,
             in_task: false,
             idle: false,
         }
@@ -75,6 +88,36 @@ impl<'a> LogicalCursor<'a> {
     pub fn root(&self) -> PathRoot {
         self.end
             .unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
+    }
+
+    /// Stack pointer at the root; 0 when the path does not end at the root of a stack.
+    #[inline]
+    pub(super) fn root_sp(&self) -> u64 {
+        self.root_sp
+    }
+
+    /// Where the physical walk stands; see [`Cursor::position`].
+    #[inline]
+    pub(super) fn position(&self) -> Option<Position> {
+        self.physical.position()
+    }
+
+    /// What the rest of the logical walk depends on beside the physical one, between bichords.
+    #[inline]
+    pub(super) fn context(&self) -> u64 {
+        u64::from(self.in_task)
+    }
+
+    /// What the walk has read.
+    #[inline]
+    pub(super) fn words(&self) -> &Words {
+        self.physical.words()
+    }
+
+    /// See [`Cursor::generation`].
+    #[inline]
+    pub(super) fn generation(&self) -> Option<u32> {
+        self.physical.generation()
     }
 
     /// Finds the next bichord: `None` when the unwind is complete.
@@ -193,12 +236,12 @@ impl<'a> LogicalCursor<'a> {
 
     #[cold]
     fn finish(&mut self, end: End) {
+        let unknown = PathRoot::Partial(LossCause::UnknownThreadRoot);
         self.end = Some(match end {
-            End::Root => match stack::root_of(self.physical.sp()) {
-                StackRoot::Entry => PathRoot::Entry,
-                StackRoot::Thread(thread, node) => PathRoot::Context { thread, node },
-                StackRoot::Unknown => PathRoot::Partial(LossCause::UnknownThreadRoot),
-            },
+            End::Root => {
+                self.root_sp = self.physical.sp();
+                trail::root_at(self.root_sp).unwrap_or(unknown)
+            }
             End::Broken(cause) => PathRoot::Partial(cause),
         });
     }
@@ -231,6 +274,10 @@ impl<'a> LogicalCursor<'a> {
             let site: &SpawnSite = &*header.site;
             (header, site)
         };
+        let kept = [header.site as usize, header.sp, header.fp];
+        for (i, word) in kept.into_iter().enumerate() {
+            self.physical.note(task + 8 * i as u64, word as u64);
+        }
         if site.ip != 0 {
             let (ip, sp, fp) = (site.ip as u64, header.sp as u64, header.fp as u64);
             return Ok(Registers::new(ip, sp, fp));

@@ -2,26 +2,45 @@
 //!
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
 //! step-pnote and step-lnote; [`path`] holds the resulting notes; [`backtrace`] is the paper's
-//! Algorithm 1; [`rayon`] knows where an uncooperative rayon has its scheduler. Async-signal-safe,
+//! Algorithm 1; [`trail`] spares it the frames that the path before had too; [`rayon`] knows where an uncooperative rayon has its scheduler. Async-signal-safe,
 //! but for what says otherwise.
 
 pub mod agents;
 pub mod cursor;
 pub mod path;
 pub mod rayon;
+pub mod trail;
 
 pub use cursor::LogicalCursor;
 pub use path::{Note, PathBuffer, PathRoot};
+pub use trail::Trail;
 
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 
 /// The paper's Algorithm 1: unwinds logically and leaves the path in `path`, innermost note
-/// first. The result says what the outermost note hangs under.
-pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathRoot {
+/// first, up to where it joins the path before. The result says what the outermost note hangs
+/// under.
+pub fn backtrace(
+    cursor: &mut LogicalCursor<'_>,
+    path: &mut PathBuffer,
+    trail: &mut Trail,
+) -> PathRoot {
     path.clear();
+    trail.begin(cursor.generation());
+    let root = walk(cursor, path, trail);
+    if !cursor.is_idle() {
+        trail.end(root, cursor.root_sp(), cursor.words(), path.notes().len());
+    }
+    root
+}
+
+fn walk(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer, trail: &mut Trail) -> PathRoot {
     while let Some(association) = cursor.step_bichord() {
         if association == Association::OneToOne {
+            if let Some(root) = meet(cursor, path, trail, cursor.context()) {
+                return root;
+            }
             // One of each, by definition: no chords to gather.
             let (ip, lip) = (cursor.step_pnote(), cursor.step_lnote());
             let (None, None) = (cursor.step_pnote(), cursor.step_lnote()) else {
@@ -33,19 +52,42 @@ pub fn backtrace(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer) -> PathR
             continue;
         }
         path.open();
+        // Every l-note pairs with the first p-note's bichord, so this is its context.
+        let mut context = cursor.context();
         while let Some(ip) = cursor.step_pnote() {
+            context = ip.0;
             if !path.push_pnote(ip) {
                 return PathRoot::Partial(LossCause::TooDeep);
             }
         }
+        let mut met = None;
         while let Some(lip) = cursor.step_lnote() {
-            if !path.push_lnote(lip) {
+            met = meet(cursor, path, trail, context);
+            if met.is_some() || !path.push_lnote(lip) {
                 break;
             }
         }
         if !path.close(association) {
             return PathRoot::Partial(LossCause::TooDeep);
         }
+        if let Some(root) = met {
+            return root;
+        }
     }
     cursor.root()
+}
+
+/// Where the walk meets the one before: the root of both. What is left of the path is shared.
+#[inline]
+fn meet(
+    cursor: &LogicalCursor<'_>,
+    path: &mut PathBuffer,
+    trail: &mut Trail,
+    context: u64,
+) -> Option<PathRoot> {
+    let position = cursor.position()?;
+    let (words, notes) = (cursor.words().len(), path.reached());
+    let (root, outer) = trail.meet(position, context, words, notes)?;
+    path.share(outer);
+    Some(root)
 }

@@ -2,7 +2,7 @@
 //!
 //! Async-signal-safe after [`PathBuffer::new`].
 
-use crate::memory;
+use crate::memory::FixedArray;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, RecordKind, meta};
@@ -38,39 +38,11 @@ pub enum PathRoot {
     Partial(LossCause),
 }
 
-/// A fixed array in a mapping of its own; pages appear when touched.
-struct FixedArray<T> {
-    base: std::ptr::NonNull<T>,
-    len: usize,
-}
-
-impl<T: Copy> FixedArray<T> {
-    fn new() -> Option<Self> {
-        let base = memory::map_anonymous(MAX_NOTES * size_of::<T>())?.cast();
-        Some(FixedArray { base, len: 0 })
-    }
-
-    #[inline]
-    fn push(&mut self, value: T) -> bool {
-        if self.len == MAX_NOTES {
-            return false;
-        }
-        // SAFETY: `len < MAX_NOTES`, the mapping holds MAX_NOTES values.
-        unsafe { self.base.add(self.len).write(value) };
-        self.len += 1;
-        true
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[T] {
-        // SAFETY: the first `len` values were written by `push`.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
-    }
-}
-
 /// A path under construction.
 pub struct PathBuffer {
     notes: FixedArray<Note>,
+    /// Notes outside of `notes`, which are those of the path before.
+    outer: usize,
     pnotes: FixedArray<CodeAddress>,
     lnotes: FixedArray<CodeAddress>,
 }
@@ -85,29 +57,50 @@ impl PathBuffer {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<PathBuffer> {
         Some(PathBuffer {
-            notes: FixedArray::new()?,
-            pnotes: FixedArray::new()?,
-            lnotes: FixedArray::new()?,
+            notes: FixedArray::new(MAX_NOTES)?,
+            outer: 0,
+            pnotes: FixedArray::new(MAX_NOTES)?,
+            lnotes: FixedArray::new(MAX_NOTES)?,
         })
     }
 
-    /// The notes, innermost first.
+    /// The path's own notes, innermost first: all but the [`outer`](Self::outer) ones.
     #[inline]
     pub fn notes(&self) -> &[Note] {
         self.notes.as_slice()
     }
 
+    /// How many notes, the outermost, the path shares with the path before, and does not hold.
+    #[inline]
+    pub fn outer(&self) -> usize {
+        self.outer
+    }
+
     /// Starts a path.
     #[inline]
     pub fn clear(&mut self) {
-        self.notes.len = 0;
+        self.notes.clear();
+        self.open();
+        self.outer = 0;
+    }
+
+    /// From here on outwards the path is as the one before: its `outer` outermost notes.
+    #[inline]
+    pub(super) fn share(&mut self, outer: usize) {
+        self.outer = outer;
+    }
+
+    /// Notes so far, those of the open bichord included.
+    #[inline]
+    pub(super) fn reached(&self) -> usize {
+        self.notes.len() + self.lnotes.len()
     }
 
     /// Starts a bichord.
     #[inline]
     pub(super) fn open(&mut self) {
-        self.pnotes.len = 0;
-        self.lnotes.len = 0;
+        self.pnotes.clear();
+        self.lnotes.clear();
     }
 
     #[inline]
@@ -127,28 +120,29 @@ impl PathBuffer {
         self.notes.push(Note { ip, lip, meta })
     }
 
-    /// Forms the bichord's notes from its chords; false when the path is full. Note `j` (1 = outermost) of the bichord pairs the j-th p-note and the j-th l-note,
-    /// counted from the outermost; the chords are stored innermost first.
+    /// Forms the bichord's notes from its chords; false when the path is full. Note `j` (1 =
+    /// outermost) of the bichord pairs the j-th p-note and the j-th l-note, counted from the
+    /// outermost; the chords are stored innermost first. Of a bichord whose outer notes are shared
+    /// the inner ones are formed.
     pub(super) fn close(&mut self, association: Association) -> bool {
-        let (p, l) = (self.pnotes.len, self.lnotes.len);
+        let (p, l) = (self.pnotes.len(), self.lnotes.len() + self.outer);
         let n = p.max(l);
-        for j in (1..=n).rev() {
-            let at = |chord: &FixedArray<CodeAddress>| {
-                chord
-                    .len
-                    .checked_sub(j)
+        for j in (self.outer + 1..=n).rev() {
+            let at = |chord: &FixedArray<CodeAddress>, len: usize| {
+                len.checked_sub(j)
                     .and_then(|i| chord.as_slice().get(i).copied())
                     .unwrap_or(CodeAddress::NONE)
             };
             let note = Note {
-                ip: at(&self.pnotes),
-                lip: at(&self.lnotes),
+                ip: at(&self.pnotes, p),
+                lip: at(&self.lnotes, l),
                 meta: meta(RecordKind::Note, association as u8, j as u32),
             };
             if !self.notes.push(note) {
                 return false;
             }
         }
+        self.open();
         true
     }
 }
@@ -176,6 +170,25 @@ mod tests {
             .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
             .collect();
         assert_eq!(x, [(0, 3, 3), (0, 2, 2), (9, 1, 1)]);
+    }
+
+    #[test]
+    fn of_a_bichord_with_shared_outer_notes_the_inner_ones_are_formed() {
+        let mut path = PathBuffer::new().unwrap();
+        path.open();
+        path.push_pnote(address(9));
+        path.push_lnote(address(4));
+        path.push_lnote(address(3));
+        assert_eq!(path.reached(), 2);
+        path.share(2);
+        assert!(path.close(Association::OneToMany));
+        let x: Vec<_> = path
+            .notes()
+            .iter()
+            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
+            .collect();
+        assert_eq!(x, [(0, 4, 4), (0, 3, 3)]);
+        assert_eq!(path.outer(), 2);
     }
 
     #[test]

@@ -6,11 +6,10 @@
 //! is not a sample goes to the program's own handler. What it cannot do it counts.
 
 use super::latency;
-use crate::config::{Event, SourceKind};
+use crate::config::SourceKind;
+use crate::image;
 use crate::threads::{self, Busy, ThreadState};
 use crate::unwind::Registers;
-use crate::{activity, image};
-use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The program's own action for the signal that we occupy.
@@ -114,7 +113,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         return;
     };
     let Some(busy) = thread.enter_handler() else {
-        thread.count_loss(LossCause::Reentered);
+        thread.defer_sample(periods);
         return;
     };
     if image::is_running() {
@@ -135,18 +134,11 @@ pub fn cookie(thread: &ThreadState) -> u64 {
 /// of the idle cores as idleness, in its logical calling context; an idle one gets nothing.
 #[inline]
 fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, periods: u64) {
-    let idle = match thread.worker_is_idle() {
-        Some(idle) => idle,
-        // An ordinary thread that is charged CPU time runs, whatever it is about to wait for;
-        // on the wall clock a waiting one is blocked. One that yields has nothing to do.
-        None => thread.is_yielding() || (thread.is_waiting() && image::event() == Event::WallTime),
-    };
-    if idle {
+    if thread.is_idle() {
         thread.count_idle(periods);
         return;
     }
-    let uncounted = thread.worker_is_idle().is_none() && thread.is_waiting();
-    let load = activity::load(uncounted);
+    let load = thread.load();
     let registers = Registers::from_context(context);
     let recorded = match thread.insert_path(busy, registers) {
         Ok(Some(node)) => thread.add_sample(busy, node, periods, load),

@@ -44,11 +44,11 @@ pub(super) struct Bare {
 /// address.
 pub(super) fn caller(
     frame: Bare,
-    stack: &mut StackReader,
+    stack: &mut StackReader<'_>,
     mut is_bare: impl FnMut(u64) -> bool,
 ) -> Option<Caller> {
     let Bare { sp, fp, .. } = frame;
-    let mut proved = |place: u64, stack: &mut StackReader| {
+    let mut proved = |place: u64, stack: &mut StackReader<'_>| {
         let ip = stack.read(place)?;
         let target = call_target(ip, stack)?;
         let inside = frame.lookup.checked_sub(target)?;
@@ -77,7 +77,7 @@ pub(super) fn caller(
 
 /// Where the call leads that ends at `end`: `call rel32`, or `call [rip + disp32]`, which goes
 /// through a table of addresses.
-fn call_target(end: u64, stack: &mut StackReader) -> Option<u64> {
+fn call_target(end: u64, stack: &mut StackReader<'_>) -> Option<u64> {
     let bytes = stack.read(end.checked_sub(8)?)?.to_le_bytes();
     let distance = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let target = end.wrapping_add_signed(i64::from(distance));

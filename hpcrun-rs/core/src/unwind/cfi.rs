@@ -131,7 +131,7 @@ pub(super) fn step(
     address: u64,
     context: &mut Context,
     registers: &mut Registers,
-    stack: &mut StackReader,
+    stack: &mut StackReader<'_>,
 ) -> Result<(), End> {
     let bad = End::Broken(LossCause::BadUnwindInfo);
     let (eh_frame, bases, fde) =
@@ -176,14 +176,14 @@ pub(super) fn step(
     Ok(())
 }
 
-struct Evaluator<'a> {
+struct Evaluator<'a, 's> {
     eh_frame: &'a EhFrame<Bytes>,
     encoding: gimli::Encoding,
     registers: &'a Registers,
-    stack: &'a mut StackReader,
+    stack: &'a mut StackReader<'s>,
 }
 
-impl Evaluator<'_> {
+impl Evaluator<'_, '_> {
     fn rule(&mut self, rule: &RegisterRule<usize>, register: u16, cfa: u64) -> Option<u64> {
         match rule {
             RegisterRule::Undefined => None,

@@ -6,9 +6,10 @@ use super::bare;
 use super::cfi::{self, Method};
 use super::loadmap::{self, Located, Snapshot};
 use super::registers::Registers;
-use super::rules::{self, Rule};
+use super::rules::{self, Rule, RuleTable};
 use super::stack::{StackBounds, StackReader};
-use super::{End, FRAMEHOP_CACHES, Unwind};
+use super::words::Words;
+use super::{End, FRAMEHOP_CACHES, FramehopCache, OwnerOf, Unwind};
 use framehop::x86_64::UnwindRegsX86_64;
 use framehop::{FrameAddress, Unwinder};
 use hpc_formats::address::CodeAddress;
@@ -26,11 +27,27 @@ pub struct Frame {
     method: Method,
 }
 
+/// Where a walk stands: with the memory, all that the rest of it depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// The frame pointer register.
+    pub fp: u64,
+    /// Whether the instruction was interrupted (or suspended) rather than in a call.
+    pub is_exact: bool,
+}
+
 /// The walk: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
-    unwind: &'a mut Unwind,
+    framehop: &'a mut [FramehopCache; FRAMEHOP_CACHES],
+    cfi: &'a mut cfi::Context,
+    rules: &'a mut RuleTable,
+    owner_of: OwnerOf,
     snapshot: &'a Snapshot,
-    stack: StackReader,
+    stack: StackReader<'a>,
     /// The three registers that framehop keeps, in its own form: most steps need no other.
     registers: UnwindRegsX86_64,
     /// The full register file, valid while only `cfi` has stepped since `start`.
@@ -61,9 +78,12 @@ impl<'a> Cursor<'a> {
         bounds: StackBounds,
     ) -> Result<Cursor<'a>, End> {
         let mut cursor = Cursor {
-            unwind,
+            framehop: &mut unwind.framehop,
+            cfi: &mut unwind.cfi,
+            rules: &mut *unwind.rules,
+            owner_of: unwind.owner_of,
             snapshot,
-            stack: StackReader::new(bounds),
+            stack: StackReader::new(bounds, &mut unwind.words),
             registers: short(&registers),
             full: Some(registers),
             frame: Frame {
@@ -105,6 +125,38 @@ impl<'a> Cursor<'a> {
         self.registers.sp()
     }
 
+    /// Where the walk stands; `None` while it depends on more registers than these.
+    #[inline]
+    pub fn position(&self) -> Option<Position> {
+        if self.full.is_some() {
+            return None;
+        }
+        Some(Position {
+            ip: self.registers.ip(),
+            sp: self.registers.sp(),
+            fp: self.registers.bp(),
+            is_exact: self.exact,
+        })
+    }
+
+    /// What the walk has read.
+    #[inline]
+    pub fn words(&self) -> &Words {
+        self.stack.words()
+    }
+
+    /// The generation of the load map that the walk uses; `None` while modules come or go.
+    #[inline]
+    pub fn generation(&self) -> Option<u32> {
+        loadmap::is_stable().then(|| self.snapshot.generation())
+    }
+
+    /// Notes a word of a structure, read directly, that the walk depends on.
+    #[inline]
+    pub fn note(&mut self, address: u64, value: u64) {
+        self.stack.note(address, value);
+    }
+
     /// A word of the stack being walked.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
@@ -117,7 +169,7 @@ impl<'a> Cursor<'a> {
         let ip = self.registers.ip();
         let lookup = if self.exact { ip } else { ip.wrapping_sub(1) };
         if loadmap::is_stable() {
-            if let Some(rule) = self.unwind.rules.get(lookup, self.snapshot.generation()) {
+            if let Some(rule) = self.rules.get(lookup, self.snapshot.generation()) {
                 self.frame = Frame {
                     lookup,
                     code: rule.code,
@@ -138,7 +190,7 @@ impl<'a> Cursor<'a> {
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
         let mut method = match &located.sections {
-            Some(sections) => cfi::classify(sections, address, &mut self.unwind.cfi),
+            Some(sections) => cfi::classify(sections, address, self.cfi),
             None => Method::None,
         };
         if method == Method::Framehop && !located.registered {
@@ -147,9 +199,9 @@ impl<'a> Cursor<'a> {
         if method == Method::None && loadmap::is_entry_code(lookup, &located) {
             method = Method::Root;
         }
-        let owner = (self.unwind.owner_of)(lookup, located.id);
+        let owner = (self.owner_of)(lookup, located.id);
         if located.registered && loadmap::is_stable() {
-            self.unwind.rules.put(Rule {
+            self.rules.put(Rule {
                 lookup,
                 code,
                 generation: self.snapshot.generation(),
@@ -213,7 +265,7 @@ impl<'a> Cursor<'a> {
         let next = self.snapshot.unwinder().unwind_frame(
             address,
             &mut self.registers,
-            &mut self.unwind.framehop[bank],
+            &mut self.framehop[bank],
             &mut read,
         );
         match next {
@@ -240,7 +292,7 @@ impl<'a> Cursor<'a> {
             fp: self.registers.bp(),
             is_exact: self.exact,
         };
-        let (snapshot, cfi) = (self.snapshot, &mut self.unwind.cfi);
+        let (snapshot, cfi) = (self.snapshot, &mut *self.cfi);
         let is_bare = |address: u64| {
             let Some(located) = loadmap::locate(snapshot, address) else {
                 return false;
@@ -291,7 +343,7 @@ impl<'a> Cursor<'a> {
         cfi::step(
             sections,
             lookup.wrapping_sub(located.bias),
-            &mut self.unwind.cfi,
+            self.cfi,
             &mut full,
             &mut self.stack,
         )?;
@@ -301,6 +353,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn replay(&mut self) -> Result<(), End> {
+        // From here on the way depends on registers of the first frame.
+        self.stack.spoil();
         let target = (self.registers.sp(), self.registers.ip());
         self.registers = short(&self.start);
         self.full = Some(self.start);
@@ -312,7 +366,7 @@ impl<'a> Cursor<'a> {
                 .ok_or(End::Broken(LossCause::UnknownModule))?;
             let signal = located.sections.as_ref().is_some_and(|s| {
                 let address = lookup.wrapping_sub(located.bias);
-                cfi::classify(s, address, &mut self.unwind.cfi) == Method::SignalFrame
+                cfi::classify(s, address, self.cfi) == Method::SignalFrame
             });
             self.step_located(&located, lookup)?;
             exact = signal;

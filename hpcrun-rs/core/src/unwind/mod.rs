@@ -14,8 +14,9 @@ pub mod loadmap;
 pub mod registers;
 mod rules;
 pub mod stack;
+pub mod words;
 
-pub use cursor::{Cursor, Frame};
+pub use cursor::{Cursor, Frame, Position};
 pub use registers::Registers;
 pub use stack::StackBounds;
 
@@ -48,6 +49,7 @@ pub struct Unwind {
     cfi: Box<cfi::Context>,
     rules: &'static mut rules::RuleTable,
     owner_of: OwnerOf,
+    words: words::Words,
 }
 
 impl std::fmt::Debug for Unwind {
@@ -64,6 +66,7 @@ impl Unwind {
             cfi: Box::new(cfi::Context::new_in()),
             rules: rules::RuleTable::map()?,
             owner_of,
+            words: words::Words::new()?,
         })
     }
 }

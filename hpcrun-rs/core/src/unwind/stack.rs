@@ -3,6 +3,7 @@
 //!
 //! Async-signal-safe.
 
+use super::words::Words;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -22,20 +23,23 @@ impl StackBounds {
 
 const WINDOW_WORDS: usize = 32;
 
-/// Reads words of one stack.
+/// Reads words of one stack, and keeps what it has read.
 #[derive(Debug)]
-pub struct StackReader {
+pub struct StackReader<'a> {
     bounds: StackBounds,
+    words: &'a mut Words,
     window: [u64; WINDOW_WORDS],
     window_start: u64,
     window_words: usize,
 }
 
-impl StackReader {
-    /// A reader for a stack with these bounds.
-    pub fn new(bounds: StackBounds) -> StackReader {
+impl<'a> StackReader<'a> {
+    /// A reader for a stack with these bounds, which starts a list of words.
+    pub fn new(bounds: StackBounds, words: &'a mut Words) -> StackReader<'a> {
+        words.clear();
         StackReader {
             bounds,
+            words,
             window: [0; WINDOW_WORDS],
             window_start: 0,
             window_words: 0,
@@ -48,6 +52,23 @@ impl StackReader {
         self.window_words = 0;
     }
 
+    /// What was read so far.
+    #[inline]
+    pub fn words(&self) -> &Words {
+        self.words
+    }
+
+    /// What is read from now on does not depend on what was read so far alone.
+    pub fn spoil(&mut self) {
+        self.words.spoil();
+    }
+
+    /// Notes a word of a structure that was read directly.
+    #[inline]
+    pub fn note(&mut self, address: u64, value: u64) {
+        self.words.push(address, value);
+    }
+
     /// The word at `address`, or nothing when it is not readable.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
@@ -56,8 +77,11 @@ impl StackReader {
             // frame's stack pointer up: mapped and readable. The value may be anything. The
             // owner of the stack is this thread or one suspended in a call that cannot return
             // before our path is complete (the boundary's contract in hpcrun-abi).
-            return Some(unsafe { (address as *const u64).read_unaligned() });
+            let value = unsafe { (address as *const u64).read_unaligned() };
+            self.words.push(address, value);
+            return Some(value);
         }
+        self.words.push(0, 0);
         self.read_checked(address)
     }
 

@@ -1,70 +1,35 @@
 //! Per-thread state: made when a thread starts, found by the handler through one thread-local
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
-//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
+//! [`recorder`] makes records of paths and samples, [`deferred`] keeps samples that arrive while it
+//! is at work, [`slot`] is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
+//! methods that say so.
+
+mod deferred;
+mod recorder;
+mod slot;
 
 use crate::activity;
+use crate::config::Event;
 use crate::image;
-use crate::lcct::{Identity, Tree};
-use crate::logical::agents;
-use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot};
+use crate::lcct::Identity;
 use crate::memory::{self, PAGE};
 use crate::timer::Source;
+use crate::unwind::Registers;
 use crate::unwind::stack::StackSlot;
-use crate::unwind::{Cursor, End, Registers, Unwind, loadmap, stack};
+use deferred::Deferred;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::profile::header;
-use std::cell::Cell;
+use recorder::{Recorder, Values};
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-
-// One word of initial-exec thread-local storage: no allocation and no call at first use, which
-// `thread_local!` in a preloaded library cannot promise.
-core::arch::global_asm!(
-    ".pushsection .tbss.hpcrun_thread,\"awT\",@nobits",
-    ".p2align 3",
-    ".globl hpcrun_thread_slot",
-    ".hidden hpcrun_thread_slot",
-    ".type hpcrun_thread_slot,@object",
-    ".size hpcrun_thread_slot, 8",
-    "hpcrun_thread_slot:",
-    ".zero 8",
-    ".popsection",
-);
-
-#[inline(always)]
-fn slot() -> *mut ThreadState {
-    let p: *mut ThreadState;
-    // SAFETY: reads this thread's word; the offset is resolved when the library is loaded.
-    unsafe {
-        core::arch::asm!(
-            "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) p,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    p
-}
-
-fn set_slot(p: *mut ThreadState) {
-    // SAFETY: writes this thread's word.
-    unsafe {
-        core::arch::asm!(
-            "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            out(reg) _,
-            in(reg) p,
-            options(nostack, preserves_flags)
-        );
-    }
-}
 
 /// The calling thread's state. Async-signal-safe.
 #[inline]
 pub fn current() -> Option<&'static ThreadState> {
     // SAFETY: states are never freed; the slot is null or points to this thread's.
-    unsafe { slot().as_ref() }
+    unsafe { slot::get().as_ref() }
 }
 
 /// Size of the alternate signal stack that every thread gets: the handler's frames, with room
@@ -102,17 +67,11 @@ pub struct ThreadState {
     signal_stack: Cell<usize>,
     /// Timer or perf event.
     pub source: Source,
-    inner: std::cell::UnsafeCell<Inner>,
+    recorder: UnsafeCell<Recorder>,
+    /// Samples that arrived while a context was captured.
+    deferred: Deferred,
     idle_weight: AtomicU64,
     losses: [AtomicU64; LOSS_SLOTS],
-}
-
-/// What only the owner touches, while it is marked busy.
-#[derive(Debug)]
-struct Inner {
-    tree: Option<Tree>,
-    unwind: Unwind,
-    path: PathBuffer,
 }
 
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(ptr::null_mut());
@@ -139,7 +98,7 @@ pub fn count() -> u32 {
 
 /// Whether no thread but the calling one is inside the profiler.
 pub fn quiescent() -> bool {
-    let me = slot();
+    let me = slot::get();
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
@@ -176,7 +135,7 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     }
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.install_signal_stack();
-    set_slot(ptr::from_ref(state).cast_mut());
+    slot::set(ptr::from_ref(state).cast_mut());
     activity::begin_work();
 }
 
@@ -210,11 +169,8 @@ fn allocate() -> Option<&'static ThreadState> {
         program_stack: Cell::new(None),
         signal_stack: Cell::new(stack + PAGE),
         source: Source::new(),
-        inner: std::cell::UnsafeCell::new(Inner {
-            tree: None,
-            unwind: Unwind::new(agents::owner_of)?,
-            path: PathBuffer::new()?,
-        }),
+        recorder: UnsafeCell::new(Recorder::new()?),
+        deferred: Deferred::new(),
         idle_weight: AtomicU64::new(0),
         losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],
     }));
@@ -231,7 +187,7 @@ fn allocate() -> Option<&'static ThreadState> {
 }
 
 /// Marks a thread as being inside the profiler, until dropped. While it exists the handler
-/// counts a sample as lost (cause `reentered`) instead of taking it.
+/// takes no sample; see [`ThreadState::defer_sample`].
 #[derive(Debug)]
 pub struct Busy<'a>(&'a ThreadState);
 
@@ -407,67 +363,49 @@ impl ThreadState {
         self.idle_weight.fetch_add(periods, Ordering::Relaxed);
     }
 
+    /// What records paths and samples. Async-signal-safe.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // `Busy` is the exclusive right, see below
+    fn recorder(&self, _busy: &Busy<'_>) -> &mut Recorder {
+        // SAFETY: `Busy` is held: neither the handler nor a hook uses the recorder at the same
+        // time, no other thread ever does while this one lives, and no caller keeps the reference.
+        unsafe { &mut *self.recorder.get() }
+    }
+
     /// Unwinds from `registers` and enters the path into the thread's tree; `None` when the stack
     /// shows that the thread waits for a task. Async-signal-safe; the caller holds [`Busy`].
+    #[inline]
     pub fn insert_path(
         &self,
-        _busy: &Busy<'_>,
+        busy: &Busy<'_>,
         registers: Registers,
     ) -> Result<Option<u32>, LossCause> {
-        // SAFETY: `Busy` is held: neither the handler nor a hook uses `inner` at the same time,
-        // and no other thread ever does while this one lives.
-        let inner = unsafe { &mut *self.inner.get() };
-        let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
-        let bounds = stack::bounds_from(registers.sp());
-        let root = match Cursor::new(&mut inner.unwind, snapshot, registers, bounds) {
-            Ok(physical) => {
-                let mut cursor = LogicalCursor::new(physical);
-                let root = logical::backtrace(&mut cursor, &mut inner.path);
-                if cursor.is_idle() {
-                    return Ok(None);
-                }
-                root
-            }
-            Err(End::Root) => PathRoot::Partial(LossCause::UnknownThreadRoot),
-            Err(End::Broken(cause)) => {
-                inner.path.clear();
-                PathRoot::Partial(cause)
-            }
-        };
-        let tree = self.tree(&mut inner.tree)?;
-        tree.insert(root, inner.path.notes()).map(Some)
+        self.recorder(busy)
+            .insert_path(registers, || self.identity())
     }
 
     /// Adds a sample's values. Async-signal-safe; the caller holds [`Busy`].
+    #[inline]
     pub fn add_sample(
         &self,
-        _busy: &Busy<'_>,
+        busy: &Busy<'_>,
         node: u32,
         periods: u64,
         load: activity::Load,
     ) -> Result<(), LossCause> {
-        // SAFETY: as in `insert_path`.
-        let inner = unsafe { &mut *self.inner.get() };
-        let tree = inner.tree.as_mut().ok_or(LossCause::TreeFull)?;
-        tree.add(node, periods, periods as f64 * load.idle_per_working)?;
-        if load.oversubscribed > 0.0 {
-            tree.add_f64(header::OVERSUBSCRIBED, periods as f64 * load.oversubscribed);
-        }
-        tree.set_u64(header::LAST_NS, image::coarse_now());
-        Ok(())
+        let values = Values {
+            samples: 1,
+            periods,
+            idleness: periods as f64 * load.idle_per_working,
+            oversubscribed: periods as f64 * load.oversubscribed,
+        };
+        self.recorder(busy).add_samples(node, &values)
     }
 
-    fn tree<'t>(&self, tree: &'t mut Option<Tree>) -> Result<&'t mut Tree, LossCause> {
-        if tree.is_none() {
-            *tree = Some(self.create_tree()?);
-        }
-        tree.as_mut().ok_or(LossCause::TreeFull)
-    }
-
-    #[cold]
-    fn create_tree(&self) -> Result<Tree, LossCause> {
+    /// Whose profile it is, for a new one.
+    fn identity(&self) -> Identity {
         let (creator_thread, creator_node) = self.creation.get();
-        image::create_profile(&Identity {
+        Identity {
             pid: 0,
             image: 0,
             thread: self.ordinal(),
@@ -475,17 +413,70 @@ impl ThreadState {
             period_ns: 0,
             creator_thread,
             creator_node,
-        })
+        }
     }
 
-    /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`].
+    /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that
+    /// arrive meanwhile are samples of that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
         if !image::is_running() {
             return None;
         }
-        let busy = self.enter()?;
-        let node = self.insert_path(&busy, registers).ok()??;
-        Some((self.ordinal(), node))
+        // Open before the thread is in, and closed after it is out: no sample falls in between.
+        self.deferred.open();
+        let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
+        while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
+            let Some(busy) = self.enter() else { break };
+            if let Some(values) = self.deferred.take() {
+                self.settle(&busy, inserted, &values);
+            }
+        }
+        self.deferred.close();
+        Some((self.ordinal(), inserted?.ok()??))
+    }
+
+    /// Enters the samples that arrived during a capture, or counts them as what became of it.
+    #[cold]
+    fn settle(&self, busy: &Busy<'_>, inserted: &Result<Option<u32>, LossCause>, values: &Values) {
+        let entered = match *inserted {
+            Ok(Some(node)) => self.recorder(busy).add_samples(node, values),
+            Ok(None) => {
+                self.count_idle(values.periods);
+                Ok(())
+            }
+            Err(cause) => Err(cause),
+        };
+        if let Err(cause) = entered {
+            self.losses[cause as usize].fetch_add(values.samples, Ordering::Relaxed);
+        }
+    }
+
+    /// A sample arrived while the thread was in the profiler: it is kept if a context is being
+    /// captured, whose path is the sample's too, and lost if not. Async-signal-safe.
+    pub fn defer_sample(&self, periods: u64) {
+        if self.is_idle() {
+            self.count_idle(periods);
+        } else if !self.deferred.add(periods, self.load()) {
+            self.count_loss(LossCause::Reentered);
+        }
+    }
+
+    /// Whether a sample of the thread is one of idleness, as far as can be told without its stack.
+    /// Async-signal-safe.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        // An ordinary thread that is charged CPU time runs, whatever it is about to wait for; on
+        // the wall clock a waiting one is blocked. One that yields has nothing to do.
+        self.worker_is_idle().unwrap_or_else(|| {
+            self.is_yielding() || (self.is_waiting() && image::event() == Event::WallTime)
+        })
+    }
+
+    /// The load to charge to the thread, which is not idle. Async-signal-safe.
+    #[inline]
+    pub fn load(&self) -> activity::Load {
+        // One that is charged CPU time in a wait works, though it is not counted.
+        activity::load(self.worker_is_idle().is_none() && self.is_waiting())
     }
 
     fn read_cpu_clock(&self) {
@@ -515,13 +506,11 @@ impl ThreadState {
     fn complete(&self) {
         // SAFETY: called by the owner under `Busy`, or by the stopping thread after sampling
         // ended and this thread was seen not busy (`session::stop`).
-        let inner = unsafe { &mut *self.inner.get() };
+        let recorder = unsafe { &mut *self.recorder.get() };
         let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
         let idle = self.idle_weight.load(Ordering::Relaxed);
-        if inner.tree.is_none() && (idle > 0 || losses().any(|n| n > 0)) {
-            inner.tree = self.create_tree().ok();
-        }
-        let Some(mut tree) = inner.tree.take() else {
+        let is_worth_it = idle > 0 || losses().any(|n| n > 0);
+        let Some(mut tree) = recorder.take_tree(is_worth_it, || self.identity()) else {
             image::add_losses(losses());
             return;
         };
@@ -556,7 +545,7 @@ impl ThreadState {
             self.complete();
             drop(busy);
         }
-        set_slot(ptr::null_mut());
+        slot::set(ptr::null_mut());
         if self.worker.load(Ordering::Relaxed).is_null() && !self.is_waiting() {
             activity::end_work();
         }
@@ -612,8 +601,8 @@ impl ThreadState {
 
     fn abandon_tree(&self) {
         // SAFETY: the child has one thread, this one, and it is in the fork handler.
-        let inner = unsafe { &mut *self.inner.get() };
-        if let Some(tree) = inner.tree.take() {
+        let recorder = unsafe { &mut *self.recorder.get() };
+        if let Some(tree) = recorder.take_tree(false, || self.identity()) {
             tree.abandon();
         }
     }

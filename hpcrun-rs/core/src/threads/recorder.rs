@@ -1,0 +1,119 @@
+//! What a thread records with: its unwinder, its path buffer and its tree.
+//!
+//! Invariant: the trail's walk is the path that was inserted last into the tree, or the trail is
+//! empty; so the path's outer notes are those that the tree remembers.
+//!
+//! Async-signal-safe, but for [`Recorder::new`].
+
+use crate::image;
+use crate::lcct::{Identity, Tree};
+use crate::logical::agents;
+use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot, Trail};
+use crate::unwind::{Cursor, End, Registers, Unwind, loadmap, stack};
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::header;
+
+/// Values of samples.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Values {
+    /// How many samples.
+    pub(super) samples: u64,
+    /// Periods that they stand for.
+    pub(super) periods: u64,
+    /// Idleness, in periods of one core.
+    pub(super) idleness: f64,
+    /// Of the periods, those of threads beyond the cores.
+    pub(super) oversubscribed: f64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    tree: Option<Tree>,
+    unwind: Unwind,
+    path: PathBuffer,
+    trail: Trail,
+}
+
+impl Recorder {
+    /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be had.
+    pub(super) fn new() -> Option<Recorder> {
+        Some(Recorder {
+            tree: None,
+            unwind: Unwind::new(agents::owner_of)?,
+            path: PathBuffer::new()?,
+            trail: Trail::new()?,
+        })
+    }
+
+    /// Unwinds from `registers` and enters the path into the tree; `None` when the stack shows
+    /// that the thread waits for a task. `identity` is that of a new tree.
+    pub(super) fn insert_path(
+        &mut self,
+        registers: Registers,
+        identity: impl FnOnce() -> Identity,
+    ) -> Result<Option<u32>, LossCause> {
+        let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
+        let bounds = stack::bounds_from(registers.sp());
+        let root = match Cursor::new(&mut self.unwind, snapshot, registers, bounds) {
+            Ok(physical) => {
+                let mut cursor = LogicalCursor::new(physical);
+                let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.trail);
+                if cursor.is_idle() {
+                    return Ok(None);
+                }
+                root
+            }
+            Err(end) => {
+                self.path.clear();
+                self.trail.clear();
+                PathRoot::Partial(match end {
+                    End::Root => LossCause::UnknownThreadRoot,
+                    End::Broken(cause) => cause,
+                })
+            }
+        };
+        let inserted = match tree(&mut self.tree, identity) {
+            Ok(tree) => tree.insert(root, self.path.notes(), self.path.outer()),
+            Err(cause) => Err(cause),
+        };
+        if inserted.is_err() {
+            self.trail.clear();
+        }
+        inserted.map(Some)
+    }
+
+    /// Adds samples to a node.
+    pub(super) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
+        let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
+        tree.add(node, values.samples, values.periods, values.idleness)?;
+        if values.oversubscribed > 0.0 {
+            tree.add_f64(header::OVERSUBSCRIBED, values.oversubscribed);
+        }
+        tree.set_u64(header::LAST_NS, image::coarse_now());
+        Ok(())
+    }
+
+    /// Takes the tree out; `or_new`: a new one if there is none.
+    pub(super) fn take_tree(
+        &mut self,
+        or_new: bool,
+        identity: impl FnOnce() -> Identity,
+    ) -> Option<Tree> {
+        self.trail.clear();
+        if or_new {
+            let _ = tree(&mut self.tree, identity);
+        }
+        self.tree.take()
+    }
+}
+
+fn tree(
+    tree: &mut Option<Tree>,
+    identity: impl FnOnce() -> Identity,
+) -> Result<&mut Tree, LossCause> {
+    if tree.is_none() {
+        *tree = Some(image::create_profile(&identity())?);
+    }
+    tree.as_mut().ok_or(LossCause::TreeFull)
+}

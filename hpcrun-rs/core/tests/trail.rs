@@ -1,0 +1,188 @@
+//! Walks that go on in the way of the walk before see what walks of the whole stack see.
+//!
+//! The program recurses at random, through functions of several kinds, and takes its path at
+//! random places twice: with the trail of the path before, and from the beginning.
+
+use hpcrun_core::logical::{self, LogicalCursor, Note, PathBuffer, PathRoot, Trail, agents};
+use hpcrun_core::session;
+use hpcrun_core::unwind::stack::StackSlot;
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
+use std::hint::black_box;
+
+#[inline(always)]
+fn here() -> Registers {
+    let (ip, sp, fp): (u64, u64, u64);
+    // SAFETY: reads three registers.
+    unsafe {
+        core::arch::asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp",
+            out(reg) ip, out(reg) sp, out(reg) fp, options(nomem, nostack, preserves_flags));
+    }
+    Registers::new(ip, sp, fp)
+}
+
+struct Walker {
+    bounds: StackBounds,
+    unwind: Unwind,
+    path: PathBuffer,
+    trail: Trail,
+    no_trail: Trail,
+    /// The path before, innermost note first.
+    last: Vec<Note>,
+    random: u64,
+    paths: usize,
+    shared: usize,
+    notes: usize,
+}
+
+impl Walker {
+    fn new() -> Walker {
+        loadmap::refresh(|| true);
+        let (low, high) = session::pthread_stack().expect("the stack has bounds");
+        let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+        slot.set(low, high, true, (0, 0));
+        slot.publish();
+        Walker {
+            bounds: StackBounds { low, high },
+            unwind: Unwind::new(agents::owner_of).expect("memory"),
+            path: PathBuffer::new().expect("memory"),
+            trail: Trail::new().expect("memory"),
+            no_trail: Trail::new().expect("memory"),
+            last: Vec::new(),
+            random: 0x9e37_79b9_7f4a_7c15,
+            paths: 0,
+            shared: 0,
+            notes: 0,
+        }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) % below
+    }
+
+    fn walk(&mut self, registers: Registers, is_whole: bool) -> (PathRoot, Vec<Note>, usize) {
+        let snapshot = loadmap::current().expect("a snapshot was taken");
+        let physical = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
+        let mut cursor = LogicalCursor::new(physical.expect("the walk starts"));
+        let trail = if is_whole {
+            self.no_trail.clear();
+            &mut self.no_trail
+        } else {
+            &mut self.trail
+        };
+        let root = logical::backtrace(&mut cursor, &mut self.path, trail);
+        (root, self.path.notes().to_vec(), self.path.outer())
+    }
+
+    #[inline(never)]
+    fn compare(&mut self) {
+        let registers = here();
+        let (root, mut notes, outer) = self.walk(registers, false);
+        let shared = &self.last[self.last.len() - outer..];
+        notes.extend_from_slice(shared);
+        let (expected_root, expected, none) = self.walk(registers, true);
+        assert_eq!(none, 0);
+        assert_eq!(root, expected_root);
+        assert_eq!(notes, expected);
+        self.paths += 1;
+        self.shared += outer;
+        self.notes += notes.len();
+        self.last = notes;
+    }
+
+    /// Calls on, at random.
+    fn go_on(&mut self, depth: u64) {
+        for _ in 0..=self.next(3) {
+            if self.next(3) == 0 {
+                self.compare();
+            }
+            if depth > 0 {
+                match self.next(4) {
+                    0 => small(self, depth - 1),
+                    1 => large(self, depth - 1),
+                    2 => dynamic(self, depth - 1),
+                    _ => twin(self, depth - 1),
+                }
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn small(walker: &mut Walker, depth: u64) {
+    walker.go_on(depth);
+    black_box(depth);
+}
+
+/// As `small`: the same frame on the way to another one.
+#[inline(never)]
+fn twin(walker: &mut Walker, depth: u64) {
+    walker.go_on(depth);
+    black_box(depth + 1);
+}
+
+#[inline(never)]
+fn large(walker: &mut Walker, depth: u64) {
+    let room = black_box([depth; 40]);
+    walker.go_on(depth);
+    black_box(room);
+}
+
+/// Through frames of the standard library, with a closure.
+#[inline(never)]
+fn dynamic(walker: &mut Walker, depth: u64) {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        walker.go_on(depth);
+    }));
+    caught.expect("nothing panics");
+}
+
+#[test]
+fn a_path_is_the_same_with_and_without_the_one_before() {
+    let mut walker = Walker::new();
+    while walker.paths < 20_000 {
+        let depth = 4 + walker.next(12);
+        walker.go_on(depth);
+        if walker.next(5) == 0 {
+            walker.trail.clear();
+        }
+    }
+    // Most of a path is that of the one before.
+    assert!(
+        walker.shared * 2 > walker.notes,
+        "{} of {} notes shared",
+        walker.shared,
+        walker.notes
+    );
+}
+
+#[test]
+fn a_changed_return_address_is_noticed() {
+    // Both calls put their frames into the same places, one after the other.
+    let mut walker = Walker::new();
+    for round in 0..200 {
+        match round % 3 {
+            0 => leaf_of_small(&mut walker),
+            1 => leaf_of_twin(&mut walker),
+            _ => {
+                leaf_of_twin(&mut walker);
+                leaf_of_small(&mut walker);
+            }
+        }
+    }
+    assert!(walker.shared > 0);
+}
+
+#[inline(never)]
+fn leaf_of_small(walker: &mut Walker) {
+    walker.compare();
+    black_box(1);
+}
+
+#[inline(never)]
+fn leaf_of_twin(walker: &mut Walker) {
+    walker.compare();
+    black_box(2);
+}
