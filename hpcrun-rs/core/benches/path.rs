@@ -51,7 +51,7 @@ impl Bench {
         let snapshot = loadmap::current().expect("a snapshot was taken");
         let registers = Registers::new(regs.0, regs.1, regs.2);
         let cursor = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
-        let mut cursor = LogicalCursor::new(cursor.expect("the walk starts"));
+        let mut cursor = LogicalCursor::new(cursor);
         logical::backtrace(&mut cursor, &mut self.path, &mut self.trail)
     }
 

@@ -64,7 +64,8 @@ pub struct LogicalCursor<'a> {
 }
 
 impl<'a> LogicalCursor<'a> {
-    /// A logical unwind from where a physical cursor points, or from its failure to start.
+    /// A logical unwind from where a physical cursor begins.
+    #[inline(always)] // it is large, and made in its place
     pub fn new(physical: Cursor<'a>) -> LogicalCursor<'a> {
         LogicalCursor {
             physical,
@@ -74,6 +75,14 @@ impl<'a> LogicalCursor<'a> {
             root_sp: 0,
             in_task: false,
             idle: false,
+        }
+    }
+
+    /// Identifies the first frame.
+    #[inline]
+    pub(super) fn start(&mut self) {
+        if let Err(end) = self.physical.start() {
+            self.finish(end);
         }
     }
 

@@ -18,7 +18,7 @@ pub use trail::Trail;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 
-/// The paper's Algorithm 1: unwinds logically and leaves the path in `path`, innermost note
+/// The paper's Algorithm 1, of a cursor that has not moved yet: unwinds logically and leaves the path in `path`, innermost note
 /// first, up to where it joins the path before. The result says what the outermost note hangs
 /// under.
 pub fn backtrace(
@@ -28,6 +28,7 @@ pub fn backtrace(
 ) -> PathRoot {
     path.clear();
     trail.begin(cursor.generation());
+    cursor.start();
     let root = walk(cursor, path, trail);
     if !cursor.is_idle() {
         trail.end(root, cursor.root_sp(), cursor.words(), path.notes().len());

@@ -8,8 +8,8 @@
 use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
-use crate::logical::{self, LogicalCursor, PathBuffer, PathRoot, Trail};
-use crate::unwind::{Cursor, End, Registers, Unwind, loadmap, stack};
+use crate::logical::{self, LogicalCursor, PathBuffer, Trail};
+use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 
@@ -55,24 +55,12 @@ impl Recorder {
     ) -> Result<Option<u32>, LossCause> {
         let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
         let bounds = stack::bounds_from(registers.sp());
-        let root = match Cursor::new(&mut self.unwind, snapshot, registers, bounds) {
-            Ok(physical) => {
-                let mut cursor = LogicalCursor::new(physical);
-                let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.trail);
-                if cursor.is_idle() {
-                    return Ok(None);
-                }
-                root
-            }
-            Err(end) => {
-                self.path.clear();
-                self.trail.clear();
-                PathRoot::Partial(match end {
-                    End::Root => LossCause::UnknownThreadRoot,
-                    End::Broken(cause) => cause,
-                })
-            }
-        };
+        let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
+        let mut cursor = LogicalCursor::new(physical);
+        let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.trail);
+        if cursor.is_idle() {
+            return Ok(None);
+        }
         let inserted = match tree(&mut self.tree, identity) {
             Ok(tree) => tree.insert(root, self.path.notes(), self.path.outer()),
             Err(cause) => Err(cause),

@@ -70,20 +70,21 @@ impl std::fmt::Debug for Cursor<'_> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the frame of an interrupted (or suspended) instruction.
+    /// A cursor for an interrupted (or suspended) instruction; [`Self::start`] comes first.
+    #[inline(always)] // it is large, and made in its place
     pub fn new(
         unwind: &'a mut Unwind,
         snapshot: &'a Snapshot,
         registers: Registers,
         bounds: StackBounds,
-    ) -> Result<Cursor<'a>, End> {
-        let mut cursor = Cursor {
+    ) -> Cursor<'a> {
+        Cursor {
             framehop: &mut unwind.framehop,
             cfi: &mut unwind.cfi,
             rules: &mut *unwind.rules,
             owner_of: unwind.owner_of,
             snapshot,
-            stack: StackReader::new(bounds, &mut unwind.words),
+            stack: StackReader::new(bounds, &mut unwind.scratch),
             registers: short(&registers),
             full: Some(registers),
             frame: Frame {
@@ -96,9 +97,13 @@ impl<'a> Cursor<'a> {
             start: registers,
             start_exact: true,
             steps: 0,
-        };
-        cursor.place()?;
-        Ok(cursor)
+        }
+    }
+
+    /// Identifies the first frame.
+    #[inline]
+    pub fn start(&mut self) -> Result<(), End> {
+        self.place()
     }
 
     /// Goes over to another stack, at a suspended instruction there.

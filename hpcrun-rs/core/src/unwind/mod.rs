@@ -49,7 +49,7 @@ pub struct Unwind {
     cfi: Box<cfi::Context>,
     rules: &'static mut rules::RuleTable,
     owner_of: OwnerOf,
-    words: words::Words,
+    scratch: stack::Scratch,
 }
 
 impl std::fmt::Debug for Unwind {
@@ -66,7 +66,7 @@ impl Unwind {
             cfi: Box::new(cfi::Context::new_in()),
             rules: rules::RuleTable::map()?,
             owner_of,
-            words: words::Words::new()?,
+            scratch: stack::Scratch::new()?,
         })
     }
 }

@@ -23,50 +23,71 @@ impl StackBounds {
 
 const WINDOW_WORDS: usize = 32;
 
+/// Words read through the kernel at once.
+#[derive(Debug)]
+struct Window {
+    words: [u64; WINDOW_WORDS],
+    start: u64,
+    len: usize,
+}
+
+/// What a [`StackReader`] works with; a thread has one.
+#[derive(Debug)]
+pub struct Scratch {
+    words: Words,
+    window: Window,
+}
+
+impl Scratch {
+    /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
+    pub fn new() -> Option<Scratch> {
+        Some(Scratch {
+            words: Words::new()?,
+            window: Window {
+                words: [0; WINDOW_WORDS],
+                start: 0,
+                len: 0,
+            },
+        })
+    }
+}
+
 /// Reads words of one stack, and keeps what it has read.
 #[derive(Debug)]
 pub struct StackReader<'a> {
     bounds: StackBounds,
-    words: &'a mut Words,
-    window: [u64; WINDOW_WORDS],
-    window_start: u64,
-    window_words: usize,
+    scratch: &'a mut Scratch,
 }
 
 impl<'a> StackReader<'a> {
     /// A reader for a stack with these bounds, which starts a list of words.
-    pub fn new(bounds: StackBounds, words: &'a mut Words) -> StackReader<'a> {
-        words.clear();
-        StackReader {
-            bounds,
-            words,
-            window: [0; WINDOW_WORDS],
-            window_start: 0,
-            window_words: 0,
-        }
+    pub fn new(bounds: StackBounds, scratch: &'a mut Scratch) -> StackReader<'a> {
+        scratch.words.clear();
+        scratch.window.len = 0;
+        StackReader { bounds, scratch }
     }
 
     /// Goes over to another stack.
     pub fn set_bounds(&mut self, bounds: StackBounds) {
         self.bounds = bounds;
-        self.window_words = 0;
+        self.scratch.window.len = 0;
     }
 
     /// What was read so far.
     #[inline]
     pub fn words(&self) -> &Words {
-        self.words
+        &self.scratch.words
     }
 
     /// What is read from now on does not depend on what was read so far alone.
     pub fn spoil(&mut self) {
-        self.words.spoil();
+        self.scratch.words.spoil();
     }
 
     /// Notes a word of a structure that was read directly.
     #[inline]
     pub fn note(&mut self, address: u64, value: u64) {
-        self.words.push(address, value);
+        self.scratch.words.push(address, value);
     }
 
     /// The word at `address`, or nothing when it is not readable.
@@ -78,25 +99,26 @@ impl<'a> StackReader<'a> {
             // owner of the stack is this thread or one suspended in a call that cannot return
             // before our path is complete (the boundary's contract in hpcrun-abi).
             let value = unsafe { (address as *const u64).read_unaligned() };
-            self.words.push(address, value);
+            self.scratch.words.push(address, value);
             return Some(value);
         }
-        self.words.push(0, 0);
+        self.scratch.words.push(0, 0);
         self.read_checked(address)
     }
 
     #[cold]
     #[inline(never)]
     fn read_checked(&mut self, address: u64) -> Option<u64> {
-        let offset = address.wrapping_sub(self.window_start);
-        if offset % 8 == 0 && offset / 8 < self.window_words as u64 {
-            return Some(self.window[(offset / 8) as usize]);
+        let window = &mut self.scratch.window;
+        let offset = address.wrapping_sub(window.start);
+        if offset % 8 == 0 && offset / 8 < window.len as u64 {
+            return Some(window.words[(offset / 8) as usize]);
         }
         // A window first; a single word where the window would cross into unmapped pages.
         for words in [WINDOW_WORDS, 1] {
             let len = words * 8;
             let local = libc::iovec {
-                iov_base: self.window.as_mut_ptr().cast(),
+                iov_base: window.words.as_mut_ptr().cast(),
                 iov_len: len,
             };
             let remote = libc::iovec {
@@ -107,12 +129,12 @@ impl<'a> StackReader<'a> {
             // our window, which is that long.
             let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
             if n >= 8 {
-                self.window_start = address;
-                self.window_words = n as usize / 8;
-                return Some(self.window[0]);
+                window.start = address;
+                window.len = n as usize / 8;
+                return Some(window.words[0]);
             }
         }
-        self.window_words = 0;
+        window.len = 0;
         None
     }
 }
