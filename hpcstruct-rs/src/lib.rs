@@ -1,8 +1,8 @@
 //! Recovers the structure of load modules: procedures, inlined scopes, loops, source lines and
 //! overhead tags.
 //!
-//! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols` (symbol tables, unwind
-//! entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
+//! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols`, `unwind` (symbol tables,
+//! unwind entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
 //! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
 //! `paint` flattens scopes; `verdict` picks categories) → `assemble` (one structure) → `loops`
 //! (adds what [`code`] finds in the machine code).
@@ -40,6 +40,7 @@ mod strings;
 mod symbols;
 mod tags;
 pub mod text;
+mod unwind;
 mod vdso;
 mod verdict;
 mod wanted;
@@ -59,6 +60,7 @@ use product::Inputs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use symbols::Symbols;
+use unwind::Unwind;
 use wanted::Wanted;
 
 /// What to analyse, and how.
@@ -141,8 +143,8 @@ pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Struc
 pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, StructError> {
     let bytes = FileBytes::open(path)?;
     let image = Image::parse(path, bytes.as_slice())?;
-    let unwind = symbols::unwind_ranges(&image);
-    let symbols = symbols::collect(&[&image], &unwind);
+    let unwind = Unwind::read(&image);
+    let symbols = symbols::collect(&[&image], &unwind.ranges);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
         symbols: &symbols,
@@ -189,9 +191,9 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         split::attach(&mut debug, sections, endian, &mut notes);
     }
     let is_lasting = look_for_debug_file && notes.is_empty();
-    let unwind = symbols::unwind_ranges(&image);
+    let unwind = Unwind::read(&image);
     let images = parsed.with_symbols(&image);
-    let symbols = symbols::collect(&images, &unwind);
+    let symbols = symbols::collect(&images, &unwind.ranges);
     let facts = Facts::new(&path.to_string_lossy(), &options.rules);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
     if facts.module.origin != Some(Origin::System) {
@@ -212,7 +214,7 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         bytes.forget_pages();
         files.forget_pages();
     }
-    let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind);
+    let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind.ranges);
     structure.complete = wanted.is_all();
     notes.extend(loops::add(
         &mut structure,

@@ -16,6 +16,7 @@ use crate::image::Image;
 use crate::names;
 use crate::parallel;
 use crate::symbols::Symbols;
+use crate::unwind::Unwind;
 use hpc_formats::structure::{
     Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
     Structure,
@@ -30,8 +31,8 @@ pub(crate) struct Sources<'a, 'd> {
     pub(crate) image: &'a Image<'d>,
     /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
-    /// Ranges of its unwind entries, sorted.
-    pub(crate) unwind: &'a [Range<u64>],
+    /// Its unwind entries.
+    pub(crate) unwind: &'a Unwind,
     /// Threads to use.
     pub(crate) threads: usize,
 }
@@ -56,6 +57,7 @@ pub(crate) fn add(structure: &mut Structure, sources: &Sources<'_, '_>) -> Optio
         architecture,
         memory: &memory,
         stubs: &stubs,
+        handlers: &sources.unwind.handlers,
         wanted: bodies.iter().map(|b| b.layout.clone()).collect(),
         others: others(structure, sources, &stubs),
         named: named(sources.symbols),
@@ -79,6 +81,7 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
         architecture,
         memory: &memory,
         stubs: &stubs,
+        handlers: &sources.unwind.handlers,
         wanted: ranges.into_iter().filter_map(layout).collect(),
         others: Vec::new(),
         named: named(sources.symbols),
@@ -173,7 +176,9 @@ fn others(
         return Vec::new();
     }
     let symbols = sources.symbols.sorted.iter().map(|s| s.start..s.end);
-    let mut ranges: Vec<Range<u64>> = symbols.chain(sources.unwind.iter().cloned()).collect();
+    let mut ranges: Vec<Range<u64>> = symbols
+        .chain(sources.unwind.ranges.iter().cloned())
+        .collect();
     ranges.sort_by_key(|r| (r.start, std::cmp::Reverse(r.end)));
     let mut spans = structure.spans.iter().peekable();
     let mut free_from = 0;

@@ -1,12 +1,10 @@
-//! Procedure bounds and names without debug information: symbol tables and unwind entries.
+//! Procedure bounds and names without debug information: symbol tables.
 //!
 //! Input: an image (and its separate debug file, whose symbol table is richer). Invariants: the
 //! result is sorted by address, one symbol per address, none empty, all within executable ranges.
 
 use crate::image::Image;
-use gimli::UnwindSection as _;
 use object::{Object, ObjectSymbol, SymbolKind};
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// A named range of code.
@@ -144,54 +142,4 @@ fn with_ends<'d>(
         }
     }
     symbols
-}
-
-/// Ranges of the unwind entries in `.eh_frame`: the procedures of code without symbols.
-///
-/// Sorted, not overlapping, within executable ranges. A damaged table ends the list early.
-pub(crate) fn unwind_ranges(image: &Image<'_>) -> Vec<Range<u64>> {
-    let Some((address, data)) = image.eh_frame() else {
-        return Vec::new();
-    };
-    let endian = if image.file.is_little_endian() {
-        gimli::RunTimeEndian::Little
-    } else {
-        gimli::RunTimeEndian::Big
-    };
-    let mut table = gimli::EhFrame::new(&data, endian);
-    table.set_address_size(if image.file.is_64() { 8 } else { 4 });
-    let text = image.code.first().map_or(0, |(r, _)| r.start);
-    let bases = gimli::BaseAddresses::default()
-        .set_eh_frame(address)
-        .set_text(text);
-    let mut cies = HashMap::new();
-    let mut ranges = Vec::new();
-    let mut entries = table.entries(&bases);
-    while let Ok(Some(entry)) = entries.next() {
-        let gimli::CieOrFde::Fde(partial) = entry else {
-            continue;
-        };
-        let fde = partial.parse(|section, bases, offset| {
-            if let Some(cie) = cies.get(&offset.0) {
-                return Ok(gimli::CommonInformationEntry::clone(cie));
-            }
-            let cie = section.cie_from_offset(bases, offset)?;
-            cies.insert(offset.0, cie.clone());
-            Ok(cie)
-        });
-        let Ok(fde) = fde else { continue };
-        let start = fde.initial_address();
-        if let Some((section, _)) = image.code_at(start) {
-            let end = start.saturating_add(fde.len()).min(section.end);
-            if end > start {
-                ranges.push(start..end);
-            }
-        }
-    }
-    ranges.sort_by_key(|r| (r.start, r.end));
-    ranges.dedup_by(|next, kept| {
-        next.start = next.start.max(kept.end);
-        next.start >= next.end
-    });
-    ranges
 }

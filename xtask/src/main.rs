@@ -2,6 +2,7 @@
 //!
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
+//! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
 //! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
@@ -13,6 +14,7 @@ mod build;
 mod compare_runtimes;
 mod demo;
 mod images;
+mod loop_oracle;
 mod overhead;
 mod rayon_tests;
 mod real_programs;
@@ -35,6 +37,8 @@ enum Task {
     Demo(demo::Options),
     /// Measure what profiling costs and print a Markdown table
     Overhead(overhead::Options),
+    /// Compare loops with LLVM's on published code and print a Markdown table
+    LoopOracle(loop_oracle::Options),
     /// Run rayon's own tests on this repository's rayon-core
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let result = match Command::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Overhead(options) => overhead::run(&options),
+        Task::LoopOracle(options) => loop_oracle::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::RealPrograms(options) => real_programs::run(&options),

@@ -59,7 +59,7 @@ pub(crate) fn decode(
             other => other,
         };
         stopped = match flow {
-            Flow::Branch(_) | Flow::Call(_) => false,
+            Flow::Branch(_) | Flow::Call(_) | Flow::CallAnywhere => false,
             Flow::Padding => stopped,
             _ => true,
         };
@@ -107,7 +107,7 @@ pub(crate) fn classify(word: u32, at: u64) -> Option<Flow> {
         // By register, with or without pointer authentication: bits 21 and 22 tell which.
         0xd6 | 0xd7 => match word >> 21 & 7 {
             0 => Flow::Indirect,
-            1 => return None,
+            1 => Flow::CallAnywhere,
             _ => Flow::Return,
         },
         // BRK and HLT.

@@ -17,6 +17,8 @@ pub(crate) enum Flow {
     Call(u64),
     /// Calls the address that a word of memory holds (a linkage table's slot).
     CallThrough(u64),
+    /// Calls an address that only the run knows.
+    CallAnywhere,
     /// To the address that a word of memory holds.
     JumpThrough(u64),
     /// To one of the addresses `first..first + count` of [`Decoded::targets`].
@@ -34,6 +36,16 @@ pub(crate) enum Flow {
     Stop,
     /// On, but nothing leads here: the space before aligned code.
     Padding,
+}
+
+impl Flow {
+    /// Whether it is a call: control comes back behind it, or an exception does to a handler.
+    pub(crate) fn is_call(self) -> bool {
+        matches!(
+            self,
+            Flow::Call(_) | Flow::CallThrough(_) | Flow::CallAnywhere
+        )
+    }
 }
 
 /// An instruction that changes the flow of control.

@@ -5,6 +5,8 @@
 //! cover every byte. Leaders are bits over the procedure's bytes, so that no sorting is needed and
 //! the block of an offset is one count of bits.
 
+use super::handlers::Handlers;
+use super::nest::Rows;
 use super::unit::{Code, Kind, Layout, Step};
 
 /// Blocks and edges.
@@ -28,6 +30,11 @@ pub(crate) struct Graph {
     reached: Vec<u64>,
     /// Blocks that are padding, ascending.
     padding: Vec<u32>,
+    /// Blocks with calls that may throw, and where that lands; ascending.
+    landings: Vec<(u32, u32)>,
+    handlers: Handlers,
+    /// Whether there are blocks that only exceptions lead to.
+    pub(crate) has_exceptional: bool,
     /// Blocks that end with a jump whose targets are not known.
     unresolved: Vec<u32>,
 }
@@ -50,6 +57,44 @@ impl Graph {
         self.number_blocks(layout);
         self.connect(layout, code, never);
         self.choose_roots(layout);
+        self.judge_landings();
+    }
+
+    /// Whether a block can be reached without an exception.
+    pub(crate) fn is_ordinary(&self, block: u32) -> bool {
+        !self.has_exceptional || self.handlers.ordinary(block)
+    }
+
+    /// Finds the code that only exceptions lead to, and takes back edges from a handler to itself.
+    fn judge_landings(&mut self) {
+        self.has_exceptional = !self.landings.is_empty();
+        if !self.has_exceptional {
+            return;
+        }
+        let rows = Rows {
+            first: &self.first,
+            successors: &self.successors,
+        };
+        self.handlers.find(rows, &self.roots, &self.landings);
+        let handlers = &self.handlers;
+        self.landings
+            .retain(|(block, pad)| handlers.is_of(*block, *pad));
+        if self.landings.is_empty() {
+            return;
+        }
+        let mut successors = Vec::with_capacity(self.successors.len());
+        let mut wrong = self.landings.iter().peekable();
+        for block in 0..self.starts.len() {
+            let old = self.first[block] as usize..self.first[block + 1] as usize;
+            self.first[block] = successors.len() as u32;
+            let pad = wrong.next_if(|(b, _)| *b == block as u32).map(|w| w.1);
+            let kept = self.successors[old].iter().filter(|s| Some(**s) != pad);
+            successors.extend(kept);
+        }
+        if let Some(last) = self.first.last_mut() {
+            *last = successors.len() as u32;
+        }
+        self.successors = successors;
     }
 
     fn mark_leaders(&mut self, layout: &Layout, code: &Code, never: &[bool]) {
@@ -68,7 +113,7 @@ impl Graph {
                 continue;
             }
             lead(step.end);
-            if matches!(step.kind, Kind::Jump | Kind::Branch) {
+            if matches!(step.kind, Kind::Jump | Kind::Branch | Kind::Landing) {
                 lead(step.target);
             }
         }
@@ -102,17 +147,20 @@ impl Graph {
         self.first.clear();
         self.successors.clear();
         self.padding.clear();
+        self.landings.clear();
         self.unresolved.clear();
         let mut steps = code.steps.iter().peekable();
         for i in 0..self.starts.len() {
             self.first.push(self.successors.len() as u32);
             let end = self.starts.get(i + 1).copied().unwrap_or(length);
             let (mut last, mut next) = (None, Some(i as u32 + 1));
+            let mut pad = None;
             while let Some(step) = steps.next_if(|s| s.end <= end) {
-                if step.kind == Kind::End {
-                    next = None;
-                } else {
-                    last = Some(step);
+                match step.kind {
+                    Kind::End => next = None,
+                    // It is the block's last instruction: a leader follows.
+                    Kind::Landing => pad = Some(self.block(step.target)),
+                    _ => last = Some(step),
                 }
             }
             match last.filter(|s| s.end == end && ends_block(s, never)) {
@@ -126,6 +174,10 @@ impl Graph {
                     self.successors.extend(next);
                 }
             }
+            self.landings.extend(pad.map(|p| (i as u32, p)));
+            let from = self.first[i] as usize;
+            self.successors
+                .extend(pad.filter(|p| !self.successors[from..].contains(p)));
         }
         self.first.push(self.successors.len() as u32);
         // Nothing follows the last block: its range ends with a step that says so.
@@ -156,11 +208,12 @@ impl Graph {
                 }
             }
             Kind::Indirect => self.unresolved.push(block),
-            Kind::Call | Kind::TailJump | Kind::Return | Kind::Stop | Kind::End => {}
+            Kind::Call | Kind::Landing | Kind::TailJump | Kind::Return | Kind::Stop | Kind::End => {
+            }
         }
     }
 
-    /// The entry first. What nothing leads to comes after: handlers of exceptions, and the
+    /// The entry first. What nothing leads to comes after: dead code, and the
     /// targets of jumps that no table explains. The latter are taken for successors of those
     /// jumps where there are any: a dispatch loop stays a loop.
     fn choose_roots(&mut self, layout: &Layout) {

@@ -2,7 +2,7 @@
 //! flow graphs, loops.
 //!
 //! The pipeline, in `Program::loops`: decode every procedure once into compact transfers of
-//! control (`x86`, `aarch64` → `flow` → `unit`), find what never returns (`returns`), then build
+//! control (`x86`, `aarch64` → `flow` → `unit`, with exception handlers from `pads`), find what never returns (`returns`), then build
 //! each procedure's graph (`graph`) and find its loops (`nest`). Procedures are decoded only where
 //! they are wanted, or where the question whether they return has to go into them.
 //!
@@ -12,18 +12,22 @@
 mod aarch64;
 mod flow;
 mod graph;
+mod handlers;
 mod index;
 pub(crate) mod memory;
 mod nest;
+mod pads;
 mod returns;
 mod unit;
 mod x86;
 
 use crate::parallel;
+use flow::Flow;
 use graph::Graph;
 use index::Index;
 use memory::{Memory, Word};
 use nest::{NONE, Nest, Rows};
+pub(crate) use pads::Handler;
 use std::ops::Range;
 pub(crate) use unit::Layout;
 use unit::{Callee, Callees, Code};
@@ -92,6 +96,7 @@ pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) ->
         architecture,
         memory: &memory,
         stubs: &[],
+        handlers: &[],
         wanted: layout.into_iter().collect(),
         others: Vec::new(),
         named: Vec::new(),
@@ -109,6 +114,8 @@ pub(crate) struct Program<'a, 'd> {
     pub(crate) memory: &'a Memory<'d>,
     /// Ranges of linkage stubs (`.plt`), sorted.
     pub(crate) stubs: &'a [Range<u64>],
+    /// Code with exception handlers, sorted, not overlapping.
+    pub(crate) handlers: &'a [Handler],
     /// Procedures whose loops are wanted; their ranges do not overlap.
     pub(crate) wanted: Vec<Layout>,
     /// Further procedures, sorted, not overlapping each other nor those.
@@ -237,13 +244,12 @@ impl Analysis<'_, '_> {
             .map(|u| {
                 let program = self.program;
                 let layout = &self.units[u];
-                let code = unit::translate(
-                    program.architecture,
-                    layout,
-                    program.memory,
-                    self,
-                    &mut scratch,
-                );
+                let source = unit::Source {
+                    architecture: program.architecture,
+                    memory: program.memory,
+                    handlers: program.handlers,
+                };
+                let code = unit::translate(source, layout, self, &mut scratch);
                 (u as u32, code)
             })
             .collect()
@@ -253,6 +259,31 @@ impl Analysis<'_, '_> {
     fn entered_at(&self, address: u64) -> Option<u32> {
         let unit = self.index.find(address)?;
         (self.units[unit as usize].entry_address() == address).then_some(unit)
+    }
+
+    /// The slot that the linkage stub at an address jumps through; `None` where there is no stub.
+    fn stub(&self, address: u64) -> Option<Option<u64>> {
+        let stubs = self.program.stubs;
+        let next = stubs.partition_point(|s| s.end <= address);
+        stubs.get(next).filter(|s| s.start <= address)?;
+        Some(match self.program.architecture {
+            Architecture::X86_64 => x86::stub(self.program.memory, address),
+            Architecture::AArch64 => aarch64::stub(self.program.memory, address),
+        })
+    }
+
+    /// The name of what is called at an address of this module.
+    fn name_at(&self, address: u64) -> Option<&[u8]> {
+        let named = &self.program.named;
+        let found = named.binary_search_by_key(&address, |n| n.0).ok()?;
+        Some(named[found].1)
+    }
+
+    fn name_through(&self, slot: u64) -> Option<&[u8]> {
+        match self.program.memory.word(slot)? {
+            Word::Import(name) => Some(name),
+            Word::Address(address) => self.name_at(address),
+        }
     }
 
     fn local(&self, address: u64) -> Callee {
@@ -265,16 +296,22 @@ impl Analysis<'_, '_> {
 
 impl Callees for Analysis<'_, '_> {
     fn direct(&self, address: u64) -> Callee {
-        let stubs = self.program.stubs;
-        let next = stubs.partition_point(|s| s.end <= address);
-        if stubs.get(next).is_some_and(|s| s.start <= address) {
-            let slot = match self.program.architecture {
-                Architecture::X86_64 => x86::stub(self.program.memory, address),
-                Architecture::AArch64 => aarch64::stub(self.program.memory, address),
-            };
-            return slot.map_or(Callee::Returns, |slot| self.through(slot));
+        match self.stub(address) {
+            Some(slot) => slot.map_or(Callee::Returns, |slot| self.through(slot)),
+            None => self.local(address),
         }
-        self.local(address)
+    }
+
+    fn may_throw(&self, call: Flow) -> bool {
+        let name = match call {
+            Flow::Call(address) => match self.stub(address) {
+                Some(slot) => slot.and_then(|slot| self.name_through(slot)),
+                None => self.name_at(address),
+            },
+            Flow::CallThrough(slot) => self.name_through(slot),
+            _ => None,
+        };
+        !name.is_some_and(returns::never_throws)
     }
 
     fn through(&self, slot: u64) -> Callee {
@@ -354,39 +391,63 @@ impl Finder {
         }
     }
 
-    /// Collects branches that leave or repeat loops.
+    /// Collects branches that leave or repeat loops. Code that only an exception leads to has no
+    /// say where other code has one: what it does is not how the loop goes.
     fn add_controls(&self, layout: &Layout, out: &mut ProcedureLoops) {
+        for block in (0..self.graph.len() as u32).filter(|b| self.graph.is_ordinary(*b)) {
+            self.add_controls_of(block, layout, out, |_| true, true);
+        }
+        if !self.graph.has_exceptional {
+            return;
+        }
+        let without: Vec<bool> = out.loops.iter().map(|l| l.controls.is_empty()).collect();
+        for block in (0..self.graph.len() as u32).filter(|b| !self.graph.is_ordinary(*b)) {
+            self.add_controls_of(block, layout, out, |l| without[l as usize], false);
+        }
+    }
+
+    /// Adds the branch of one block to the loops that it repeats and, if `leaving`, leaves.
+    fn add_controls_of(
+        &self,
+        block: u32,
+        layout: &Layout,
+        out: &mut ProcedureLoops,
+        wants: impl Fn(u32) -> bool,
+        leaving: bool,
+    ) {
         /// Kept for each loop.
         const MOST: usize = 64;
         /// Loops that one branch may leave.
         const LEVELS: usize = 16;
-        for block in 0..self.graph.len() as u32 {
-            let branch = self.graph.branches[block as usize];
-            let inner = self.nest.inner[block as usize];
-            if branch == u32::MAX || inner == NONE {
-                continue;
-            }
-            for to in self.graph.successors(block) {
-                let mut around = inner;
-                for _ in 0..LEVELS {
-                    if around == NONE {
-                        break;
-                    }
-                    let found = self.nest.loops[around as usize];
-                    let repeats = found.header == *to;
-                    if !repeats && self.nest.holds(around, *to) {
-                        break;
-                    }
-                    let controls = &mut out.loops[around as usize].controls;
-                    let address = layout.address(branch);
-                    if controls.len() < MOST && controls.last() != Some(&address) {
-                        controls.push(address);
-                    }
-                    if repeats {
-                        break;
-                    }
-                    around = found.parent;
+        let branch = self.graph.branches[block as usize];
+        let inner = self.nest.inner[block as usize];
+        if branch == u32::MAX || inner == NONE {
+            return;
+        }
+        for to in self.graph.successors(block) {
+            let mut around = inner;
+            for _ in 0..LEVELS {
+                if around == NONE {
+                    break;
                 }
+                let found = self.nest.loops[around as usize];
+                let repeats = found.header == *to;
+                if !repeats && self.nest.holds(around, *to) {
+                    break;
+                }
+                let controls = &mut out.loops[around as usize].controls;
+                let address = layout.address(branch);
+                if (repeats || leaving)
+                    && wants(around)
+                    && controls.len() < MOST
+                    && controls.last() != Some(&address)
+                {
+                    controls.push(address);
+                }
+                if repeats {
+                    break;
+                }
+                around = found.parent;
             }
         }
     }

@@ -32,7 +32,8 @@ impl Rows<'_> {
         self.first.len().saturating_sub(1)
     }
 
-    fn of(&self, node: u32) -> &[u32] {
+    /// Successors of a node.
+    pub(crate) fn of(&self, node: u32) -> &[u32] {
         let i = node as usize;
         &self.successors[self.first[i] as usize..self.first[i + 1] as usize]
     }

@@ -1,7 +1,8 @@
 //! Which procedures never return: by name, and by the code itself.
 //!
 //! A procedure returns when a return, or a tail jump to a procedure that returns, can be reached
-//! from its entry without passing a call that never returns. [`settle`] starts from the belief that
+//! from its entry without passing a call that never returns; an exception that a call throws may lead
+//! to its handler. [`settle`] starts from the belief that
 //! all do and takes it back until nothing changes; so procedures that only call each other count
 //! as returning. The result does not depend on the order of the work.
 
@@ -125,6 +126,55 @@ fn panicking(name: &str) -> bool {
         .starts_with("panic")
 }
 
+/// C and C++ procedures that throw no exceptions, as far as cleanups and handlers call them.
+const NO_THROW: [&str; 24] = [
+    "__clang_call_terminate",
+    "__cxa_allocate_exception",
+    "__cxa_begin_catch",
+    "__cxa_call_terminate",
+    "__cxa_free_exception",
+    "__cxa_get_exception_ptr",
+    "__cxa_guard_abort",
+    "__cxa_guard_release",
+    "__stack_chk_fail",
+    "_ZSt9terminatev",
+    "_ZdaPv",
+    "_ZdaPvm",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "abort",
+    "bcmp",
+    "calloc",
+    "free",
+    "malloc",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "strlen",
+];
+
+/// Parts of mangled names of Rust procedures that do not unwind.
+const NO_UNWIND: [&str; 8] = [
+    "panic_cannot_unwind",
+    "panic_in_cleanup",
+    "panic_nounwind",
+    "__rust_alloc",
+    "__rust_dealloc",
+    "__rust_realloc",
+    "__rust_no_alloc_shim",
+    "3std7process5abort",
+];
+
+/// Whether a procedure is known by its linkage name not to throw.
+pub(crate) fn never_throws(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else {
+        return false;
+    };
+    let name = name.split('@').next().unwrap_or(name);
+    NO_THROW.contains(&name) || NO_UNWIND.iter().any(|part| name.contains(part))
+}
+
 /// Buffers of [`may_return`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
@@ -161,7 +211,7 @@ pub(crate) fn may_return(
             i += 1;
             match step.kind {
                 Kind::Jump => i = at(step.target),
-                Kind::Branch => scratch.stack.push(at(step.target)),
+                Kind::Branch | Kind::Landing => scratch.stack.push(at(step.target)),
                 Kind::Call if returns(step.target) => {}
                 // The largest number: out of the module, and back for all that is known.
                 Kind::TailBranch if step.target == u32::MAX => return true,

@@ -97,6 +97,41 @@ fn a_switch_in_a_loop_by_a_table_of_differences() {
 }
 
 #[test]
+fn a_loop_of_aarch64_that_only_an_exception_repeats() {
+    let mut bytes = words(&[
+        0xd63f_0020, // 0: blr x1, which may throw    header
+        0xd65f_03c0, // 4: ret
+        0x17ff_fffe, // 8: b 0, where that lands
+    ]);
+    // A table with one call site: 0..4 lands at 8.
+    bytes.extend([0xff, 0xff, 0x01, 4, 0, 4, 8, 0]);
+    let layout = Layout::new(std::iter::once(0x1000..0x100c).collect(), 0);
+    let find = |handlers: &[Handler]| {
+        let code = Program {
+            architecture: Architecture::AArch64,
+            memory: &Memory::of_bytes(0x1000, &bytes),
+            stubs: &[],
+            handlers,
+            wanted: layout.clone().into_iter().collect(),
+            others: Vec::new(),
+            named: Vec::new(),
+            threads: 1,
+        };
+        code.loops().pop().unwrap_or_default()
+    };
+    assert_eq!(find(&[]).loops, []);
+    let found = find(&[Handler {
+        start: 0x1000,
+        end: 0x100c,
+        table: 0x100c,
+    }]);
+    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
+    assert_eq!(inside, [0x1000..0x1004, 0x1008..0x100c]);
+    assert_eq!(found.loops[0].header, 0x1000);
+    assert_eq!(found.loops[0].controls, [0x1008]);
+}
+
+#[test]
 fn any_bytes_are_code() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {

@@ -8,6 +8,7 @@
 use super::Architecture;
 use super::flow::{Decoded, Flow, Within};
 use super::memory::Memory;
+use super::pads::{self, Handler};
 use super::{aarch64, x86};
 use std::ops::Range;
 
@@ -103,6 +104,8 @@ pub(crate) enum Kind {
     Indirect,
     /// To the caller.
     Return,
+    /// To the offset `target`, the handler of the exception that a call may throw, or on.
+    Landing,
     /// Nowhere.
     Stop,
     /// On; nothing falls into it.
@@ -145,7 +148,7 @@ impl Code {
     /// Whether any transfer could close a loop: a quick test that spares most procedures a graph.
     pub(crate) fn may_loop(&self) -> bool {
         self.steps.iter().any(|s| match s.kind {
-            Kind::Jump | Kind::Branch => s.target < s.end,
+            Kind::Jump | Kind::Branch | Kind::Landing => s.target < s.end,
             Kind::Table | Kind::Indirect => true,
             _ => false,
         })
@@ -169,6 +172,8 @@ pub(crate) trait Callees {
     fn direct(&self, address: u64) -> Callee;
     /// Of a call through the word at `slot`.
     fn through(&self, slot: u64) -> Callee;
+    /// Whether a call may end with an exception.
+    fn may_throw(&self, call: Flow) -> bool;
 }
 
 /// Buffers of [`translate`].
@@ -176,16 +181,32 @@ pub(crate) trait Callees {
 pub(crate) struct Scratch {
     decoded: Decoded,
     x86: x86::Scratch,
+    sites: Vec<pads::Site>,
+}
+
+/// What code is read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a, 'd> {
+    /// Instruction set.
+    pub(crate) architecture: Architecture,
+    /// Bytes.
+    pub(crate) memory: &'a Memory<'d>,
+    /// Code with exception handlers, sorted, not overlapping.
+    pub(crate) handlers: &'a [Handler],
 }
 
 /// Decodes the code of a procedure.
 pub(crate) fn translate(
-    architecture: Architecture,
+    source: Source<'_, '_>,
     layout: &Layout,
-    memory: &Memory<'_>,
     callees: &impl Callees,
     scratch: &mut Scratch,
 ) -> Code {
+    let Source {
+        architecture,
+        memory,
+        handlers,
+    } = source;
     let mut code = Code::default();
     for (range, base) in layout.ranges.iter().zip(&layout.offsets) {
         let length = (range.end - range.start) as usize;
@@ -209,8 +230,26 @@ pub(crate) fn translate(
                 aarch64::decode(bytes, range.start, memory, within, decoded);
             }
         }
+        pads::read(memory, handlers, range, &mut scratch.sites);
+        let mut sites = scratch.sites.iter().peekable();
         code.steps.reserve(decoded.transfers.len() + 1);
         for transfer in &decoded.transfers {
+            if transfer.flow.is_call() && !scratch.sites.is_empty() {
+                // The unwinder, too, looks for the call's last byte.
+                let last = range.start + u64::from(transfer.end) - 1;
+                while sites.next_if(|s| s.end <= last).is_some() {}
+                let site = sites.peek().filter(|s| s.start <= last);
+                let pad = site.and_then(|s| layout.offset(s.pad));
+                // Compilers join call sites over calls that throw nothing.
+                if let Some(pad) = pad.filter(|_| callees.may_throw(transfer.flow)) {
+                    code.steps.push(Step {
+                        end: base + transfer.end,
+                        target: pad,
+                        length: transfer.length,
+                        kind: Kind::Landing,
+                    });
+                }
+            }
             let (kind, target) = match transfer.flow {
                 Flow::Table { first, count } => {
                     let read = &decoded.targets[first as usize..(first + count) as usize];
@@ -251,7 +290,7 @@ pub(crate) fn translate(
 pub(crate) fn falls_through(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Branch | Kind::Call | Kind::TailBranch | Kind::Padding
+        Kind::Branch | Kind::Call | Kind::TailBranch | Kind::Landing | Kind::Padding
     )
 }
 
@@ -276,6 +315,7 @@ fn step(flow: Flow, layout: &Layout, callees: &impl Callees) -> Option<(Kind, u3
         Flow::Call(to) if to == layout.entry_address() => return None,
         Flow::Call(to) => call(callees.direct(to))?,
         Flow::CallThrough(slot) => call(callees.through(slot))?,
+        Flow::CallAnywhere => return None,
         Flow::JumpThrough(slot) => tail(callees.through(slot)),
         Flow::Indirect | Flow::Table { .. } => (Kind::Indirect, 0),
         Flow::Return => (Kind::Return, 0),

@@ -130,7 +130,8 @@ fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
             });
         }
         stopped = match flow {
-            Flow::Branch(_) | Flow::Call(_) | Flow::CallThrough(_) => false,
+            Flow::Branch(_) => false,
+            call if call.is_call() => false,
             Flow::Padding => stopped,
             _ => true,
         };
@@ -163,6 +164,7 @@ fn transfer(control: FlowControl, instruction: &Instruction) -> Option<Flow> {
         FlowControl::IndirectCall if through => {
             Flow::CallThrough(instruction.ip_rel_memory_address())
         }
+        FlowControl::IndirectCall => Flow::CallAnywhere,
         FlowControl::IndirectBranch if through => {
             Flow::JumpThrough(instruction.ip_rel_memory_address())
         }
