@@ -1,4 +1,4 @@
-//! The bytes of a file, mapped read-only. The only file of this crate with unsafe code.
+//! The bytes of a file, mapped read-only. Unsafe code is here and in `gather`.
 //!
 //! Input: a path. Invariant: the bytes live as long as the [`FileBytes`].
 

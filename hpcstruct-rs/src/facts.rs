@@ -167,11 +167,10 @@ impl<'a> Facts<'a> {
         Tag(NonZeroU32::MIN.saturating_add(number as u32))
     }
 
-    /// What a tag of these facts means.
-    pub(crate) fn tag_text(&self, tag: Tag) -> TagText {
+    /// What the tags of these facts mean, by their numbers from 1.
+    pub(crate) fn tag_texts(&self) -> Vec<TagText> {
         let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tags come from `tag` alone, so the number is in the list.
-        tags[tag.0.get() as usize - 1]
+        tags.clone()
     }
 
     /// What the linkage name `symbol` tells.

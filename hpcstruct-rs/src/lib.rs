@@ -4,8 +4,9 @@
 //! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols`, `unwind` (symbol tables,
 //! unwind entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
 //! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
-//! `paint` flattens scopes; `verdict` picks categories) → `assemble` (one structure) → `loops`
-//! (adds what [`code`] finds in the machine code).
+//! `paint` flattens scopes; `verdict` picks categories) → `claims` (which procedure has which
+//! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
+//! `assemble` (one structure).
 //!
 //! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
@@ -18,11 +19,14 @@ mod assemble;
 #[allow(unsafe_code)]
 mod bytes;
 pub mod cache;
+mod claims;
 pub mod code;
 mod dwarf;
 mod error;
 mod facts;
 mod frames;
+#[allow(unsafe_code)]
+mod gather;
 mod image;
 mod loops;
 pub mod measurements;
@@ -53,6 +57,7 @@ pub use progress::Progress;
 pub use rules::Rules;
 
 use bytes::FileBytes;
+use claims::Claims;
 use facts::Facts;
 use hpc_formats::structure::Origin;
 use image::Image;
@@ -214,17 +219,19 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         bytes.forget_pages();
         files.forget_pages();
     }
-    let (mut structure, tags) = assemble::assemble(&inputs, products, &unwind.ranges);
+    let claims = Claims::new(&inputs, &products, &unwind.ranges);
+    let by_procedure = claims.by_procedure();
+    let sources = loops::Sources {
+        image: &image,
+        symbols: &symbols,
+        unwind: &unwind,
+        threads,
+    };
+    let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
+    notes.extend(found.note.iter().cloned());
+    let (mut structure, tags) =
+        assemble::assemble(&inputs, products, &claims, &by_procedure, &found);
     structure.complete = wanted.is_all();
-    notes.extend(loops::add(
-        &mut structure,
-        &loops::Sources {
-            image: &image,
-            symbols: &symbols,
-            unwind: &unwind,
-            threads: options.threads,
-        },
-    ));
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();
     structure.notes = tidy(&notes);

@@ -9,7 +9,7 @@ pub(crate) fn run<T: Send>(
     threads: usize,
     job: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    run_heaviest_first(count, threads, |_| 0, job)
+    run_with(count, threads, || (), |(), i| job(i))
 }
 
 /// As [`run`]; jobs of much `weight` begin first, so that none of them is left over for the end.
@@ -19,18 +19,44 @@ pub(crate) fn run_heaviest_first<T: Send>(
     weight: impl Fn(usize) -> u64,
     job: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
+    let mut order: Vec<usize> = (0..count).collect();
+    if threads > 1 {
+        order.sort_by_cached_key(|i| std::cmp::Reverse(weight(*i)));
+    }
+    in_order(&order, threads, || (), |(), i| job(i))
+}
+
+/// As [`run`]; the jobs of one thread share what `state` makes, for buffers.
+pub(crate) fn run_with<S, T: Send>(
+    count: usize,
+    threads: usize,
+    state: impl Fn() -> S + Sync,
+    job: impl Fn(&mut S, usize) -> T + Sync,
+) -> Vec<T> {
+    let order: Vec<usize> = (0..count).collect();
+    in_order(&order, threads, state, job)
+}
+
+/// Begins the jobs in this order, which has every number once.
+fn in_order<S, T: Send>(
+    order: &[usize],
+    threads: usize,
+    state: impl Fn() -> S + Sync,
+    job: impl Fn(&mut S, usize) -> T + Sync,
+) -> Vec<T> {
+    let count = order.len();
     let threads = threads.clamp(1, count.max(1));
     if threads == 1 {
-        return (0..count).map(job).collect();
+        let mut state = state();
+        return (0..count).map(|i| job(&mut state, i)).collect();
     }
-    let mut order: Vec<usize> = (0..count).collect();
-    order.sort_by_cached_key(|i| std::cmp::Reverse(weight(*i)));
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(count));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 let mut mine = Vec::new();
+                let mut state = state();
                 loop {
                     // Relaxed: the counter hands out numbers and publishes nothing else; results
                     // are published by the mutex and the end of the scope.
@@ -38,7 +64,7 @@ pub(crate) fn run_heaviest_first<T: Send>(
                     let Some(i) = order.get(next).copied() else {
                         break;
                     };
-                    mine.push((i, job(i)));
+                    mine.push((i, job(&mut state, i)));
                 }
                 if let Ok(mut done) = done.lock() {
                     done.append(&mut mine);

@@ -50,7 +50,7 @@ pub(crate) struct InlinedScope {
 }
 
 /// A span of a [`Function`]. There are many: each takes 32 bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     /// First address.
     pub(crate) start: u64,
@@ -65,7 +65,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    fn new(range: Range<u64>, line: Option<SourceLine>, tag: Option<Tag>) -> Piece {
+    /// Directly in a procedure.
+    pub(crate) fn new(range: Range<u64>, line: Option<SourceLine>, tag: Option<Tag>) -> Piece {
         let none = SourceLine {
             file: StringId(0),
             line: 0,
@@ -82,6 +83,14 @@ impl Piece {
     /// Innermost scope, an index into [`Function::scopes`].
     pub(crate) fn scope(&self) -> Option<u32> {
         (self.scope != u32::MAX).then_some(self.scope)
+    }
+
+    /// The same in another scope.
+    pub(crate) fn in_scope(self, scope: Option<u32>) -> Piece {
+        Piece {
+            scope: scope.unwrap_or(u32::MAX),
+            ..self
+        }
     }
 
     /// Source line.

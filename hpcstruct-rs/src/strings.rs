@@ -1,11 +1,12 @@
-//! Tables of distinct strings: one that all threads of an analysis share, and one in the order
-//! of a structure file.
+//! Tables of distinct strings: one that all threads of an analysis share, and its order in a
+//! structure file.
 //!
 //! Invariant: ids of the shared table depend on the order in which threads ask and never reach a
-//! file; [`Ordered`] gives the final ones.
+//! file; [`Numbering`] gives the final ones.
 
+use crate::gather;
 use hashbrown::HashTable;
-use hpc_formats::structure::StringId;
+use hpc_formats::structure::{SourceLine, StringId};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash};
@@ -120,6 +121,12 @@ impl Interner {
         StringId(number * SHARDS as u32 + place as u32)
     }
 
+    /// Larger than every id so far.
+    fn end(&self) -> usize {
+        let longest = self.shards.iter().map(|s| lock(s).ends.len()).max();
+        longest.unwrap_or(0) * SHARDS
+    }
+
     /// A hash of some texts, the same throughout this table's life.
     pub(crate) fn hash(&self, texts: &[&str]) -> u64 {
         self.hasher.hash_one(texts)
@@ -138,48 +145,80 @@ impl Interner {
     }
 }
 
-/// Strings in the order of their first use in a structure file.
-#[derive(Debug)]
-pub(crate) struct Ordered<'a> {
-    from: &'a Interner,
-    /// Final ids by shared ids.
-    to: Vec<Option<StringId>>,
-    list: Vec<String>,
+/// Notes which strings of a shared table a group of procedures uses; reused from group to group.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    /// By shared id, whether this group has it: the number of the group.
+    seen: Vec<u32>,
+    group: u32,
+    list: Vec<StringId>,
 }
 
-impl<'a> Ordered<'a> {
-    /// An empty table of strings of `from`.
-    pub(crate) fn new(from: &'a Interner) -> Self {
-        Ordered {
-            from,
-            to: Vec::new(),
-            list: Vec::new(),
+impl Uses {
+    /// Notes a string.
+    pub(crate) fn add(&mut self, id: StringId) {
+        let at = id.0 as usize;
+        match self.seen.get_mut(at) {
+            Some(seen) if *seen == self.group + 1 => return,
+            Some(seen) => *seen = self.group + 1,
+            None => {
+                self.seen.resize((at + 1).max(self.seen.len() * 2), 0);
+                self.seen[at] = self.group + 1;
+            }
         }
+        self.list.push(id);
     }
 
-    /// The final id of a shared id.
-    pub(crate) fn id(&mut self, shared: StringId) -> StringId {
-        let at = shared.0 as usize;
-        if let Some(Some(known)) = self.to.get(at) {
-            return *known;
-        }
-        let id = StringId(self.list.len() as u32);
-        self.list.push(self.shared(shared));
-        if self.to.len() <= at {
-            self.to.resize((at + 1).max(self.to.len() * 2), None);
-        }
-        self.to[at] = Some(id);
-        id
+    /// Notes the file of a line.
+    pub(crate) fn add_line(&mut self, line: Option<SourceLine>) {
+        line.into_iter().for_each(|l| self.add(l.file));
     }
 
-    /// The text of a shared id.
-    pub(crate) fn shared(&self, id: StringId) -> String {
-        self.from.with(id, str::to_owned)
+    /// The strings of the group, in the order of their first use; the next group begins.
+    pub(crate) fn take(&mut self) -> Vec<StringId> {
+        self.group += 1;
+        std::mem::take(&mut self.list)
+    }
+}
+
+/// Final numbers of strings: in the order of their first use.
+#[derive(Debug)]
+pub(crate) struct Numbering {
+    /// By shared id.
+    to: Vec<StringId>,
+    /// Shared ids by final ones.
+    order: Vec<StringId>,
+}
+
+impl Numbering {
+    /// Of strings of `table` that are used in this order.
+    pub(crate) fn new<'u>(table: &Interner, uses: impl Iterator<Item = &'u [StringId]>) -> Self {
+        const NONE: StringId = StringId(u32::MAX);
+        let mut to = vec![NONE; table.end()];
+        let mut order = Vec::new();
+        for id in uses.flatten() {
+            if let Some(number @ &mut NONE) = to.get_mut(id.0 as usize) {
+                *number = StringId(order.len() as u32);
+                order.push(*id);
+            }
+        }
+        Numbering { to, order }
     }
 
-    /// The strings, by final id.
-    pub(crate) fn into_list(self) -> Vec<String> {
-        self.list
+    /// The final number of a string that is used.
+    pub(crate) fn id(&self, shared: StringId) -> StringId {
+        self.to.get(shared.0 as usize).copied().unwrap_or(shared)
+    }
+
+    /// The texts by final numbers.
+    pub(crate) fn texts(&self, table: &Interner, threads: usize) -> Vec<String> {
+        const CHUNK: usize = 1 << 12;
+        let chunks: Vec<&[StringId]> = self.order.chunks(CHUNK).collect();
+        let lengths: Vec<usize> = chunks.iter().map(|c| c.len()).collect();
+        let text = |id: &StringId| table.with(*id, str::to_owned);
+        gather::concat(&lengths, threads, &String::new(), |c| {
+            chunks[c].iter().map(text)
+        })
     }
 }
 
@@ -212,11 +251,21 @@ mod tests {
     fn final_ids_follow_first_use() {
         let table = Interner::default();
         let (a, b) = (table.id("a"), table.id("b"));
-        let mut ordered = Ordered::new(&table);
-        assert_eq!(ordered.id(b), StringId(0));
-        assert_eq!(ordered.id(a), StringId(1));
-        assert_eq!(ordered.id(b), StringId(0));
-        assert_eq!(ordered.into_list(), ["b", "a"]);
+        let unused = table.id("c");
+        let mut uses = Uses::default();
+        [b, a, b].into_iter().for_each(|id| uses.add(id));
+        let first = uses.take();
+        assert_eq!(first, [b, a]);
+        let d = table.id("d");
+        [a, d].into_iter().for_each(|id| uses.add(id));
+        let second = uses.take();
+        assert_eq!(second, [a, d]);
+        let numbering = Numbering::new(&table, [&first[..], &second].into_iter());
+        assert_eq!([b, a, d].map(|id| numbering.id(id).0), [0, 1, 2]);
+        assert_eq!(numbering.id(unused), StringId(u32::MAX));
+        for threads in [1, 3] {
+            assert_eq!(numbering.texts(&table, threads), ["b", "a", "d"]);
+        }
     }
 
     #[test]

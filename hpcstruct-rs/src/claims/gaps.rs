@@ -1,33 +1,33 @@
 //! Fills what debug information leaves open: by symbols, then by unwind entries, then by
 //! linkage-table sections.
 //!
-//! Input: the spans so far, sorted. Invariants: only free code is covered; a part at the end of
+//! Input: the runs so far, sorted. Invariants: only free code is covered; a part at the end of
 //! a procedure that is known already goes to that procedure; the result is sorted again.
 
-use super::Assembly;
+use super::{Claims, Code, Run};
 use crate::frames::{self, Frame};
 use crate::names;
 use crate::parallel;
 use crate::product::{Inputs, Piece};
-use hpc_formats::structure::{Origin, ProcedureId, Span};
+use hpc_formats::structure::Origin;
 use std::ops::Range;
 
 /// Symbols that one job names.
 const CHUNK: usize = 512;
 
-/// Adds spans for everything that is wanted and still free. `loose`: lines of code without
+/// Adds runs for everything that is wanted and still free. `loose`: lines of code without
 /// procedure entries.
 pub(super) fn fill<'f>(
-    assembly: &'f mut Assembly<'_>,
+    claims: &'f mut Claims,
     inputs: &'f Inputs<'_, '_>,
     mut loose: Vec<Piece>,
     unwind: &[Range<u64>],
 ) {
     loose.sort_by_key(|p| p.start);
-    let free = free_of(&assembly.spans);
+    let free = free_of(&claims.runs);
     let named = name_symbols(inputs, &free);
     let mut filler = Filler {
-        assembly,
+        claims,
         inputs,
         loose,
         free,
@@ -60,15 +60,15 @@ pub(super) fn fill<'f>(
     filler.finish();
 }
 
-/// The code between spans, and before and after them.
-fn free_of(spans: &[Span]) -> Vec<Range<u64>> {
+/// The code between runs, and before and after them.
+fn free_of(runs: &[Run]) -> Vec<Range<u64>> {
     let mut free = Vec::new();
     let mut at = 0;
-    for span in spans {
-        if at < span.start {
-            free.push(at..span.start);
+    for run in runs {
+        if at < run.start {
+            free.push(at..run.start);
         }
-        at = span.end;
+        at = run.end;
     }
     if at < u64::MAX {
         free.push(at..u64::MAX);
@@ -109,21 +109,21 @@ fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>]) -> Vec<Option<Name
     chunks.into_iter().flatten().collect()
 }
 
-struct Filler<'f, 'a, 'd> {
-    assembly: &'f mut Assembly<'a>,
+struct Filler<'f, 'd> {
+    claims: &'f mut Claims,
     inputs: &'f Inputs<'f, 'd>,
     /// Lines of code without procedure entries: sorted.
     loose: Vec<Piece>,
     /// Code that no earlier pass covered: sorted, disjoint.
     free: Vec<Range<u64>>,
-    /// New spans of earlier passes, sorted.
-    added: Vec<Span>,
-    /// New spans of this pass, sorted.
-    fresh: Vec<Span>,
+    /// New runs of earlier passes, sorted.
+    added: Vec<Run>,
+    /// New runs of this pass, sorted.
+    fresh: Vec<Run>,
     free_from: u64,
 }
 
-impl Filler<'_, '_, '_> {
+impl Filler<'_, '_> {
     /// Covers the free parts of `range`.
     fn fill(&mut self, range: Range<u64>, symbol: Option<&Named>) {
         let range = range.start.max(self.free_from)..range.end;
@@ -142,21 +142,21 @@ impl Filler<'_, '_, '_> {
         self.free_from = self.free_from.max(range.end);
     }
 
-    /// The procedure whose span covers the first address of `range`.
-    fn owner_before(&self, range: &Range<u64>) -> Option<ProcedureId> {
-        let at = |spans: &[Span]| {
-            let span = spans.get(spans.partition_point(|s| s.end <= range.start))?;
-            (span.start <= range.start).then_some(span.procedure)
+    /// The procedure whose run covers the first address of `range`.
+    fn owner_before(&self, range: &Range<u64>) -> Option<u32> {
+        let at = |runs: &[Run]| {
+            let run = runs.get(runs.partition_point(|r| r.end <= range.start))?;
+            (run.start <= range.start).then_some(run.procedure)
         };
-        at(&self.assembly.spans).or_else(|| at(&self.added))
+        at(&self.claims.runs).or_else(|| at(&self.added))
     }
 
-    fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> ProcedureId {
+    fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> u32 {
         let facts = self.inputs.facts;
         let frame = match symbol {
             Some(named) => {
                 let linkage = named.frame.linkage.unwrap_or(named.frame.name);
-                let whole = self.assembly.by_linkage.get(&linkage);
+                let whole = self.claims.by_linkage.get(&linkage);
                 match whole.filter(|_| named.is_cold_part) {
                     Some(whole) => return *whole,
                     None => named.frame,
@@ -166,7 +166,7 @@ impl Filler<'_, '_, '_> {
                 Some((_, name)) if name.starts_with(".plt") => {
                     let mut frame = frames::of_symbol(facts, "[plt]");
                     // All linkage-table sections make one procedure.
-                    if let Some(known) = self.assembly.by_linkage.get(&frame.name) {
+                    if let Some(known) = self.claims.by_linkage.get(&frame.name) {
                         return *known;
                     }
                     frame.origin = Origin::System;
@@ -175,12 +175,13 @@ impl Filler<'_, '_, '_> {
                 _ => frames::of_symbol(facts, &format!("?{:#x}", range.start)),
             },
         };
-        self.assembly.add_procedure(&frame)
+        self.claims.add_procedure(frame, None)
     }
 
-    /// Adds spans for `part`, with lines where there are any.
-    fn cover(&mut self, part: Range<u64>, procedure: ProcedureId) {
-        let tag = self.assembly.whole_tags[procedure.0 as usize].or(self.inputs.facts.module.tag);
+    /// Adds runs for `part`, with lines where there are any.
+    fn cover(&mut self, part: Range<u64>, procedure: u32) {
+        let of_procedure = self.claims.procedures[procedure as usize].frame.tag;
+        let tag = of_procedure.or(self.inputs.facts.module.tag);
         let mut at = part.start;
         let mut next = self.loose.partition_point(|p| p.end <= at);
         while at < part.end {
@@ -194,15 +195,12 @@ impl Filler<'_, '_, '_> {
                 None => (part.end, None, None),
             };
             if end > at {
-                let span = Span {
+                self.fresh.push(Run {
                     start: at,
                     end,
                     procedure,
-                    scope: None,
-                    line: self.assembly.line(line),
-                    tag: self.assembly.tag(line_tag.or(tag), procedure, end - at),
-                };
-                self.fresh.push(span);
+                    code: Code::Plain(line, line_tag.or(tag)),
+                });
                 at = end;
             }
         }
@@ -221,11 +219,11 @@ impl Filler<'_, '_, '_> {
         let mut next = 0;
         for range in before {
             let mut at = range.start;
-            while let Some(span) = self.added.get(next).filter(|s| s.start < range.end) {
-                if at < span.start {
-                    self.free.push(at..span.start);
+            while let Some(run) = self.added.get(next).filter(|r| r.start < range.end) {
+                if at < run.start {
+                    self.free.push(at..run.start);
                 }
-                at = at.max(span.end);
+                at = at.max(run.end);
                 next += 1;
             }
             if at < range.end {
@@ -234,17 +232,10 @@ impl Filler<'_, '_, '_> {
         }
     }
 
-    /// Adds the new spans to the structure.
+    /// Adds the new runs to the claims.
     fn finish(self) {
-        let spans = &mut self.assembly.spans;
-        let sorted = |a: &[Span], b: &[Span]| match (a.last(), b.first()) {
-            (Some(a), Some(b)) => a.end <= b.start,
-            _ => true,
-        };
-        let in_order = sorted(spans, &self.added);
-        spans.extend(self.added);
-        if !in_order {
-            spans.sort_by_key(|s| s.start);
-        }
+        let runs = &mut self.claims.runs;
+        runs.extend(self.added);
+        runs.sort_by_key(|r| r.start);
     }
 }

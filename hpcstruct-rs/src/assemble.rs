@@ -1,0 +1,418 @@
+//! Makes one structure of the products of all units, the claims of code and the loops.
+//!
+//! Procedures are built in groups, on all threads: scopes in their places, pieces of code, uses of
+//! tags and strings. Then strings are numbered, and the groups' parts put one after the other.
+//! Invariants: spans are sorted and never overlap; scopes and strings are numbered in the order of
+//! the procedures; the result is the same whatever the number of threads.
+
+use crate::claims::{ByProcedure, Claimant, Claims, Code};
+use crate::facts::{Tag, TagText};
+use crate::gather;
+use crate::loops;
+use crate::loops::place::{Body, Item, LoopPlace, Placed};
+use crate::parallel;
+use crate::product::{Inputs, Piece, Product};
+use crate::strings::{Map, Numbering, Uses};
+use hpc_formats::structure::{
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
+    Structure,
+};
+use std::ops::Range;
+
+/// Code that a tag covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TagUse {
+    /// The category.
+    pub category: String,
+    /// The mark or the rule that gave it, in words.
+    pub cause: String,
+    /// Bytes of code.
+    pub bytes: u64,
+    /// Procedures that have such code.
+    pub procedures: u64,
+}
+
+/// Pieces of code that make one group.
+const GROUP: usize = 1 << 14;
+
+/// Joins everything; `notes`, `module` and `complete` are left to the caller.
+pub(crate) fn assemble(
+    inputs: &Inputs<'_, '_>,
+    products: Vec<Product>,
+    claims: &Claims,
+    by_procedure: &ByProcedure,
+    found: &loops::Found,
+) -> (Structure, Vec<TagUse>) {
+    let sources = Sources {
+        inputs,
+        products: &products,
+        claims,
+        by_procedure,
+        found,
+        tags: inputs.facts.tag_texts(),
+    };
+    let groups = groups(claims, by_procedure);
+    let parts = parallel::run_with(
+        groups.len(),
+        inputs.threads,
+        Buffers::default,
+        |buffers, g| sources.build(groups[g].clone(), buffers),
+    );
+    let tags = tag_uses(&sources, &parts);
+    drop(products);
+    (join(inputs, &parts), tags)
+}
+
+/// Consecutive procedures, about as much code each.
+fn groups(claims: &Claims, by_procedure: &ByProcedure) -> Vec<Range<usize>> {
+    let count = claims.procedures.len();
+    let mut groups = Vec::new();
+    let (mut from, mut pieces) = (0, 0);
+    for procedure in 0..count {
+        for run in by_procedure.of(procedure) {
+            pieces += match &claims.runs[*run as usize].code {
+                Code::Pieces(range) => range.len(),
+                Code::Plain(..) => 1,
+            };
+        }
+        if pieces >= GROUP || procedure + 1 == count {
+            groups.push(from..procedure + 1);
+            (from, pieces) = (procedure + 1, 0);
+        }
+    }
+    groups
+}
+
+/// What a group is built from.
+struct Sources<'a, 'd> {
+    inputs: &'a Inputs<'a, 'd>,
+    products: &'a [Product],
+    claims: &'a Claims,
+    by_procedure: &'a ByProcedure,
+    found: &'a loops::Found,
+    /// By tag.
+    tags: Vec<TagText>,
+}
+
+/// Reused from group to group.
+#[derive(Default)]
+struct Buffers {
+    pieces: Vec<Piece>,
+    placed: Placed,
+    names: Map<LoopPlace, StringId>,
+    uses: Uses,
+}
+
+/// A group of procedures; strings have their shared ids.
+struct Part {
+    procedures: Vec<Procedure>,
+    /// Their procedures are final, their parents are indices into this list.
+    scopes: Vec<Scope>,
+    /// Their scopes are indices into `scopes`, their tags categories.
+    pieces: Vec<(Piece, Option<StringId>)>,
+    segments: Vec<Segment>,
+    /// Strings in the order of their first use.
+    strings: Vec<StringId>,
+    /// Bytes of code and procedures by tag.
+    tags: Vec<(Tag, u64, u64)>,
+}
+
+/// Consecutive code of one procedure.
+struct Segment {
+    start: u64,
+    procedure: ProcedureId,
+    /// Indices into [`Part::pieces`].
+    pieces: Range<u32>,
+}
+
+impl Sources<'_, '_> {
+    fn build(&self, procedures: Range<usize>, buffers: &mut Buffers) -> Part {
+        let mut part = Part {
+            procedures: Vec::with_capacity(procedures.len()),
+            scopes: Vec::new(),
+            pieces: Vec::new(),
+            segments: Vec::with_capacity(procedures.len()),
+            strings: Vec::new(),
+            tags: Vec::new(),
+        };
+        for number in procedures {
+            self.add(number, &mut part, buffers);
+        }
+        part.strings = buffers.uses.take();
+        part.scopes.shrink_to_fit();
+        part.pieces.shrink_to_fit();
+        part
+    }
+
+    fn add(&self, number: usize, part: &mut Part, buffers: &mut Buffers) {
+        let claimant = &self.claims.procedures[number];
+        self.collect(number, claimant, &mut buffers.pieces);
+        Self::count_tags(&buffers.pieces, &mut part.tags);
+        self.add_procedure(claimant, part, &mut buffers.uses);
+        let functions = |(p, f): (u32, u32)| &self.products[p as usize].functions[f as usize];
+        let body = Body {
+            origin: claimant.frame.origin,
+            scopes: claimant
+                .function
+                .map_or(&[], |place| functions(place).scopes.as_slice()),
+            pieces: &buffers.pieces,
+        };
+        match self.found.of(number) {
+            None => buffers.placed.plain(body),
+            Some(loops) => {
+                let meaning = |p: &Piece| (p.scope(), p.line(), self.category(p.tag));
+                let is_same = |a: &Piece, b: &Piece| meaning(a) == meaning(b);
+                buffers.placed.with_loops(body, loops, is_same);
+            }
+        }
+        let procedure = ProcedureId(number as u32);
+        let first = part.scopes.len() as u32;
+        for (parent, item) in &buffers.placed.scopes {
+            let scope = match *item {
+                Item::Inlined(old) => {
+                    let old = &body.scopes[old as usize];
+                    Scope {
+                        kind: ScopeKind::Inlined,
+                        procedure,
+                        parent: parent.map(|p| ScopeId(first + p)),
+                        name: old.name,
+                        declared: old.declared,
+                        site: old.site,
+                        origin: old.origin,
+                    }
+                }
+                Item::Loop(place, origin) => Scope {
+                    kind: ScopeKind::Loop,
+                    procedure,
+                    parent: parent.map(|p| ScopeId(first + p)),
+                    name: self.loop_name(place, &mut buffers.names),
+                    declared: None,
+                    site: place.ok(),
+                    origin,
+                },
+            };
+            buffers.uses.add(scope.name);
+            buffers.uses.add_line(scope.declared);
+            buffers.uses.add_line(scope.site);
+            part.scopes.push(scope);
+        }
+        let mut end = None;
+        for piece in &buffers.placed.pieces {
+            let at = part.pieces.len() as u32;
+            match part.segments.last_mut() {
+                Some(last) if end == Some(piece.start) => last.pieces.end = at + 1,
+                _ => part.segments.push(Segment {
+                    start: piece.start,
+                    procedure,
+                    pieces: at..at + 1,
+                }),
+            }
+            end = Some(piece.end);
+            let category = self.category(piece.tag);
+            buffers.uses.add_line(piece.line());
+            category.into_iter().for_each(|c| buffers.uses.add(c));
+            let scope = piece.scope().map(|s| first + s);
+            part.pieces.push((piece.in_scope(scope), category));
+        }
+    }
+
+    /// The code of a procedure.
+    fn collect(&self, number: usize, claimant: &Claimant, out: &mut Vec<Piece>) {
+        out.clear();
+        for run in self.by_procedure.of(number) {
+            let run = &self.claims.runs[*run as usize];
+            match (&run.code, claimant.function) {
+                (Code::Pieces(range), Some((p, f))) => {
+                    let pieces = &self.products[p as usize].functions[f as usize].pieces;
+                    let first = out.len();
+                    out.extend_from_slice(&pieces[range.start as usize..range.end as usize]);
+                    if let Some(first) = out.get_mut(first) {
+                        first.start = first.start.max(run.start);
+                    }
+                }
+                (Code::Plain(line, tag), _) => {
+                    out.push(Piece::new(run.start..run.end, *line, *tag));
+                }
+                // Only functions have pieces.
+                (Code::Pieces(_), None) => {}
+            }
+        }
+    }
+
+    /// Adds what the tags cover in one procedure.
+    fn count_tags(pieces: &[Piece], tags: &mut Vec<(Tag, u64, u64)>) {
+        let mut of_procedure: Vec<(Tag, u64)> = Vec::new();
+        for piece in pieces {
+            let Some(tag) = piece.tag else { continue };
+            let bytes = piece.end - piece.start;
+            match of_procedure.iter_mut().find(|(known, _)| *known == tag) {
+                Some((_, sum)) => *sum += bytes,
+                None => of_procedure.push((tag, bytes)),
+            }
+        }
+        for (tag, bytes) in of_procedure {
+            match tags.iter_mut().find(|known| known.0 == tag) {
+                Some((_, sum, procedures)) => {
+                    *sum += bytes;
+                    *procedures += 1;
+                }
+                None => tags.push((tag, bytes, 1)),
+            }
+        }
+    }
+
+    fn category(&self, tag: Option<Tag>) -> Option<StringId> {
+        tag.map(|tag| self.text(tag).category)
+    }
+
+    fn text(&self, tag: Tag) -> TagText {
+        self.tags[tag.0.get() as usize - 1]
+    }
+
+    fn add_procedure(&self, claimant: &Claimant, part: &mut Part, uses: &mut Uses) {
+        let frame = &claimant.frame;
+        let procedure = Procedure {
+            name: frame.name,
+            linkage_name: frame.linkage.unwrap_or(frame.name),
+            declared: frame.declared,
+            origin: frame.origin,
+            tag: self.category(frame.tag),
+        };
+        uses.add(procedure.name);
+        uses.add(procedure.linkage_name);
+        uses.add_line(procedure.declared);
+        procedure.tag.into_iter().for_each(|tag| uses.add(tag));
+        part.procedures.push(procedure);
+    }
+
+    fn loop_name(&self, place: LoopPlace, known: &mut Map<LoopPlace, StringId>) -> StringId {
+        let strings = &self.inputs.facts.strings;
+        *known.entry(place).or_insert_with(|| match place {
+            Ok(at) => {
+                let name = strings.with(at.file, |path| {
+                    let base = path.rsplit('/').next().unwrap_or(path);
+                    format!("loop at {base}:{}", at.line)
+                });
+                strings.id(&name)
+            }
+            Err(header) => strings.id(&format!("loop at {header:#x}")),
+        })
+    }
+}
+
+fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
+    let mut sums: Map<Tag, (u64, u64)> = Map::default();
+    for (tag, bytes, procedures) in parts.iter().flat_map(|p| &p.tags) {
+        let sum = sums.entry(*tag).or_default();
+        sum.0 += bytes;
+        sum.1 += procedures;
+    }
+    let text = |id| sources.inputs.facts.strings.with(id, str::to_owned);
+    let of_tag = |(tag, (bytes, procedures)): (Tag, (u64, u64))| TagUse {
+        category: text(sources.text(tag).category),
+        cause: text(sources.text(tag).cause),
+        bytes,
+        procedures,
+    };
+    let mut uses: Vec<TagUse> = sums.into_iter().map(of_tag).collect();
+    uses.sort();
+    uses
+}
+
+/// Puts the parts one after the other.
+fn join(inputs: &Inputs<'_, '_>, parts: &[Part]) -> Structure {
+    let threads = inputs.threads;
+    let strings = &inputs.facts.strings;
+    let numbering = Numbering::new(strings, parts.iter().map(|p| p.strings.as_slice()));
+    let id = |shared: StringId| numbering.id(shared);
+    let line = |line: Option<SourceLine>| {
+        line.map(|l| SourceLine {
+            file: id(l.file),
+            line: l.line,
+        })
+    };
+    let mut first_scopes = Vec::with_capacity(parts.len());
+    let mut scopes = 0;
+    for part in parts {
+        first_scopes.push(scopes as u32);
+        scopes += part.scopes.len();
+    }
+    let procedures = parts.iter().flat_map(|p| &p.procedures).map(|p| Procedure {
+        name: id(p.name),
+        linkage_name: id(p.linkage_name),
+        declared: line(p.declared),
+        tag: p.tag.map(id),
+        ..*p
+    });
+    let procedures = procedures.collect();
+    let lengths: Vec<usize> = parts.iter().map(|p| p.scopes.len()).collect();
+    let filler = Scope {
+        kind: ScopeKind::Inlined,
+        procedure: ProcedureId(0),
+        parent: None,
+        name: StringId(0),
+        declared: None,
+        site: None,
+        origin: Origin::User,
+    };
+    let scopes = gather::concat(&lengths, threads, &filler, |i| {
+        let first = first_scopes[i];
+        parts[i].scopes.iter().map(move |s| Scope {
+            parent: s.parent.map(|p| ScopeId(first + p.0)),
+            name: id(s.name),
+            declared: line(s.declared),
+            site: line(s.site),
+            ..*s
+        })
+    });
+    Structure {
+        strings: numbering.texts(strings, threads),
+        procedures,
+        scopes,
+        spans: spans(parts, &first_scopes, threads, line, id),
+        ..Structure::default()
+    }
+}
+
+/// All pieces by address.
+fn spans(
+    parts: &[Part],
+    first_scopes: &[u32],
+    threads: usize,
+    line: impl Fn(Option<SourceLine>) -> Option<SourceLine> + Sync,
+    id: impl Fn(StringId) -> StringId + Sync,
+) -> Vec<Span> {
+    let numbered = parts.iter().zip(0u32..);
+    let mut segments: Vec<(u32, &Segment)> = numbered
+        .flat_map(|(part, i)| part.segments.iter().map(move |s| (i, s)))
+        .collect();
+    segments.sort_by_key(|(_, s)| s.start);
+    const CHUNK: usize = 1 << 10;
+    let chunks: Vec<&[(u32, &Segment)]> = segments.chunks(CHUNK).collect();
+    let length = |chunk: &&[(u32, &Segment)]| chunk.iter().map(|(_, s)| s.pieces.len()).sum();
+    let lengths: Vec<usize> = chunks.iter().map(length).collect();
+    let filler = Span {
+        start: 0,
+        end: 0,
+        procedure: ProcedureId(0),
+        scope: None,
+        line: None,
+        tag: None,
+    };
+    let (line, id) = (&line, &id);
+    gather::concat(&lengths, threads, &filler, |c| {
+        chunks[c].iter().flat_map(move |(part, segment)| {
+            let first = first_scopes[*part as usize];
+            let range = segment.pieces.start as usize..segment.pieces.end as usize;
+            let pieces = &parts[*part as usize].pieces[range];
+            pieces.iter().map(move |(piece, category)| Span {
+                start: piece.start,
+                end: piece.end,
+                procedure: segment.procedure,
+                scope: piece.scope().map(|s| ScopeId(first + s)),
+                line: line(piece.line()),
+                tag: category.map(id),
+            })
+        })
+    })
+}

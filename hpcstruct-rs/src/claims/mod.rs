@@ -1,0 +1,195 @@
+//! Which procedure has which code.
+//!
+//! Input: products in the order of the units, symbols, unwind entries. Invariants: runs are sorted
+//! and never overlap; where two procedures claim the same code (folded functions) the one that
+//! starts first keeps it, then the one of the earlier unit; procedures are numbered in the order of
+//! their code, those without debug information last; the result is the same whatever the number of
+//! threads.
+
+mod gaps;
+
+use crate::facts::Tag;
+use crate::frames::Frame;
+use crate::parallel;
+use crate::product::{Function, Inputs, Piece, Product};
+use crate::strings::Map;
+use hpc_formats::structure::{SourceLine, StringId};
+use std::ops::Range;
+
+/// A procedure that has code.
+#[derive(Debug)]
+pub(crate) struct Claimant {
+    /// Its names, origin and tag.
+    pub(crate) frame: Frame,
+    /// Where its scopes and pieces are: numbers of its product and its function. `None` = it is
+    /// known by a symbol or an unwind entry alone.
+    pub(crate) function: Option<(u32, u32)>,
+}
+
+/// Consecutive code of one procedure.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// First address.
+    pub(crate) start: u64,
+    /// One past the last.
+    pub(crate) end: u64,
+    /// Index into [`Claims::procedures`].
+    pub(crate) procedure: u32,
+    /// What is in it.
+    pub(crate) code: Code,
+}
+
+/// What is known of the code of a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Code {
+    /// These pieces of the function; the first may begin before the run.
+    Pieces(Range<u32>),
+    /// Its line and its tag, in no scope.
+    Plain(Option<SourceLine>, Option<Tag>),
+}
+
+/// All procedures and their code.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// Procedures.
+    pub(crate) procedures: Vec<Claimant>,
+    /// Code, by address.
+    pub(crate) runs: Vec<Run>,
+    /// First procedure of each linkage name, for cold parts that only a symbol names.
+    by_linkage: Map<StringId, u32>,
+}
+
+/// Runs by procedure.
+#[derive(Debug)]
+pub(crate) struct ByProcedure {
+    /// Index of each procedure's first one, and one more at the end.
+    first: Vec<u32>,
+    /// Indices of runs; of one procedure by address.
+    runs: Vec<u32>,
+}
+
+impl ByProcedure {
+    /// Indices of the runs of a procedure.
+    pub(crate) fn of(&self, procedure: usize) -> &[u32] {
+        &self.runs[self.first[procedure] as usize..self.first[procedure + 1] as usize]
+    }
+}
+
+impl Claims {
+    /// Divides the code among the procedures.
+    pub(crate) fn new(
+        inputs: &Inputs<'_, '_>,
+        products: &[Product],
+        unwind: &[Range<u64>],
+    ) -> Claims {
+        let mut claims = Claims::default();
+        claims.add_functions(products, inputs.threads);
+        let loose = products.iter().flat_map(|p| p.loose.iter().copied());
+        gaps::fill(&mut claims, inputs, loose.collect(), unwind);
+        claims
+    }
+
+    /// The runs of each procedure.
+    pub(crate) fn by_procedure(&self) -> ByProcedure {
+        let mut first = vec![0u32; self.procedures.len() + 2];
+        for run in &self.runs {
+            first[run.procedure as usize + 2] += 1;
+        }
+        for i in 2..first.len() {
+            first[i] += first[i - 1];
+        }
+        let mut runs = vec![0; self.runs.len()];
+        for (i, run) in self.runs.iter().enumerate() {
+            let slot = &mut first[run.procedure as usize + 1];
+            runs[*slot as usize] = i as u32;
+            *slot += 1;
+        }
+        ByProcedure { first, runs }
+    }
+
+    fn add_functions(&mut self, products: &[Product], threads: usize) {
+        const NONE: u32 = u32::MAX;
+        let mut numbers: Vec<Vec<u32>> = products
+            .iter()
+            .map(|p| vec![NONE; p.functions.len()])
+            .collect();
+        let mut free_from = 0;
+        for block in blocks(products, threads) {
+            let Block {
+                start,
+                product,
+                function,
+                pieces,
+            } = block;
+            let found = &products[product as usize].functions[function as usize];
+            let of_block = &found.pieces[pieces.start as usize..pieces.end as usize];
+            let Some(end) = of_block.last().map(|p| p.end).filter(|e| *e > free_from) else {
+                continue;
+            };
+            let number = &mut numbers[product as usize][function as usize];
+            if *number == NONE {
+                *number = self.add_procedure(found.frame, Some((product, function)));
+            }
+            let start = start.max(free_from);
+            let taken = of_block.partition_point(|p| p.end <= start) as u32;
+            self.runs.push(Run {
+                start,
+                end,
+                procedure: *number,
+                code: Code::Pieces(pieces.start + taken..pieces.end),
+            });
+            free_from = end;
+        }
+    }
+
+    /// Adds a procedure; returns its number.
+    fn add_procedure(&mut self, frame: Frame, function: Option<(u32, u32)>) -> u32 {
+        let number = self.procedures.len() as u32;
+        let linkage = frame.linkage.unwrap_or(frame.name);
+        self.procedures.push(Claimant { frame, function });
+        self.by_linkage.entry(linkage).or_insert(number);
+        number
+    }
+}
+
+/// A contiguous range of a function's pieces.
+struct Block {
+    start: u64,
+    product: u32,
+    function: u32,
+    pieces: Range<u32>,
+}
+
+/// All of them, by address, then unit.
+fn blocks(products: &[Product], threads: usize) -> Vec<Block> {
+    let found = parallel::run(products.len(), threads, |p| {
+        let mut blocks = Vec::with_capacity(products[p].functions.len());
+        for (f, function) in products[p].functions.iter().enumerate() {
+            blocks_of(function, |pieces| {
+                blocks.push(Block {
+                    start: function.pieces[pieces.start].start,
+                    product: p as u32,
+                    function: f as u32,
+                    pieces: pieces.start as u32..pieces.end as u32,
+                });
+            });
+        }
+        // Sorted parts make the whole's sort short.
+        blocks.sort_by_key(|b| b.start);
+        blocks
+    });
+    let mut blocks: Vec<Block> = found.into_iter().flatten().collect();
+    blocks.sort_by_key(|b| (b.start, b.product, b.function));
+    blocks
+}
+
+fn blocks_of(function: &Function, mut each: impl FnMut(Range<usize>)) {
+    let pieces: &[Piece] = &function.pieces;
+    let mut from = 0;
+    for i in 1..=pieces.len() {
+        if i == pieces.len() || pieces[i].start != pieces[i - 1].end {
+            each(from..i);
+            from = i;
+        }
+    }
+}

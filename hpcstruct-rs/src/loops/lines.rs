@@ -1,0 +1,134 @@
+//! The source lines that loops go by.
+//!
+//! Input: where the code of a procedure's loops lies. A loop is named by a line of the nearest
+//! scope, from its own outwards, whose code is not the system's (code that the compiler gives to no
+//! line has no say in this): the line of the call where that scope inlines the system's code, else
+//! the smallest line of the branches that leave or repeat the loop, else, where it is smaller, the
+//! first line of its body.
+
+use super::place::{LoopPlace, Nesting, Part};
+use crate::strings::Map;
+use hpc_formats::structure::{Origin, SourceLine};
+
+/// Place and origin of each loop.
+pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
+    let count = nesting.loops.loops.len();
+    let branches: Vec<_> = (0..count).map(|i| nesting.line_of_branches(i)).collect();
+    let mut headers: Vec<_> = (0..count).map(|i| nesting.line_of_header(i)).collect();
+    nesting.keep_lines_of_bodies(&branches, &mut headers);
+    let name = |(i, found): (usize, &crate::code::Loop)| {
+        let mut level = nesting.levels[i];
+        // The call by which the code lies in a scope of the system.
+        let mut site = None;
+        let mut origin = nesting.body.origin_of(level);
+        while let (Origin::System, Some(scope)) = (origin, level) {
+            site = nesting.body.scope(scope).site;
+            level = nesting.body.scope(scope).parent;
+            origin = nesting.body.origin_of(level);
+        }
+        let own = headers[i].or(branches[i]).or_else(|| nesting.any_line(i));
+        // A loop of the system in the system's procedure is the system's.
+        let place = site.filter(|_| origin != Origin::System).or(own);
+        (place.ok_or(found.header), origin)
+    };
+    nesting.loops.loops.iter().enumerate().map(name).collect()
+}
+
+impl Nesting<'_> {
+    /// Keeps a header's line where it is smaller than that of the branches, and the line of no
+    /// code outside of the loop: then it is the first of the body. Otherwise it may be anything
+    /// that the compiler moved there.
+    fn keep_lines_of_bodies(
+        &self,
+        branches: &[Option<SourceLine>],
+        headers: &mut [Option<SourceLine>],
+    ) {
+        // The innermost loop around all code of the line; none yet at first.
+        let mut around: Map<(Option<u32>, SourceLine), Option<Option<u32>>> = Map::default();
+        for (i, header) in headers.iter_mut().enumerate() {
+            if let (Some(line), Some(branch)) = (*header, branches[i]) {
+                if line.file == branch.file && line.line < branch.line {
+                    around.insert((self.levels[i], line), None);
+                } else {
+                    *header = None;
+                }
+            }
+        }
+        if around.is_empty() {
+            return;
+        }
+        for part in &self.parts {
+            let piece = &self.body.pieces[part.piece as usize];
+            let Some(line) = piece.line() else { continue };
+            if let Some(known) = around.get_mut(&(piece.scope(), line)) {
+                *known = Some(match *known {
+                    None => part.inner,
+                    Some(other) => self.common_loop(other, part.inner),
+                });
+            }
+        }
+        for (i, header) in headers.iter_mut().enumerate() {
+            let key = header.map(|line| (self.levels[i], line));
+            if let Some(Some(found)) = key.and_then(|k| around.get(&k)) {
+                if self.common_loop(*found, Some(i as u32)) != Some(i as u32) {
+                    *header = branches[i];
+                }
+            }
+        }
+    }
+
+    /// The innermost loop around both; a loop comes after the one around it.
+    fn common_loop(&self, mut a: Option<u32>, mut b: Option<u32>) -> Option<u32> {
+        while a != b {
+            if a > b {
+                a = self.loops.loops[a? as usize].parent;
+            } else {
+                b = self.loops.loops[b? as usize].parent;
+            }
+        }
+        a
+    }
+
+    /// The smallest line of the branches that leave or repeat a loop, as its level sees them.
+    fn line_of_branches(&self, index: usize) -> Option<SourceLine> {
+        let branches = self.loops.loops[index].controls.iter();
+        let mut lines =
+            branches.filter_map(|a| self.line_in(self.levels[index], self.parts_from(*a).next()?));
+        let first = lines.next()?;
+        // Lines of one file can be compared.
+        let others = lines.filter(|l| l.file == first.file);
+        Some(others.fold(first, |a, b| if b.line < a.line { b } else { a }))
+    }
+
+    /// The first line of a loop's header.
+    fn line_of_header(&self, index: usize) -> Option<SourceLine> {
+        let found = &self.loops.loops[index];
+        self.parts_from(found.header)
+            .take_while(|p| p.inner == Some(index as u32))
+            .find_map(|p| self.line_in(self.levels[index], p))
+    }
+
+    /// Any line of a loop whose header and branches have none.
+    fn any_line(&self, index: usize) -> Option<SourceLine> {
+        let found = &self.loops.loops[index];
+        const PARTS: usize = 1024;
+        let inside = self.parts_from(found.header).take(PARTS);
+        inside
+            .filter(|p| p.inner == Some(index as u32))
+            .find_map(|p| self.line_in(self.levels[index], p))
+    }
+
+    /// The line of code as the scope `level` sees it: its own, or that of the call into which the
+    /// code was inlined.
+    fn line_in(&self, level: Option<u32>, part: &Part) -> Option<SourceLine> {
+        let piece = &self.body.pieces[part.piece as usize];
+        let mut line = piece.line();
+        let mut at = piece.scope();
+        while at > level {
+            let scope = self.body.scope(at?);
+            line = scope.site;
+            at = scope.parent;
+        }
+        line.filter(|_| at == level)
+    }
+}

@@ -1,0 +1,208 @@
+//! Finds the loops of the procedures of a module, and places them in their trees of scopes.
+//!
+//! Input: claims of code, symbols, unwind entries. [`crate::code`] finds the loops; `place` says
+//! in which scopes they lie, `lines` by which source lines they go. Invariant: the result does not
+//! depend on the number of threads.
+
+mod lines;
+pub(crate) mod place;
+
+use crate::claims::{ByProcedure, Claims};
+use crate::code::memory::Memory;
+use crate::code::{Architecture, Layout, ProcedureLoops, Program};
+use crate::image::Image;
+use crate::names;
+use crate::symbols::Symbols;
+use crate::unwind::Unwind;
+use std::ops::Range;
+
+/// What the loops are found with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'a, 'd> {
+    /// The load module.
+    pub(crate) image: &'a Image<'d>,
+    /// Its symbols.
+    pub(crate) symbols: &'a Symbols<'d>,
+    /// Its unwind entries.
+    pub(crate) unwind: &'a Unwind,
+    /// Threads to use.
+    pub(crate) threads: usize,
+}
+
+/// The loops of procedures, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    loops: Vec<ProcedureLoops>,
+    /// By procedure: index of its loops; `u32::MAX` = nobody looked.
+    places: Vec<u32>,
+    /// What could not be done.
+    pub(crate) note: Option<String>,
+}
+
+impl Found {
+    /// The loops of a procedure, if it has any.
+    pub(crate) fn of(&self, procedure: usize) -> Option<&ProcedureLoops> {
+        let found = self.loops.get(*self.places.get(procedure)? as usize)?;
+        (!found.loops.is_empty()).then_some(found)
+    }
+}
+
+/// Finds the loops of all procedures of `claims`, which are `complete` if all are that there are.
+pub(crate) fn find(
+    claims: &Claims,
+    by_procedure: &ByProcedure,
+    complete: bool,
+    sources: &Sources<'_, '_>,
+) -> Found {
+    let Some(architecture) = Architecture::of(&sources.image.file) else {
+        return Found {
+            note: Some("loops are found in x86-64 and AArch64 code only".to_owned()),
+            ..Found::default()
+        };
+    };
+    let memory = Memory::new(&sources.image.file);
+    let stubs = stubs(sources.image);
+    let mut found = Found {
+        places: vec![u32::MAX; claims.procedures.len()],
+        ..Found::default()
+    };
+    let mut wanted = Vec::with_capacity(claims.procedures.len());
+    let mut left_out = 0;
+    for (procedure, place) in found.places.iter_mut().enumerate() {
+        let ranges = ranges(claims, by_procedure.of(procedure), &stubs);
+        if ranges.is_empty() {
+            continue;
+        }
+        let entry = entry_of(&ranges, sources.symbols);
+        match Layout::new(ranges, entry) {
+            Some(layout) => {
+                *place = wanted.len() as u32;
+                wanted.push(layout);
+            }
+            None => left_out += 1,
+        }
+    }
+    let covered = if complete {
+        None
+    } else {
+        Some(claims.runs.iter().map(|r| r.start..r.end))
+    };
+    let program = Program {
+        architecture,
+        memory: &memory,
+        stubs: &stubs,
+        handlers: &sources.unwind.handlers,
+        wanted,
+        others: covered.map_or(Vec::new(), |covered| others(covered, sources, &stubs)),
+        named: named(sources.symbols),
+        threads: sources.threads,
+    };
+    found.loops = program.loops();
+    found.note =
+        (left_out > 0).then(|| format!("{left_out} procedures are too long to find loops in"));
+    found
+}
+
+/// The loops of every procedure that a symbol or an unwind entry states.
+pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
+    let Some(architecture) = Architecture::of(&sources.image.file) else {
+        return Vec::new();
+    };
+    let memory = Memory::new(&sources.image.file);
+    let stubs = stubs(sources.image);
+    let ranges = others(std::iter::empty(), sources, &stubs);
+    let layout = |range| Layout::new(std::iter::once(range).collect(), 0);
+    let program = Program {
+        architecture,
+        memory: &memory,
+        stubs: &stubs,
+        handlers: &sources.unwind.handlers,
+        wanted: ranges.into_iter().filter_map(layout).collect(),
+        others: Vec::new(),
+        named: named(sources.symbols),
+        threads: sources.threads,
+    };
+    program.loops()
+}
+
+/// Ranges of linkage stubs.
+fn stubs(image: &Image<'_>) -> Vec<Range<u64>> {
+    let is_stub = |name: &str| name.starts_with(".plt") || name == ".iplt";
+    let stubs = image.code.iter().filter(|(_, name)| is_stub(name));
+    stubs.map(|(range, _)| range.clone()).collect()
+}
+
+/// Names of procedures by address.
+fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
+    symbols.sorted.iter().map(|s| (s.start, s.name)).collect()
+}
+
+/// The code of a procedure, stubs left out.
+fn ranges(claims: &Claims, runs: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(1);
+    for run in runs.iter().map(|i| &claims.runs[*i as usize]) {
+        if is_stub(stubs, run.start) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if last.end == run.start => last.end = run.end,
+            _ => ranges.push(run.start..run.end),
+        }
+    }
+    ranges
+}
+
+/// Whether linkage stubs begin, or go on, at an address.
+fn is_stub(stubs: &[Range<u64>], address: u64) -> bool {
+    stubs.iter().any(|s| s.contains(&address))
+}
+
+/// The range that a procedure is entered at: the one with a symbol of its own that names no cold
+/// part, else the longest.
+fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
+    let named = |range: &Range<u64>| {
+        let symbol = symbols.starting_at(range.start)?;
+        let name = String::from_utf8_lossy(symbol.name);
+        Some(!names::stem(&name).is_cold_part)
+    };
+    if ranges.len() == 1 {
+        return 0;
+    }
+    let by_symbol = ranges.iter().position(|r| named(r) == Some(true));
+    by_symbol.unwrap_or_else(|| {
+        let longest = ranges.iter().enumerate();
+        let length = |r: &Range<u64>| r.end - r.start;
+        longest
+            .max_by_key(|(i, r)| (length(r), std::cmp::Reverse(*i)))
+            .map_or(0, |(i, _)| i)
+    })
+}
+
+/// Code that is not covered, by symbols and unwind entries: procedures that nobody asked for, but
+/// that may tell whether those who call them get control back.
+fn others(
+    covered: impl Iterator<Item = Range<u64>>,
+    sources: &Sources<'_, '_>,
+    stubs: &[Range<u64>],
+) -> Vec<Range<u64>> {
+    let symbols = sources.symbols.sorted.iter().map(|s| s.start..s.end);
+    let mut ranges: Vec<Range<u64>> = symbols
+        .chain(sources.unwind.ranges.iter().cloned())
+        .collect();
+    ranges.sort_by_key(|r| (r.start, std::cmp::Reverse(r.end)));
+    let mut covered = covered.peekable();
+    let mut free_from = 0;
+    ranges.retain_mut(|range| {
+        range.start = range.start.max(free_from);
+        while covered.next_if(|c| c.end <= range.start).is_some() {}
+        if let Some(next) = covered.peek() {
+            range.end = range.end.min(next.start.max(range.start));
+        }
+        if is_stub(stubs, range.start) || range.start >= range.end {
+            return false;
+        }
+        free_from = range.end;
+        true
+    });
+    ranges
+}

@@ -1,0 +1,308 @@
+//! The tree of scopes of one procedure with its loops in place, and its spans cut at their borders.
+//!
+//! Input: the procedure's scopes and pieces, and its loops. A loop lies in the innermost scope that
+//! all its code has in common: the longest common prefix of the chains of inlined scopes. An
+//! irreducible loop that shares its line with the loop around it is one with it. Only scopes with
+//! code are kept, in the order of their first code. Invariants: the sum and the order of pieces
+//! stay; parents come before children.
+
+use super::lines;
+use crate::code::ProcedureLoops;
+use crate::product::{InlinedScope, Piece};
+use crate::strings::Map;
+use hpc_formats::structure::{Origin, SourceLine};
+
+/// A procedure without loops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    /// Whose code it is.
+    pub(crate) origin: Origin,
+    /// Its scopes, parents before children.
+    pub(crate) scopes: &'a [InlinedScope],
+    /// Its code, by address.
+    pub(crate) pieces: &'a [Piece],
+}
+
+impl Body<'_> {
+    /// Whose code a scope is, or that directly in the procedure.
+    pub(super) fn origin_of(&self, scope: Option<u32>) -> Origin {
+        scope.map_or(self.origin, |s| self.scope(s).origin)
+    }
+
+    pub(super) fn scope(&self, scope: u32) -> &InlinedScope {
+        &self.scopes[scope as usize]
+    }
+}
+
+/// The place of a loop in the source, or the address of its header where none is known.
+pub(crate) type LoopPlace = Result<SourceLine, u64>;
+
+/// A scope in its new place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    /// An inlined scope, an index into [`Body::scopes`].
+    Inlined(u32),
+    /// A loop.
+    Loop(LoopPlace, Origin),
+}
+
+/// The new scopes and pieces; reused from procedure to procedure.
+#[derive(Debug, Default)]
+pub(crate) struct Placed {
+    /// Each with the one around it; parents come before children.
+    pub(crate) scopes: Vec<(Option<u32>, Item)>,
+    /// Their scopes are indices into `scopes`.
+    pub(crate) pieces: Vec<Piece>,
+    /// New numbers of inlined scopes that lie in no loop, plus one; 0 = none yet.
+    plain: Vec<u32>,
+}
+
+/// A part of a piece in one innermost loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Index of its piece.
+    pub(super) piece: u32,
+    /// Its innermost loop.
+    pub(super) inner: Option<u32>,
+}
+
+/// Where the code of the loops of a procedure lies.
+#[derive(Debug)]
+pub(super) struct Nesting<'a> {
+    pub(super) body: Body<'a>,
+    pub(super) loops: &'a ProcedureLoops,
+    /// By address.
+    pub(super) parts: Vec<Part>,
+    /// Scope that each loop lies in; `None` = directly in the procedure.
+    homes: Vec<Option<u32>>,
+    /// The same by code with lines only: the scope whose line names the loop.
+    pub(super) levels: Vec<Option<u32>>,
+}
+
+impl Placed {
+    /// Without loops: scopes are numbered anew.
+    pub(crate) fn plain(&mut self, body: Body<'_>) {
+        self.clear(body);
+        for piece in body.pieces {
+            let scope = piece.scope().map(|s| self.number(body, s));
+            self.pieces.push(piece.in_scope(scope));
+        }
+    }
+
+    /// With loops. Of neighbours that differ in nothing that `is_same` sees one piece is made.
+    pub(crate) fn with_loops(
+        &mut self,
+        body: Body<'_>,
+        loops: &ProcedureLoops,
+        is_same: impl Fn(&Piece, &Piece) -> bool,
+    ) {
+        self.clear(body);
+        let nesting = Nesting::new(body, loops);
+        let names = lines::names(&nesting);
+        let shown = shown(loops, &names);
+        let mut known = Map::default();
+        for part in &nesting.parts {
+            let old = &body.pieces[part.piece as usize];
+            let scope = match part.inner {
+                None => old.scope().map(|s| self.number(body, s)),
+                Some(inner) => {
+                    let at = (old.scope(), Some(shown[inner as usize]));
+                    self.number_within(&nesting, &names, &shown, &mut known, at)
+                }
+            };
+            let mut new = old.in_scope(scope);
+            (new.start, new.end) = (part.start, part.end);
+            match self.pieces.last_mut() {
+                Some(last) if last.end == new.start && is_same(last, &new) => last.end = new.end,
+                _ => self.pieces.push(new),
+            }
+        }
+    }
+
+    fn clear(&mut self, body: Body<'_>) {
+        self.scopes.clear();
+        self.pieces.clear();
+        self.plain.clear();
+        self.plain.resize(body.scopes.len(), 0);
+    }
+
+    /// The new number of an inlined scope that lies in no loop.
+    fn number(&mut self, body: Body<'_>, scope: u32) -> u32 {
+        let known = self.plain[scope as usize];
+        if known > 0 {
+            return known - 1;
+        }
+        // Chains are short, and their outer parts mostly known.
+        let mut unknown = 1;
+        let mut parent = None;
+        let mut next = body.scope(scope).parent;
+        while let Some(outer) = next {
+            let known = self.plain[outer as usize];
+            if known > 0 {
+                parent = Some(known - 1);
+                break;
+            }
+            unknown += 1;
+            next = body.scope(outer).parent;
+        }
+        let first = self.scopes.len() as u32;
+        let filler = (None, Item::Inlined(scope));
+        self.scopes.resize(self.scopes.len() + unknown, filler);
+        let mut at = scope;
+        for i in (0..unknown as u32).rev() {
+            let around = if i == 0 { parent } else { Some(first + i - 1) };
+            self.scopes[(first + i) as usize] = (around, Item::Inlined(at));
+            self.plain[at as usize] = first + i + 1;
+            at = body.scope(at).parent.unwrap_or(at);
+        }
+        self.scopes.len() as u32 - 1
+    }
+
+    /// The number of the scope `at.0` within the loop `at.1`, whose home is around it or is it.
+    fn number_within(
+        &mut self,
+        nesting: &Nesting<'_>,
+        names: &[(LoopPlace, Origin)],
+        shown: &[u32],
+        known: &mut Map<(Option<u32>, u32), u32>,
+        mut at: (Option<u32>, Option<u32>),
+    ) -> Option<u32> {
+        let mut path = Vec::new();
+        let mut parent = loop {
+            let (scope, Some(inner)) = at else {
+                break at.0.map(|s| self.number(nesting.body, s));
+            };
+            if let Some(number) = known.get(&(scope, inner)) {
+                break Some(*number);
+            }
+            match scope {
+                scope if scope == nesting.homes[inner as usize] => {
+                    let (place, origin) = names[inner as usize];
+                    path.push(((scope, inner), Item::Loop(place, origin)));
+                    let around = nesting.loops.loops[inner as usize].parent;
+                    at.1 = around.map(|p| shown[p as usize]);
+                }
+                Some(s) => {
+                    path.push(((scope, inner), Item::Inlined(s)));
+                    at.0 = nesting.body.scope(s).parent;
+                }
+                // Unreachable: a home is around what is within.
+                None => at.1 = None,
+            }
+        };
+        for (key, item) in path.into_iter().rev() {
+            let number = self.scopes.len() as u32;
+            self.scopes.push((parent, item));
+            known.insert(key, number);
+            parent = Some(number);
+        }
+        parent
+    }
+}
+
+/// The loop that each loop is shown as: itself, or one around it.
+fn shown(loops: &ProcedureLoops, names: &[(LoopPlace, Origin)]) -> Vec<u32> {
+    let mut shown: Vec<u32> = Vec::with_capacity(loops.loops.len());
+    for (i, found) in loops.loops.iter().enumerate() {
+        let around = found.parent.filter(|parent| {
+            let outer = &loops.loops[*parent as usize];
+            let same = names[i].0 == names[*parent as usize].0;
+            same && (found.irreducible || outer.irreducible)
+        });
+        shown.push(around.map_or(i as u32, |parent| shown[parent as usize]));
+    }
+    shown
+}
+
+impl<'a> Nesting<'a> {
+    fn new(body: Body<'a>, loops: &'a ProcedureLoops) -> Self {
+        let mut nesting = Nesting {
+            body,
+            loops,
+            parts: parts(body.pieces, loops),
+            homes: Vec::new(),
+            levels: Vec::new(),
+        };
+        nesting.find_homes();
+        nesting
+    }
+
+    /// The innermost scope around both; a parent's number is smaller than its children's.
+    fn common(&self, mut a: Option<u32>, mut b: Option<u32>) -> Option<u32> {
+        while a != b {
+            if a > b {
+                a = self.body.scope(a?).parent;
+            } else {
+                b = self.body.scope(b?).parent;
+            }
+        }
+        a
+    }
+
+    /// The innermost scope that the code of each loop has in common: all of it, and that with
+    /// lines.
+    fn find_homes(&mut self) {
+        let count = self.loops.loops.len();
+        let mut homes: [Vec<Option<Option<u32>>>; 2] = [vec![None; count], vec![None; count]];
+        for part in &self.parts {
+            let Some(inner) = part.inner else { continue };
+            let piece = &self.body.pieces[part.piece as usize];
+            let scope = piece.scope();
+            let kinds = if piece.line().is_some() { 0..2 } else { 0..1 };
+            for kind in kinds {
+                let home = &mut homes[kind][inner as usize];
+                *home = Some(home.map_or(scope, |known| self.common(known, scope)));
+            }
+        }
+        for i in (0..count).rev() {
+            let Some(parent) = self.loops.loops[i].parent else {
+                continue;
+            };
+            for homes in &mut homes {
+                if let Some(own) = homes[i] {
+                    let known = homes[parent as usize].unwrap_or(own);
+                    homes[parent as usize] = Some(self.common(known, own));
+                }
+            }
+        }
+        let [all, lined] = homes;
+        self.homes = all.iter().map(|home| home.flatten()).collect();
+        let level =
+            |(lined, all): (Option<Option<u32>>, &Option<Option<u32>>)| lined.or(*all).flatten();
+        self.levels = lined.into_iter().zip(&all).map(level).collect();
+    }
+
+    /// The parts from an address on.
+    pub(super) fn parts_from(&self, address: u64) -> impl Iterator<Item = &Part> {
+        let first = self.parts.partition_point(|p| p.end <= address);
+        self.parts[first..].iter()
+    }
+}
+
+/// Cuts the pieces of a procedure at the borders of loops.
+fn parts(pieces: &[Piece], loops: &ProcedureLoops) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(pieces.len() + 2 * loops.regions.len());
+    let mut regions = loops.regions.iter().peekable();
+    for (i, piece) in pieces.iter().enumerate() {
+        let Piece { start, end, .. } = *piece;
+        let mut at = start;
+        while at < end {
+            while regions.next_if(|r| r.range.end <= at).is_some() {}
+            let (to, inner) = match regions.peek() {
+                Some(r) if r.range.start <= at => (r.range.end.min(end), Some(r.inner)),
+                Some(r) => (r.range.start.min(end), None),
+                None => (end, None),
+            };
+            parts.push(Part {
+                start: at,
+                end: to,
+                piece: i as u32,
+                inner,
+            });
+            at = to;
+        }
+    }
+    parts
+}
