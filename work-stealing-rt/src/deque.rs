@@ -21,8 +21,11 @@
 //! * What is pushed into the first few slots, the open zone, is open to thieves at once. These are
 //!   the large tasks of a divide-and-conquer program, whose owner may not push again for long.
 //!
+//! * `pace` is the owner's request to thieves that bring it less than they cost.
+//!
 //! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
-//! `ends`) makes slot and task visible. `limit` is a hint and needs no ordering.
+//! `ends`) makes slot and task visible. `limit` and `pace` are hints and
+//! need no ordering.
 
 use core::cell::Cell;
 #[cfg(not(loom))]
@@ -33,7 +36,7 @@ use core::ptr;
 use crossbeam_utils::CachePadded;
 
 use crate::latch::Latch;
-use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) { 4 } else { 1 << 16 };
@@ -86,6 +89,8 @@ struct Block {
     limit: AtomicUsize,
     /// `tail` in the low half, `split` in the high half.
     ends: AtomicU64,
+    /// See [`SplitDeque::set_pace`].
+    pace: AtomicU32,
     slots: [Latch; CAPACITY],
 }
 
@@ -309,6 +314,20 @@ impl SplitDeque {
         }
     }
 
+    /// Owner: from now on thieves are to wait for so many pauses before they look for a task here.
+    #[inline(always)]
+    pub(crate) fn set_pace(&self, pauses: u32) {
+        if self.pace() != pauses {
+            self.own().pace.store(pauses, Ordering::Relaxed);
+        }
+    }
+
+    /// Anyone: how many pauses thieves are to wait.
+    #[inline(always)]
+    pub(crate) fn pace(&self) -> u32 {
+        self.shared().pace.load(Ordering::Relaxed)
+    }
+
     /// Anyone: takes the oldest shared task.
     #[inline(always)]
     pub(crate) fn steal(&self) -> Steal {
@@ -396,6 +415,7 @@ impl Block {
         Box::into_raw(Box::new(Block {
             limit: AtomicUsize::new(ATTENTION),
             ends: AtomicU64::new(0),
+            pace: AtomicU32::new(0),
             slots: core::array::from_fn(|_| Latch::new()),
         }))
     }

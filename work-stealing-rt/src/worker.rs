@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     pool: *const Pool,
     /// State of the victim choice (owner).
     pub(crate) random: Cell<u64>,
+    /// Pauses before its next look at the others, as the last one asked for (owner).
+    pub(crate) pace: Cell<u32>,
     /// Does `Sleep` count it as a searcher? (owner)
     pub(crate) searching: Cell<bool>,
     /// For the profiler: idle or working.
@@ -81,6 +83,7 @@ impl Worker {
             index,
             pool,
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
+            pace: Cell::new(0),
             searching: Cell::new(false),
             state: CachePadded::new(AtomicU8::new(WORKER_IDLE)),
             started: ThreadLatch::new(),

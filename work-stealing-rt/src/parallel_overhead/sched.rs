@@ -6,7 +6,7 @@
 
 use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_deque as chase_lev;
 
@@ -138,10 +138,23 @@ fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
 #[inline(always)]
 pub(crate) fn offer(pool: &Pool, task: TaskRef) {
     match Worker::current_in(pool) {
-        Some(worker) => worker.spawns.push(Queued::task(task)),
-        None => pool.injector.push(task),
+        Some(worker) => {
+            worker.spawns.push(Queued::task(task));
+            notify_others(pool);
+        }
+        None => {
+            pool.injector.push(task);
+            pool.sleep.notify();
+        }
     }
-    pool.sleep.notify();
+}
+
+/// A worker of the pool has queued a task: others may have to be woken for it.
+#[inline(always)]
+fn notify_others(pool: &Pool) {
+    if pool.workers().len() > 1 {
+        pool.sleep.notify();
+    }
 }
 
 /// As [`offer`], but the calling worker will begin the task after all that it has offered through
@@ -153,10 +166,15 @@ pub(crate) fn offer_in_order<'a>(
     fifo: impl FnOnce(&'a Worker) -> &'a Fifo,
 ) {
     match Worker::current_in(pool) {
-        Some(worker) => worker.spawns.push(fifo(worker).push(task)),
-        None => pool.injector.push(task),
+        Some(worker) => {
+            worker.spawns.push(fifo(worker).push(task));
+            notify_others(pool);
+        }
+        None => {
+            pool.injector.push(task);
+            pool.sleep.notify();
+        }
     }
-    pool.sleep.notify();
 }
 
 /// Gives the task to one worker, who alone may run it.
@@ -208,10 +226,14 @@ pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
     }
     let workers = worker.pool().workers();
     let start = next_random(worker, workers.len());
+    for _ in 0..worker.pace.get() {
+        core::hint::spin_loop();
+    }
     let mut victim = start;
     loop {
         if victim != worker.index {
             let found = steal_join(&workers[victim], true);
+            worker.pace.set(workers[victim].joins.pace());
             if found.is_some() {
                 return found;
             }
@@ -400,9 +422,27 @@ pub(crate) fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
     // SAFETY: slots live as long as the pool.
     let latch = unsafe { &*slot };
     if !sync::comes_soon(latch) {
+        let start = Instant::now();
         end_work(worker);
         sync::wait(worker, latch);
         begin_work(worker);
+        keep_pace(worker, start.elapsed());
+    } else if worker.joins.pace() != 0 {
+        worker.joins.set_pace(worker.joins.pace() / 2);
     }
     worker.joins.forget_stolen(slot);
+}
+
+/// After a wait of this length for a stolen task: was it worth the steal? A task that is over
+/// sooner, while its spawner had nothing else to do, would have been run faster by the spawner.
+/// Where that happens again and again thieves are asked to come less often.
+fn keep_pace(worker: &Worker, waited: Duration) {
+    const WORTH_IT: Duration = Duration::from_micros(2);
+    const SLOWEST: u32 = 64;
+    let pace = worker.joins.pace();
+    worker.joins.set_pace(if waited >= WORTH_IT {
+        0
+    } else {
+        (2 * pace + 1).min(SLOWEST)
+    });
 }

@@ -11,6 +11,8 @@ use crate::worker::Worker;
 /// Fruitless rounds of searching before a worker sleeps: a few tens of microseconds, about what
 /// it costs to sleep and to be woken.
 const PATIENCE: u32 = 500;
+/// A round takes about as long as so many pauses.
+const PAUSES_A_ROUND: u32 = 4;
 /// One round in so many looks everywhere.
 const FULL_ROUND: u32 = 8;
 /// Pauses for which a worker waits for a thief without turning idle: about what it costs to
@@ -37,22 +39,23 @@ pub(crate) fn comes_soon(latch: &Latch) -> bool {
     unsafe(link_section = "wsrt_text")
 )]
 pub(crate) fn wait(worker: &Worker, latch: &Latch) {
-    let mut fruitless = 0;
+    let (mut rounds, mut fruitless) = (0_u32, 0);
     while !latch.probe() {
-        let mut found = sched::find(worker, fruitless % FULL_ROUND == 1);
+        let mut found = sched::find(worker, rounds % FULL_ROUND == 1);
+        rounds = rounds.wrapping_add(1);
         if found.is_none() {
-            fruitless += 1;
+            fruitless += 1 + worker.pace.get() / PAUSES_A_ROUND;
             if fruitless < PATIENCE {
                 core::hint::spin_loop();
             } else {
                 found = sleep(worker, latch);
-                fruitless = 0;
+                (rounds, fruitless) = (0, 0);
             }
         }
         if let Some(found) = found {
             stop_searching(worker);
             sched::run(worker, found);
-            fruitless = 0;
+            (rounds, fruitless) = (0, 0);
         }
     }
     stop_searching(worker);
