@@ -288,9 +288,9 @@ fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -
     }
 }
 
-/// The frame of a bare symbol.
-pub(crate) fn of_symbol(facts: &Facts<'_>, symbol: &str) -> Frame {
-    let mut frame = of_name(&facts.symbol(symbol), facts.module.origin, None);
+/// The frame of a bare symbol whose body lies in `file`, where that is known.
+pub(crate) fn of_symbol(facts: &Facts<'_>, symbol: &str, file: Option<FileFacts>) -> Frame {
+    let mut frame = of_name(&facts.symbol(symbol), facts.module.origin, file);
     frame.linkage = Some(facts.strings.id(symbol));
     frame
 }

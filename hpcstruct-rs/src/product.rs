@@ -115,7 +115,7 @@ pub(crate) struct Function {
 pub(crate) struct Product {
     /// Procedures.
     pub(crate) functions: Vec<Function>,
-    /// Lines of code that no procedure entry covers (assembler).
+    /// Lines of code that no procedure entry covers.
     pub(crate) loose: Vec<Piece>,
     /// What could not be read.
     pub(crate) notes: Vec<String>,
@@ -125,19 +125,20 @@ pub(crate) struct Product {
 pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
     let walked = walk::walk(inputs.debug, inputs.debug.entries_of(unit), inputs.wanted);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
-    let has_procedures = !walked.covered.is_empty();
-    if has_procedures && walked.functions.is_empty() {
+    let covered = disjoint(walked.covered.iter());
+    if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
         return Product {
             notes,
             ..Product::default()
         };
     }
     let wanted = disjoint(walked.functions.iter().flat_map(|f| f.ranges.iter()));
+    // Of code without a procedure entry all lines are kept; there is little of it.
     let in_wanted = |start: u64, end: u64| {
-        let next = wanted.get(wanted.partition_point(|r| r.end <= start));
-        !has_procedures || next.is_some_and(|r| r.start < end)
+        inputs.wanted.is_all() || overlaps(&wanted, start, end) || !overlaps(&covered, start, end)
     };
-    let (rows, damage) = lines::rows(inputs.debug, unit, in_wanted);
+    let begins = |address| inputs.image.code_at(address).is_some();
+    let (rows, damage) = lines::rows(inputs.debug, unit, begins, in_wanted);
     notes.extend(damage);
     let mut builder = Builder {
         inputs,
@@ -152,11 +153,7 @@ pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
         .enumerate()
         .filter_map(|(i, f)| builder.function(i, f))
         .collect();
-    let loose = if has_procedures {
-        Vec::new()
-    } else {
-        builder.loose()
-    };
+    let loose = builder.loose(&covered);
     Product {
         functions,
         loose,
@@ -245,6 +242,8 @@ impl Builder<'_, '_> {
             .first()
             .map(|id| &self.walked.scopes[*id])
             .filter(|s| s.parent.map(|p| p as usize) == parent);
+        // A procedure of C begins with its own line, and a call in it may be made on a marked one.
+        let child = child.filter(|_| self.frames.is_rust || parent.is_some());
         let file = match child.and_then(|s| s.call) {
             Some((file, _)) => u64::from(file),
             None => u64::from(row_at(self.rows, ranges.first()?.start)?.file),
@@ -303,7 +302,7 @@ impl Builder<'_, '_> {
         let body = self.body_file(&ids[after..], Some(id), ranges);
         match origin {
             Some(entry) => self.frames.of_inlined(entry, self.walked, body),
-            None => frames::of_symbol(self.inputs.facts, "?"),
+            None => frames::of_symbol(self.inputs.facts, "?", None),
         }
     }
 
@@ -344,9 +343,14 @@ impl Builder<'_, '_> {
         out
     }
 
-    fn loose(&mut self) -> Vec<Piece> {
+    /// Lines of code that no procedure entry covers: assembler, and with line tables only all that
+    /// clang inlined nothing into.
+    fn loose(&mut self, covered: &[Range<u64>]) -> Vec<Piece> {
         let mut out = Vec::new();
         for row in self.rows {
+            if overlaps(covered, row.start, row.end) {
+                continue;
+            }
             let file = self.frames.file(self.unit, u64::from(row.file));
             push(
                 &mut out,
@@ -448,6 +452,24 @@ fn finish(frame: Frame, drafts: &[Draft], mut pieces: Vec<Piece>) -> Function {
         scopes,
         pieces,
     }
+}
+
+/// Whether sorted, disjoint ranges have something in common with `start..end`.
+fn overlaps(ranges: &[Range<u64>], start: u64, end: u64) -> bool {
+    let next = ranges.get(ranges.partition_point(|r| r.end <= start));
+    next.is_some_and(|r| r.start < end)
+}
+
+/// Whether an address is wanted that no procedure entry of the unit covers.
+fn wants_uncovered(inputs: &Inputs<'_, '_>, unit: u32, covered: &[Range<u64>]) -> bool {
+    if covered.is_empty() {
+        return true;
+    }
+    let Some(ranges) = inputs.debug.unit_ranges(unit) else {
+        return false;
+    };
+    let mut wanted = ranges.iter().flat_map(|r| inputs.wanted.addresses_in(r));
+    wanted.any(|a| !overlaps(covered, *a, a.saturating_add(1)))
 }
 
 /// The union of ranges, sorted and disjoint.

@@ -35,6 +35,16 @@ impl Wanted {
         }
     }
 
+    /// The wanted addresses in `range`; none when all are wanted.
+    pub(crate) fn addresses_in(&self, range: &Range<u64>) -> &[u64] {
+        let Wanted::Addresses(list) = self else {
+            return &[];
+        };
+        let first = list.partition_point(|a| *a < range.start);
+        let end = list.partition_point(|a| *a < range.end);
+        list.get(first..end).unwrap_or(&[])
+    }
+
     /// Whether this is [`Wanted::All`].
     pub(crate) fn is_all(&self) -> bool {
         matches!(self, Wanted::All)
@@ -50,6 +60,9 @@ mod tests {
         let wanted = Wanted::new(Some(&[30, 10, 10]));
         assert!(wanted.hits(&(10..11)) && wanted.hits(&(0..11)) && wanted.hits(&(11..31)));
         assert!(!wanted.hits(&(0..10)) && !wanted.hits(&(11..30)) && !wanted.hits(&(31..99)));
+        assert_eq!(wanted.addresses_in(&(10..30)), [10]);
+        assert_eq!(wanted.addresses_in(&(11..31)), [30]);
+        assert!(wanted.addresses_in(&(31..u64::MAX)).is_empty());
         assert!(Wanted::new(None).hits(&(0..1)));
         assert!(!Wanted::new(Some(&[])).hits(&(0..u64::MAX)));
     }

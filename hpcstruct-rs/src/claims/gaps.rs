@@ -5,6 +5,7 @@
 //! a procedure that is known already goes to that procedure; the result is sorted again.
 
 use super::{Claims, Code, Run};
+use crate::facts::FileFacts;
 use crate::frames::{self, Frame};
 use crate::names;
 use crate::parallel;
@@ -24,8 +25,15 @@ pub(super) fn fill<'f>(
     unwind: &[Range<u64>],
 ) {
     loose.sort_by_key(|p| p.start);
+    // Units may claim the same code (folded functions): the first one keeps it.
+    let mut free_from = 0;
+    loose.retain(|p| {
+        let keep = p.start >= free_from;
+        free_from = if keep { p.end } else { free_from };
+        keep
+    });
     let free = free_of(&claims.runs);
-    let named = name_symbols(inputs, &free);
+    let named = name_symbols(inputs, &free, &loose);
     let mut filler = Filler {
         claims,
         inputs,
@@ -84,7 +92,11 @@ struct Named {
 
 /// Names the wanted symbols that reach into free code, on all threads: most of the time of a
 /// module without debug information.
-fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>]) -> Vec<Option<Named>> {
+fn name_symbols(
+    inputs: &Inputs<'_, '_>,
+    free: &[Range<u64>],
+    loose: &[Piece],
+) -> Vec<Option<Named>> {
     let symbols = &inputs.symbols.sorted;
     let name = |i: usize| {
         let symbol = symbols.get(i)?;
@@ -98,7 +110,7 @@ fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>]) -> Vec<Option<Name
         let whole = if stem.is_cold_part { stem.name } else { &name };
         Some(Named {
             is_cold_part: stem.is_cold_part,
-            frame: frames::of_symbol(inputs.facts, whole),
+            frame: frames::of_symbol(inputs.facts, whole, file_at(inputs, loose, symbol.start)),
         })
     };
     let chunks = parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
@@ -107,6 +119,14 @@ fn name_symbols(inputs: &Inputs<'_, '_>, free: &[Range<u64>]) -> Vec<Option<Name
         (first..end).map(name).collect::<Vec<_>>()
     });
     chunks.into_iter().flatten().collect()
+}
+
+/// The file of the line at an address.
+fn file_at(inputs: &Inputs<'_, '_>, loose: &[Piece], address: u64) -> Option<FileFacts> {
+    let piece = loose.get(loose.partition_point(|p| p.end <= address))?;
+    let line = piece.line().filter(|_| piece.start <= address)?;
+    let path = inputs.facts.strings.with(line.file, str::to_owned);
+    Some(inputs.facts.file(&path))
 }
 
 struct Filler<'f, 'd> {
@@ -164,7 +184,7 @@ impl Filler<'_, '_> {
             }
             None => match self.inputs.image.code_at(range.start) {
                 Some((_, name)) if name.starts_with(".plt") => {
-                    let mut frame = frames::of_symbol(facts, "[plt]");
+                    let mut frame = frames::of_symbol(facts, "[plt]", None);
                     // All linkage-table sections make one procedure.
                     if let Some(known) = self.claims.by_linkage.get(&frame.name) {
                         return *known;
@@ -172,7 +192,7 @@ impl Filler<'_, '_> {
                     frame.origin = Origin::System;
                     frame
                 }
-                _ => frames::of_symbol(facts, &format!("?{:#x}", range.start)),
+                _ => frames::of_symbol(facts, &format!("?{:#x}", range.start), None),
             },
         };
         self.claims.add_procedure(frame, None)

@@ -35,6 +35,8 @@ pub(crate) struct Graph {
     handlers: Handlers,
     /// Whether there are blocks that only exceptions lead to.
     pub(crate) has_exceptional: bool,
+    /// Blocks that follow a call that turned out never to return, ascending.
+    dead: Vec<u32>,
     /// Blocks that end with a jump whose targets are not known.
     unresolved: Vec<u32>,
 }
@@ -147,6 +149,7 @@ impl Graph {
         self.first.clear();
         self.successors.clear();
         self.padding.clear();
+        self.dead.clear();
         self.landings.clear();
         self.unresolved.clear();
         let mut steps = code.steps.iter().peekable();
@@ -208,8 +211,8 @@ impl Graph {
                 }
             }
             Kind::Indirect => self.unresolved.push(block),
-            Kind::Call | Kind::Landing | Kind::TailJump | Kind::Return | Kind::Stop | Kind::End => {
-            }
+            Kind::Call => self.dead.extend(next),
+            Kind::Landing | Kind::TailJump | Kind::Return | Kind::Stop | Kind::End => {}
         }
     }
 
@@ -239,10 +242,17 @@ impl Graph {
     }
 
     /// Makes every block that nothing leads to a successor of every jump with unknown targets.
+    /// Not what follows a call that turned out never to return: the compiler did not know it, so
+    /// that is no other block's code, but where it believed to go on.
     fn guess_targets(&mut self) {
         /// Edges that are added to one procedure at most.
         const MOST: usize = 1 << 20;
-        let targets = &self.roots[1..];
+        let mut targets = self.roots[1..].to_vec();
+        let mut dead = self.dead.iter().peekable();
+        targets.retain(|t| {
+            while dead.next_if(|d| *d < t).is_some() {}
+            dead.peek() != Some(&t)
+        });
         if self.unresolved.len().saturating_mul(targets.len()) > MOST {
             return;
         }
@@ -253,7 +263,7 @@ impl Graph {
             self.first[block] = successors.len() as u32;
             successors.extend_from_slice(&self.successors[old]);
             if unresolved.next_if_eq(&&(block as u32)).is_some() {
-                successors.extend_from_slice(targets);
+                successors.extend_from_slice(&targets);
             }
         }
         if let Some(last) = self.first.last_mut() {

@@ -97,6 +97,33 @@ fn a_switch_in_a_loop_by_a_table_of_differences() {
 }
 
 #[test]
+fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
+    let code = [
+        0x85, 0xff, // 0: test edi, edi
+        0x74, 0x02, // 2: je 6
+        0xff, 0xe0, // 4: jmp rax, a tail call
+        0xe8, 0x02, 0x00, 0x00, 0x00, // 6: call d
+        0xeb, 0xf7, // b: jmp 4
+        0x0f, 0x0b, // d: ud2
+    ];
+    let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
+    let program = Program {
+        architecture: Architecture::X86_64,
+        memory: &Memory::of_bytes(0x1000, &code),
+        stubs: &[],
+        handlers: &[],
+        wanted: [0x1000..0x100d, 0x100d..0x100f]
+            .into_iter()
+            .filter_map(layout)
+            .collect(),
+        others: Vec::new(),
+        named: Vec::new(),
+        threads: 1,
+    };
+    assert!(program.loops().iter().all(|p| p.loops.is_empty()));
+}
+
+#[test]
 fn a_loop_of_aarch64_that_only_an_exception_repeats() {
     let mut bytes = words(&[
         0xd63f_0020, // 0: blr x1, which may throw    header

@@ -19,10 +19,12 @@ pub(crate) struct Row {
     pub(crate) line: u32,
 }
 
-/// Runs the line program of unit `index`; `keep` decides about a row's range.
+/// Runs the line program of unit `index`. Sequences are left out that begin where `begins` is false:
+/// of functions that the linker dropped. `keep` decides about a row's range.
 pub(crate) fn rows(
     debug: &Debug<'_>,
     index: u32,
+    begins: impl Fn(u64) -> bool,
     keep: impl Fn(u64, u64) -> bool,
 ) -> (Vec<Row>, Option<String>) {
     let mut out = Vec::new();
@@ -33,6 +35,7 @@ pub(crate) fn rows(
     let mut rows = program.rows();
     let mut open: Option<Row> = None;
     let mut damage = None;
+    let mut sequence = None;
     loop {
         let row = match rows.next_row() {
             Ok(Some((_, row))) => row,
@@ -48,7 +51,10 @@ pub(crate) fn rows(
                 out.push(row_before);
             }
         }
-        if !row.end_sequence() {
+        let in_code = *sequence.get_or_insert_with(|| begins(row.address()));
+        if row.end_sequence() {
+            sequence = None;
+        } else if in_code {
             let line = row.line().map_or(0, |l| l.get());
             open = Some(Row {
                 start: row.address(),
