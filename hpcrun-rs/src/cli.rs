@@ -136,7 +136,7 @@ fn parse_event(text: &str) -> Result<Event, String> {
 }
 
 /// Prints clap's message: help and version are no failure, everything else is ours (125).
-pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+pub fn explain(error: &clap::Error) -> ExitCode {
     // Nothing sensible is left to do when the terminal is gone.
     let _ = error.print();
     if error.use_stderr() {

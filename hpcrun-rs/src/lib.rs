@@ -20,6 +20,7 @@ mod program;
 mod report;
 
 pub use child::end_like;
+pub use cli::explain;
 pub use failure::Failure;
 pub use output::display;
 

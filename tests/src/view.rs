@@ -85,7 +85,20 @@ pub fn value(values: &Values, metric: &str) -> f64 {
     values.get(metric).copied().unwrap_or(0.0)
 }
 
+/// Panics unless `measured` seconds are as near to the truth as `allowed`.
+pub fn assert_close(what: &str, measured: f64, truth: f64, allowed: f64) {
+    assert!(
+        (measured - truth).abs() <= allowed,
+        "{what}: measured {measured:.4} s, truth {truth:.4} s, allowed {allowed:.4} s"
+    );
+}
+
 impl Node {
+    /// Seconds in which a core was busy right here: work and overhead.
+    pub fn busy(&self) -> f64 {
+        value(&self.exclusive, "work") + value(&self.exclusive, "overhead")
+    }
+
     /// Calls `visit` for this node and all below it, with the nodes above, outermost first.
     pub fn walk<'a>(
         &'a self,
@@ -166,6 +179,21 @@ impl View {
     /// Samples that are lost or partial, by the quality line.
     pub fn unrooted(&self) -> u64 {
         self.quality.lost.values().sum()
+    }
+
+    /// Panics unless there are more than `least` samples, at least 99.9 % of them are rooted, and each
+    /// of the others has a cause.
+    pub fn assert_rooted(&self, least: u64) {
+        let quality = &self.quality;
+        assert!(quality.samples > least, "there are samples: {quality:?}");
+        assert!(
+            quality.rooted as f64 >= 0.999 * quality.samples as f64,
+            "not rooted: {quality:?}"
+        );
+        assert!(
+            self.unrooted() >= quality.samples - quality.rooted,
+            "every sample that is not rooted has a cause: {quality:?}"
+        );
     }
 
     /// Panics unless totals, roots, exclusives and inclusive values agree for every metric.

@@ -73,10 +73,7 @@ fn judge(view: &View) -> Verdict {
     view.walk(&mut |above, node| {
         let names = above.iter().copied().chain([node]);
         let path: Vec<Frame> = names.filter_map(|n: &Node| frame(&n.name)).collect();
-        let seconds = ["work", "overhead"]
-            .iter()
-            .map(|metric| value(&node.exclusive, metric))
-            .sum::<f64>();
+        let seconds = node.busy();
         if path.is_empty() || seconds <= 0.0 {
             return;
         }

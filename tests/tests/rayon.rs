@@ -3,7 +3,7 @@
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
 use hpcrun_tests::tools::{Rayon, machine, rayon_program};
-use hpcrun_tests::view::{Node, View, value};
+use hpcrun_tests::view::{Node, View, assert_close, value};
 
 const RATE: u32 = 1000;
 
@@ -26,20 +26,8 @@ fn assert_within(what: &str, measured: f64, truth: f64, share: f64) {
 
 /// `systematic`: an allowance in seconds beside that for the chance of sampling.
 fn assert_near(what: &str, measured: f64, truth: f64, systematic: f64) {
-    let tolerance = systematic + 3.0 * (truth / f64::from(RATE)).sqrt();
-    assert!(
-        (measured - truth).abs() <= tolerance,
-        "{what}: measured {measured:.4} s, truth {truth:.4} s, allowed {tolerance:.4} s"
-    );
-}
-
-fn assert_rooted(view: &View) {
-    let quality = &view.quality;
-    assert!(quality.samples > 300, "there are samples: {quality:?}");
-    assert!(
-        quality.rooted as f64 >= 0.999 * quality.samples as f64,
-        "not rooted: {quality:?}"
-    );
+    let chance = 3.0 * (truth / f64::from(RATE)).sqrt();
+    assert_close(what, measured, truth, systematic + chance);
 }
 
 #[test]
@@ -47,7 +35,7 @@ fn stock_workers_that_wait_are_idle_and_cost_nothing() {
     let _machine = machine();
     let (run, database) = profile(Rayon::Stock, "waits", &["2", "10000"]);
     let (view, truth) = (database.top_down(), run.truth());
-    assert_rooted(&view);
+    view.assert_rooted(300);
     let sites = ["waits::short", "waits::long", "waits::pause"];
     let idleness: f64 = sites.iter().map(|s| truth_of(&truth, s, "idleness")).sum();
     for site in sites {
@@ -84,7 +72,7 @@ fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
     let _machine = machine();
     let (run, database) = profile(Rayon::Stock, "loops", &["2", "12"]);
     let (view, truth) = (database.top_down(), run.truth());
-    assert_rooted(&view);
+    view.assert_rooted(300);
     for site in ["light_leaf", "heavy_leaf", "inner_leaf", "serial"] {
         let site = format!("loops::{site}");
         let seconds = truth_of(&truth, &site, "work");
@@ -150,7 +138,7 @@ fn parallel_loops(view: &View) -> Vec<(Vec<String>, Node)> {
 
 /// All effort lies under the program's `main`, whichever worker it was spent by.
 fn assert_all_reach_main(view: &View, main: &str) {
-    assert_rooted(view);
+    view.assert_rooted(300);
     assert_eq!(view.quality.spawnerless, 0, "every task has its spawner");
     for metric in ["work", "overhead", "idleness"] {
         let total = value(&view.totals, metric);

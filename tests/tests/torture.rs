@@ -123,10 +123,7 @@ fn judge(view: &View) -> Verdict {
     view.walk(&mut |above, node| {
         let names = above.iter().copied().chain([node]);
         let path: Vec<Frame> = names.filter_map(|n: &Node| frame(&n.name)).collect();
-        let seconds = ["work", "overhead"]
-            .iter()
-            .map(|metric| value(&node.exclusive, metric))
-            .sum::<f64>();
+        let seconds = node.busy();
         if above.first().is_some_and(|root| root.kind == "partial") {
             let sum = if in_unwinder(node) {
                 &mut verdict.in_unwinder

@@ -6,7 +6,7 @@
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
 use hpcrun_tests::tools::{c_program, machine};
-use hpcrun_tests::view::{Values, View, value};
+use hpcrun_tests::view::{Values, View, assert_close, value};
 
 /// The rates to test, and the error allowed at each.
 const RATES: [(u32, f64); 2] = [(200, 0.05), (1000, 0.03)];
@@ -29,25 +29,8 @@ fn assert_near_in_pieces(what: &str, rate: u32, measured: f64, truth: f64) {
 fn assert_within(what: &str, rate: u32, measured: f64, truth: f64, slack: f64) {
     let share = RATES.iter().find(|(r, _)| *r == rate);
     let (_, share) = share.expect("a rate of the table");
-    let tolerance = share * truth + slack;
-    assert!(
-        (measured - truth).abs() <= tolerance,
-        "{what} at {rate} Hz: measured {measured:.4} s, truth {truth:.4} s, allowed {tolerance:.4} s"
-    );
-}
-
-/// At least 99.9 % of the samples are rooted, and nothing is lost in silence.
-fn assert_rooted(view: &View) {
-    let quality = &view.quality;
-    assert!(quality.samples > 50, "there are samples: {quality:?}");
-    assert!(
-        quality.rooted as f64 >= 0.999 * quality.samples as f64,
-        "not rooted: {quality:?}"
-    );
-    assert!(
-        view.unrooted() >= quality.samples - quality.rooted,
-        "every sample that is not rooted has a cause: {quality:?}"
-    );
+    let what = format!("{what} at {rate} Hz");
+    assert_close(&what, measured, truth, share * truth + slack);
 }
 
 fn profile(test: &str, rate: u32, spec: Spec) -> (Run, Database) {
@@ -116,7 +99,7 @@ fn phases_on_two_workers() {
         let test = format!("phases-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "phases"));
         let (top_down, truth) = (database.top_down(), run.truth());
-        assert_rooted(&top_down);
+        top_down.assert_rooted(50);
         check_sites(rate, &top_down, &truth);
         check_sites_bottom_up(rate, &database.bottom_up(), &truth);
         let total: f64 = truth.sites.values().map(|v| value(v, "work")).sum();
@@ -138,7 +121,7 @@ fn every_source_of_samples_measures_the_same() {
             }
             assert!(run.output.status.success(), "{source}: {}", run.stderr());
             let view = run.database().top_down();
-            assert_rooted(&view);
+            view.assert_rooted(50);
             check_sites(rate, &view, &run.truth());
         }
     }
@@ -152,7 +135,7 @@ fn one_leaf_under_two_callers_while_halves_are_stolen() {
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "callers"));
         let (top_down, bottom_up) = (database.top_down(), database.bottom_up());
         let truth = run.truth();
-        assert_rooted(&top_down);
+        top_down.assert_rooted(50);
         for caller in ["callers::caller_a", "callers::caller_b"] {
             let work = truth_of(&truth, caller, "work");
             let measured = top_down.inclusive_under(&[caller, "callers::leaf"], "work");
@@ -173,7 +156,7 @@ fn spawned_tasks_belong_to_their_spawner() {
         let test = format!("spawns-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "spawns"));
         let (view, truth) = (database.top_down(), run.truth());
-        assert_rooted(&view);
+        view.assert_rooted(50);
         for site in truth.sites.keys() {
             let measured = view.inclusive_under(&[site, "spawns::task"], "work");
             assert_near(site, rate, measured, truth_of(&truth, site, "work"));
@@ -188,7 +171,7 @@ fn ordinary_threads_while_main_waits_in_join() {
         let test = format!("threads-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "threads"));
         let view = database.top_down();
-        assert_rooted(&view);
+        view.assert_rooted(50);
         check_sites(rate, &view, &run.truth());
         for thread in ["threads::short", "threads::long"] {
             let path = ["threads::main", "threads::start_and_join", thread];
@@ -209,7 +192,7 @@ fn pthreads_in_c() {
         let test = format!("pthreads-{rate}");
         let (run, database) = profile(&test, rate, Spec::new(&test, c_program("pthreads")));
         let view = database.top_down();
-        assert_rooted(&view);
+        view.assert_rooted(50);
         check_sites(rate, &view, &run.truth());
         for thread in ["short_thread", "long_thread"] {
             let under = view.inclusive_under(&["main", "start_and_join", thread], "work");
@@ -273,7 +256,7 @@ fn a_stack_realigned_frame_is_unwound() {
     let (rate, _) = RATES[1];
     let (run, database) = profile("drap", rate, Spec::new("drap", c_program("drap")));
     let (view, truth) = (database.top_down(), run.truth());
-    assert_rooted(&view);
+    view.assert_rooted(50);
     let path = ["main", "calls_realigned", "realigned"];
     let measured = view.inclusive_under(&path, "work");
     let seconds = truth_of(&truth, "realigned", "work");
@@ -287,7 +270,7 @@ fn a_deep_recursion_keeps_every_frame() {
     let spec = Spec::fixture("recursion", "recursion").arguments(&["900"]);
     let (run, database) = profile("recursion", rate, spec);
     let (view, truth) = (database.top_down(), run.truth());
-    assert_rooted(&view);
+    view.assert_rooted(50);
     let mut right = 0.0;
     view.walk(&mut |above, node| {
         let frames = above.iter().filter(|n| n.name == "recursion::descend");

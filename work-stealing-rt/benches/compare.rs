@@ -10,137 +10,14 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-/// `join` without parallelism: the sequential baseline.
-fn serial_join<RA, RB>(a: impl FnOnce() -> RA, b: impl FnOnce() -> RB) -> (RA, RB) {
-    (a(), b())
-}
+/// The kernels over the other runtimes, and the macro that makes them over any `join`.
+#[macro_use]
+#[path = "../../fixtures/runtimes/src/kernels.rs"]
+mod kernels;
 
-/// chili passes its scope through every call.
-#[inline(always)]
-fn chili_join<A, B, RA, RB>(scope: &mut chili::Scope<'_>, a: A, b: B) -> (RA, RB)
-where
-    A: FnOnce(&mut chili::Scope<'_>) -> RA + Send,
-    B: FnOnce(&mut chili::Scope<'_>) -> RB + Send,
-    RA: Send,
-    RB: Send,
-{
-    scope.join(a, b)
-}
+use kernels::{insertion_sort, multiply_rows, partition, serial, with_chili, with_rayon};
 
-/// The kernels over a given `join`, which may need a context.
-macro_rules! kernels {
-    ($name:ident, $join:path $(, $ctx:ident : $ty:ty)?) => {
-        mod $name {
-            use super::*;
-
-            pub(super) fn fib($($ctx: $ty,)? n: u64) -> u64 {
-                if n < 2 {
-                    return n;
-                }
-                let (a, b) = $join(
-                    $($ctx,)?
-                    |$($ctx)?| fib($($ctx,)? n - 1),
-                    |$($ctx)?| fib($($ctx,)? n - 2),
-                );
-                a + b
-            }
-
-            /// Solutions of the queens problem with the given columns and diagonals taken.
-            pub(super) fn queens($($ctx: $ty,)? full: u32, cols: u32, left: u32, right: u32) -> u64 {
-                if cols == full {
-                    return 1;
-                }
-                let free = full & !(cols | left | right);
-                places($($ctx,)? full, cols, left, right, free)
-            }
-
-            fn places(
-                $($ctx: $ty,)? full: u32, cols: u32, left: u32, right: u32, free: u32,
-            ) -> u64 {
-                if free == 0 {
-                    return 0;
-                }
-                let place = free & free.wrapping_neg();
-                let rest = free ^ place;
-                let (cols2, left2, right2) = (cols | place, (left | place) << 1, (right | place) >> 1);
-                if rest == 0 {
-                    return queens($($ctx,)? full, cols2, left2, right2);
-                }
-                let (a, b) = $join(
-                    $($ctx,)?
-                    |$($ctx)?| queens($($ctx,)? full, cols2, left2, right2),
-                    |$($ctx)?| places($($ctx,)? full, cols, left, right, rest),
-                );
-                a + b
-            }
-
-            pub(super) fn quicksort($($ctx: $ty,)? data: &mut [u32]) {
-                if data.len() <= 64 {
-                    data.sort_unstable();
-                    return;
-                }
-                let middle = partition(data);
-                let (low, high) = data.split_at_mut(middle);
-                $join(
-                    $($ctx,)?
-                    |$($ctx)?| quicksort($($ctx,)? low),
-                    |$($ctx)?| quicksort($($ctx,)? &mut high[1..]),
-                );
-            }
-
-            /// `c += a * b` on the rows of `c`, split down to blocks of 16 rows.
-            pub(super) fn matmul($($ctx: $ty,)? n: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
-                let rows = c.len() / n;
-                if rows <= 16 {
-                    multiply_rows(n, a, b, c);
-                    return;
-                }
-                let half = rows / 2 * n;
-                let ((a1, a2), (c1, c2)) = (a.split_at(half), c.split_at_mut(half));
-                $join(
-                    $($ctx,)?
-                    |$($ctx)?| matmul($($ctx,)? n, a1, b, c1),
-                    |$($ctx)?| matmul($($ctx,)? n, a2, b, c2),
-                );
-            }
-        }
-    };
-}
-
-kernels!(serial, serial_join);
 kernels!(ours, work_stealing_rt::join);
-kernels!(with_rayon, rayon::join);
-kernels!(with_chili, chili_join, scope: &mut chili::Scope<'_>);
-
-/// Lomuto's partition around the median of three; the pivot's final place.
-fn partition(data: &mut [u32]) -> usize {
-    let last = data.len() - 1;
-    let middle = last / 2;
-    if (data[middle] < data[0]) != (data[middle] < data[last]) {
-        data.swap(middle, last);
-    } else if (data[0] < data[middle]) != (data[0] < data[last]) {
-        data.swap(0, last);
-    }
-    let pivot = data[last];
-    let mut place = 0;
-    for i in 0..last {
-        let smaller = data[i] < pivot;
-        data.swap(i, place);
-        place += usize::from(smaller);
-    }
-    data.swap(place, last);
-    place
-}
-
-fn multiply_rows(n: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
-    for (a, c) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
-        for (&a, b) in a.iter().zip(b.chunks_exact(n)) {
-            for (c, &b) in c.iter_mut().zip(b) {
-                *c += a * b;
-            }
-        }
-    }
-}
 
 /// One measured cell: a candidate with a number of workers.
 struct Candidate {
@@ -188,7 +65,7 @@ fn seconds(run: impl FnOnce()) -> f64 {
 
 /// Seconds of one kernel, by its name, with the given module and context.
 macro_rules! run_kernel {
-    ($kernel:expr, $input:expr, $module:ident, $join:path $(, $ctx:expr)?) => {{
+    ($kernel:expr, $input:expr, $module:ident $(, $ctx:expr)?) => {{
         let input: &Input = $input;
         match $kernel {
             "fib" => seconds(|| {
@@ -279,7 +156,7 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
         add(
             "sequential",
             1,
-            Box::new(move |input| run_kernel!(kernel, input, serial, serial_join)),
+            Box::new(move |input| run_kernel!(kernel, input, serial)),
         );
     }
     for workers in if steal { vec![2] } else { vec![1, 2] } {
@@ -293,7 +170,7 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
             Box::new(move |input| {
                 pool.install(|| match kernel {
                     "steal" => steal_round_trip!(input.steals, work_stealing_rt::join),
-                    _ => run_kernel!(kernel, input, ours, work_stealing_rt::join),
+                    _ => run_kernel!(kernel, input, ours),
                 })
             }),
         );
@@ -305,7 +182,7 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
             Box::new(move |input| {
                 pool.install(|| match kernel {
                     "steal" => steal_round_trip!(input.steals, rayon::join),
-                    _ => run_kernel!(kernel, input, with_rayon, rayon::join),
+                    _ => run_kernel!(kernel, input, with_rayon),
                 })
             }),
         );
@@ -322,7 +199,7 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
             workers,
             Box::new(move |input| {
                 let mut scope = pool.scope();
-                run_kernel!(kernel, input, with_chili, chili_join, &mut scope)
+                run_kernel!(kernel, input, with_chili, &mut scope)
             }),
         );
     }

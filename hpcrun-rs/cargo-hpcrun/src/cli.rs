@@ -3,7 +3,6 @@
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -245,17 +244,6 @@ impl Build {
             all.push("-v".to_owned());
         }
         all
-    }
-}
-
-/// Prints clap's message: help and version are no failure, everything else is ours (125).
-pub(crate) fn explain(error: &clap::Error) -> ExitCode {
-    // Nothing sensible is left to do when the terminal is gone.
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(125)
-    } else {
-        ExitCode::SUCCESS
     }
 }
 

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
     let options = match Options::try_parse_from(arguments) {
         Ok(options) => options,
-        Err(error) => return cli::explain(&error),
+        Err(error) => return hpcrun_rs::explain(&error),
     };
     match run(&options) {
         Ok(code) => code,
