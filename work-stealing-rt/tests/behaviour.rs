@@ -1,7 +1,8 @@
 //! What the public operations promise: results, panics, pools, sleep.
 //!
 //! Inputs: small programs. Each assertion is on an effect that a broken runtime would miss:
-//! sums, drop counts, panic payloads, CPU time.
+//! sums, drop counts, panic payloads, CPU time. Under Miri, which is thousands of times slower and
+//! looks at every access, the programs are smaller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -13,6 +14,15 @@ use work_stealing_rt::{
     Scope, ThreadPool, ThreadPoolBuilder, current_num_threads, current_thread_index, join, par_for,
     par_for_grain, scope, spawn,
 };
+
+/// How often something is done: less often under Miri.
+const fn times(often: usize) -> usize {
+    if cfg!(miri) {
+        often.div_ceil(40)
+    } else {
+        often
+    }
+}
 
 fn pool(threads: usize) -> ThreadPool {
     ThreadPoolBuilder::new()
@@ -52,7 +62,8 @@ fn payload(result: thread::Result<impl Sized>) -> &'static str {
 fn join_computes_on_pools_of_all_sizes() {
     for threads in [1, 2, 3, 8] {
         let pool = pool(threads);
-        assert_eq!(pool.install(|| fib(22)), 17711);
+        let (n, value) = if cfg!(miri) { (9, 34) } else { (22, 17711) };
+        assert_eq!(pool.install(|| fib(n)), value);
         assert_eq!(pool.install(current_num_threads), threads);
         assert_eq!(pool.current_num_threads(), threads);
     }
@@ -96,7 +107,7 @@ fn a_panic_in_the_first_closure_leaves_nothing_behind() {
         }
     }
     pool.install(|| {
-        for _ in 0..100 {
+        for _ in 0..times(100) {
             let guard = CountDrop(&dropped);
             let result = catch_unwind(AssertUnwindSafe(|| {
                 join(|| resume_unwind(Box::new("first")), move || drop(guard))
@@ -105,14 +116,14 @@ fn a_panic_in_the_first_closure_leaves_nothing_behind() {
         }
         assert_eq!(fib(10), 55);
     });
-    assert_eq!(dropped.load(SeqCst), 100);
+    assert_eq!(dropped.load(SeqCst), times(100));
 }
 
 #[test]
 fn a_panic_in_the_second_closure_run_inline_leaves_nothing_behind() {
     let pool = pool(1);
     pool.install(|| {
-        for _ in 0..100 {
+        for _ in 0..times(100) {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 join(|| fib(3), || -> u64 { resume_unwind(Box::new("second")) })
             }));
@@ -126,7 +137,7 @@ fn a_panic_in_the_second_closure_run_inline_leaves_nothing_behind() {
 fn a_panic_in_a_stolen_closure_goes_to_the_joiner() {
     let pool = pool(2);
     pool.install(|| {
-        for _ in 0..50 {
+        for _ in 0..times(50) {
             let started = AtomicBool::new(false);
             let result = catch_unwind(AssertUnwindSafe(|| {
                 join(
@@ -148,7 +159,7 @@ fn a_panic_in_a_stolen_closure_goes_to_the_joiner() {
 fn a_panic_in_the_first_closure_waits_for_a_stolen_second_one() {
     let pool = pool(2);
     pool.install(|| {
-        for _ in 0..20 {
+        for _ in 0..times(20) {
             let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
             let result = catch_unwind(AssertUnwindSafe(|| {
                 join(
@@ -198,7 +209,7 @@ fn install_passes_results_and_panics_to_many_threads() {
         for seed in 0..8_u64 {
             let pool = &pool;
             threads.spawn(move || {
-                for round in 0..50 {
+                for round in 0..times(50) as u64 {
                     assert_eq!(pool.install(|| fib(10) + seed + round), 55 + seed + round);
                 }
                 let result = catch_unwind(AssertUnwindSafe(|| {
@@ -246,7 +257,7 @@ fn a_scope_runs_thousands_of_tasks() {
         let pool = pool(threads);
         let sum = AtomicUsize::new(0);
         pool.scope(|s| {
-            for i in 0..5_000 {
+            for i in 0..times(5_000) {
                 let sum = &sum;
                 s.spawn(move |s| {
                     s.spawn(move |_| {
@@ -255,7 +266,7 @@ fn a_scope_runs_thousands_of_tasks() {
                 });
             }
         });
-        assert_eq!(sum.into_inner(), 5_000 * 4_999 / 2);
+        assert_eq!(sum.into_inner(), times(5_000) * (times(5_000) - 1) / 2);
     }
 }
 
@@ -331,7 +342,14 @@ fn a_panic_in_a_broadcast_drops_the_other_results() {
 fn par_for_visits_each_index_once() {
     for threads in [1, 2, 5] {
         let pool = pool(threads);
-        for range in [0..0, 5..5, 3..4, 0..7, 10..1_000, 0..100_000] {
+        for range in [
+            0..0,
+            5..5,
+            3..4,
+            0..7,
+            10..10 + times(1_000),
+            0..times(100_000),
+        ] {
             let visits: Vec<AtomicUsize> = (0..range.end).map(|_| AtomicUsize::new(0)).collect();
             let visit = |i: usize| {
                 visits[i].fetch_add(1, SeqCst);
@@ -403,6 +421,7 @@ fn detached_tasks_run_even_when_the_pool_is_dropped() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many joins for Miri's speed and stacks")]
 fn deep_recursion_beyond_the_deque_runs_inline() {
     const DEPTH: usize = 200_000;
     fn nest(depth: usize) -> usize {
@@ -480,10 +499,11 @@ fn tree(seed: u64, depth: u32) -> usize {
 fn random_trees_give_the_same_answer_on_all_pools() {
     let alone = pool(1);
     let pools = [pool(2), pool(3), pool(8)];
-    for seed in 0..60 {
-        let expected = alone.install(|| tree(seed, 12));
+    let depth = if cfg!(miri) { 5 } else { 12 };
+    for seed in 0..times(60) as u64 {
+        let expected = alone.install(|| tree(seed, depth));
         for pool in &pools {
-            assert_eq!(pool.install(|| tree(seed, 12)), expected, "seed {seed}");
+            assert_eq!(pool.install(|| tree(seed, depth)), expected, "seed {seed}");
         }
     }
 }
@@ -491,7 +511,7 @@ fn random_trees_give_the_same_answer_on_all_pools() {
 #[test]
 fn workers_wake_from_sleep_again_and_again() {
     let pool = pool(4);
-    for round in 0..300 {
+    for round in 0..times(300) {
         if round % 3 == 0 {
             thread::sleep(Duration::from_millis(1));
         }

@@ -1,10 +1,11 @@
 //! Per-thread state: made when a thread starts, found by the handler through one thread-local
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
-//! [`recorder`] makes records of paths and samples, [`deferred`] keeps samples that arrive while it
-//! is at work, [`slot`] is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
+//! [`recorder`] makes records of paths and samples, [`capture`] keeps a context for a task, [`deferred`]
+//! the samples that arrive meanwhile; [`slot`] is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
 //! methods that say so.
 
+mod capture;
 mod deferred;
 mod recorder;
 mod slot;
@@ -413,51 +414,6 @@ impl ThreadState {
             period_ns: 0,
             creator_thread,
             creator_node,
-        }
-    }
-
-    /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that
-    /// arrive meanwhile are samples of that path.
-    pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        if !image::is_running() {
-            return None;
-        }
-        // Open before the thread is in, and closed after it is out: no sample falls in between.
-        self.deferred.open();
-        let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
-        while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
-            let Some(busy) = self.enter() else { break };
-            if let Some(values) = self.deferred.take() {
-                self.settle(&busy, inserted, &values);
-            }
-        }
-        self.deferred.close();
-        Some((self.ordinal(), inserted?.ok()??))
-    }
-
-    /// Enters the samples that arrived during a capture, or counts them as what became of it.
-    #[cold]
-    fn settle(&self, busy: &Busy<'_>, inserted: &Result<Option<u32>, LossCause>, values: &Values) {
-        let entered = match *inserted {
-            Ok(Some(node)) => self.recorder(busy).add_samples(node, values),
-            Ok(None) => {
-                self.count_idle(values.periods);
-                Ok(())
-            }
-            Err(cause) => Err(cause),
-        };
-        if let Err(cause) = entered {
-            self.losses[cause as usize].fetch_add(values.samples, Ordering::Relaxed);
-        }
-    }
-
-    /// A sample arrived while the thread was in the profiler: it is kept if a context is being
-    /// captured, whose path is the sample's too, and lost if not. Async-signal-safe.
-    pub fn defer_sample(&self, periods: u64) {
-        if self.is_idle() {
-            self.count_idle(periods);
-        } else if !self.deferred.add(periods, self.load()) {
-            self.count_loss(LossCause::Reentered);
         }
     }
 
