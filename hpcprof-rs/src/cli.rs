@@ -77,6 +77,13 @@ pub struct BuildArgs {
     /// Threads that analyse load modules [default: one for each core]
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Neither read nor write the cache of analysed load modules (hpcrun-rs/structure in
+    /// $XDG_CACHE_HOME or ~/.cache)
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Say of each load module whether it was analysed or taken from the cache
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Idleness is high from this percentage of a context's effort
     #[arg(long, value_name = "PERCENT", default_value_t = 20.0, value_parser = percentage)]
     pub idleness_threshold: f64,

@@ -17,6 +17,7 @@ use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
 use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
+use hpcstruct_rs::cache::Cache;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,8 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
 
 /// Builds a database from measurement directories; returns its path.
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
-    let analyser = Analyser::new(args.rules.as_deref(), args.threads)?;
+    let cache = Cache::of_user().filter(|_| !args.no_cache);
+    let analyser = Analyser::new(args.rules.as_deref(), args.threads, cache)?;
     let measurements = measurements::read(inputs, warnings)?;
     let target = args
         .output
@@ -69,6 +71,11 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let (maps, sampled) = load_map::collect(&measurements, &mut experiment.symbols, warnings);
     let mut library = StructureLibrary::open(inputs, analyser, warnings);
     let frames = code::resolve(&sampled, &mut library, &mut experiment.symbols, warnings);
+    if args.verbose {
+        for line in library.log() {
+            eprintln!("hpcprof-rs: {line}");
+        }
+    }
     project::project(&measurements, &maps, &frames, &mut experiment, warnings);
     if experiment.threads.iter().all(|t| t.samples == 0) {
         warnings.add(

@@ -3,8 +3,8 @@
 //! Input: a module's path and the options; the environment names the folder. An entry's name is a
 //! hash of everything that the result depends on: the module's identity (build id and size,
 //! or place and time of change), its separate debug file's, the rules, the search folders, and this very program's.
-//! Invariants: an entry appears whole (written beside, then renamed); one that is damaged, or
-//! lacks wanted addresses, is made anew; a cache that cannot be read or written only costs time.
+//! Invariants: an entry appears whole (written beside, then renamed); one that is damaged is made
+//! anew, one that lacks wanted addresses is made anew with what it had and those; a cache that cannot be read or written only costs time.
 
 use crate::bytes::FileBytes;
 use crate::image::Image;
@@ -13,12 +13,14 @@ use hpc_formats::structure::Structure;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Changes with the meaning of what is stored.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Entries that nobody wrote for so long are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Extension of entries.
@@ -57,23 +59,50 @@ impl Cache {
     /// # Errors
     /// As [`crate::analyse`]; trouble with the cache is none.
     pub fn analyse(&self, path: &Path, options: &Options) -> Result<Structure, StructError> {
+        self.answer(path, options).map(|answer| answer.structure)
+    }
+
+    /// As [`Cache::analyse`], and where the answer is from.
+    ///
+    /// # Errors
+    /// As [`crate::analyse`]; trouble with the cache is none.
+    pub fn answer(&self, path: &Path, options: &Options) -> Result<Answer, StructError> {
         let entry = self.entry(path, options);
-        if let Some(found) = entry.as_deref().and_then(|e| read(e, options)) {
-            return Ok(Structure {
-                // Files of one build id may lie in several places.
-                module: path.to_string_lossy().into_owned(),
-                ..found
-            });
-        }
+        let kept = entry.as_deref().and_then(Kept::read);
+        let kept = match kept {
+            Some(kept) if kept.answers(options) => {
+                return Ok(Answer {
+                    structure: Structure {
+                        // Files of one build id may lie in several places.
+                        module: path.to_string_lossy().into_owned(),
+                        ..kept.structure
+                    },
+                    from_cache: true,
+                });
+            }
+            other => other,
+        };
+        // What was asked for before is done again, lest two users take turns in analysing.
+        let wider = Options {
+            addresses: options.addresses.as_ref().map(|wanted| {
+                let before = kept.iter().flat_map(Kept::addresses);
+                wanted.iter().copied().chain(before).collect()
+            }),
+            ..options.clone()
+        };
+        drop(kept);
         let Analysis {
             structure,
             is_lasting,
             ..
-        } = analyse_fully(path, options)?;
+        } = analyse_fully(path, &wider)?;
         if let Some(entry) = entry.filter(|_| is_lasting) {
-            self.store(&entry, &structure, options.threads);
+            self.store(&entry, &structure, &wider);
         }
-        Ok(structure)
+        Ok(Answer {
+            structure,
+            from_cache: false,
+        })
     }
 
     /// The file that has, or will have, the answer; `None` for what is no regular file.
@@ -100,15 +129,22 @@ impl Cache {
         Some(self.folder.join(name))
     }
 
-    fn store(&self, entry: &Path, structure: &Structure, threads: usize) {
+    fn store(&self, entry: &Path, structure: &Structure, options: &Options) {
         let made = std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder);
-        let temporary = entry.with_extension(format!("{}.new", std::process::id()));
+        // Several threads may store at once, and several processes.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = entry.with_extension(format!("{}-{number}.new", std::process::id()));
+        let head = head(structure, options.addresses.as_deref().unwrap_or(&[]));
         let stored = made
             .and_then(|()| File::create(&temporary))
-            .and_then(|mut file| structure.write(&mut file, threads))
+            .and_then(|mut file| {
+                file.write_all(&head)?;
+                structure.write(&mut file, options.threads)
+            })
             .and_then(|()| std::fs::rename(&temporary, entry));
         if stored.is_err() {
             // Best effort: it may not even exist.
@@ -133,13 +169,79 @@ impl Cache {
     }
 }
 
-/// An entry that answers the question; one that is damaged does not.
-fn read(entry: &Path, options: &Options) -> Option<Structure> {
-    let data = FileBytes::open(entry).ok()?;
-    let structure = Structure::decode(data.as_slice()).ok()?;
-    let covers = |addresses: &Vec<u64>| addresses.iter().all(|a| structure.span_at(*a).is_some());
-    let answers = structure.complete || options.addresses.as_ref().is_some_and(covers);
-    answers.then_some(structure)
+/// An answer of a [`Cache`].
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The structure; it may have more procedures than were asked for.
+    pub structure: Structure,
+    /// Whether nothing had to be analysed.
+    pub from_cache: bool,
+}
+
+/// An entry: addresses that were asked for and that no procedure holds, then a structure file.
+#[derive(Debug)]
+struct Kept {
+    /// Ascending.
+    nowhere: Vec<u64>,
+    structure: Structure,
+}
+
+/// Begins an entry; then come the number of addresses, their hash, and they themselves, eight bytes each.
+const MAGIC: &[u8; 8] = b"hpckept1";
+
+/// What precedes the structure in its entry; `asked` are the addresses that were wanted.
+fn head(structure: &Structure, asked: &[u64]) -> Vec<u8> {
+    let mut nowhere: Vec<u64> = asked.to_vec();
+    nowhere.retain(|a| structure.span_at(*a).is_none());
+    nowhere.sort_unstable();
+    nowhere.dedup();
+    let addresses: Vec<u8> = nowhere.iter().flat_map(|a| a.to_le_bytes()).collect();
+    let mut out = MAGIC.to_vec();
+    out.extend((nowhere.len() as u64).to_le_bytes());
+    out.extend(sum(&addresses).to_le_bytes());
+    out.extend(addresses);
+    out
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    foldhash::quality::FixedState::with_seed(u64::from(VERSION)).hash_one(bytes)
+}
+
+impl Kept {
+    /// An entry that is whole.
+    fn read(entry: &Path) -> Option<Kept> {
+        let data = FileBytes::open(entry).ok()?;
+        let (magic, data) = data.as_slice().split_first_chunk()?;
+        let (count, data) = data.split_first_chunk()?;
+        let (stated, data) = data.split_first_chunk()?;
+        let bytes = u64::from_le_bytes(*count).checked_mul(8)?;
+        let (addresses, data) = data.split_at_checked(usize::try_from(bytes).ok()?)?;
+        if magic != MAGIC || u64::from_le_bytes(*stated) != sum(addresses) {
+            return None;
+        }
+        let word = |b: &[u8]| b.try_into().map(u64::from_le_bytes).unwrap_or(0);
+        Some(Kept {
+            nowhere: addresses.chunks_exact(8).map(word).collect(),
+            structure: Structure::decode(data).ok()?,
+        })
+    }
+
+    /// Whether everything that is wanted was analysed.
+    fn answers(&self, options: &Options) -> bool {
+        let structure = &self.structure;
+        let known =
+            |a: &u64| structure.span_at(*a).is_some() || self.nowhere.binary_search(a).is_ok();
+        let wanted = options.addresses.as_ref();
+        structure.complete || wanted.is_some_and(|wanted| wanted.iter().all(known))
+    }
+
+    /// Addresses that ask for all that is here: one of each piece of code.
+    fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        let spans = &self.structure.spans;
+        let pieces = spans.chunk_by(|a, b| a.end == b.start && a.procedure == b.procedure);
+        let starts = pieces.filter_map(|p| p.first().map(|s| s.start));
+        starts.chain(self.nowhere.iter().copied())
+    }
 }
 
 /// Size, time of change and inode of a file: another file, or a changed one, has others.

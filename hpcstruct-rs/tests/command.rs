@@ -202,17 +202,24 @@ fn answers_are_kept_and_damaged_ones_made_anew() {
     assert_eq!(text(&[]), fresh);
     let kept = cached(&folder);
     assert_eq!(kept.len(), 1);
-    let stored = Structure::decode(&kept[0].1).expect("whole");
+    // All procedures were asked for, so no address lies nowhere: the structure follows the head.
+    let (head, stored) = kept[0].1.split_at(24);
+    let stored = Structure::decode(stored).expect("whole");
     assert!(stored.complete && has_name(&stored, "unused"));
 
     // It is what later answers come from: an entry that says something else is believed …
     let mut other = stored.clone();
     let hot = other.strings.iter_mut().find(|s| *s == "hot");
     *hot.expect("a procedure") = "cold".to_owned();
-    std::fs::write(&kept[0].0, other.encode()).expect("written");
+    std::fs::write(&kept[0].0, [head, &other.encode()].concat()).expect("written");
     assert!(text(&[]).contains("\ncold ") && text(&["--no-cache"]) == fresh);
     // … one that is damaged or cut is not, and is replaced.
-    for damage in [&kept[0].1[..kept[0].1.len() / 2], b"nonsense", b""] {
+    let mut flipped = kept[0].1.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 4;
+    let cut = &kept[0].1[..middle];
+    let older = [b"hpckept0", &kept[0].1[8..]].concat();
+    for damage in [cut, &flipped, &older, &kept[0].1[24..], b"nonsense", b""] {
         std::fs::write(&kept[0].0, damage).expect("written");
         assert_eq!(text(&[]), fresh);
         assert_eq!(cached(&folder), kept);

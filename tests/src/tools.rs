@@ -131,9 +131,11 @@ pub fn folder(test: &str) -> PathBuf {
     path
 }
 
-/// A command that runs one of our tools with the settings of a user who set none.
+/// A command that runs one of our tools with the settings of a user who set none, and a cache that is
+/// not the user's.
 pub fn tool(name: &str) -> Command {
     let mut command = Command::new(release(name));
+    command.env("XDG_CACHE_HOME", scratch().join("cache"));
     for (variable, _) in std::env::vars_os() {
         if is_ours(&variable) {
             command.env_remove(variable);

@@ -10,8 +10,10 @@ use crate::model::symbols::{
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::SampledAddresses;
 use crate::sources::structures::StructureLibrary;
-use hpc_formats::structure::{Origin, ScopeKind, SourceLine, Span, StringId, Structure};
-use std::collections::HashMap;
+use hpc_formats::structure::{
+    Origin, ProcedureId, ScopeKind, SourceLine, Span, StringId, Structure,
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The frame of every sampled (module, address).
 pub type FrameTable = FastMap<(ModuleIndex, u64), FrameIndex>;
@@ -29,7 +31,9 @@ pub fn resolve(
         let structure = library.find(&info, addresses, warnings);
         let unnamed = symbols.module_frame(*module);
         let mut unnamed_index = None;
-        let mut names = structure.as_ref().map(|s| ModuleNames::new(s, *module));
+        let mut names = structure
+            .as_ref()
+            .map(|s| ModuleNames::new(s, *module, addresses));
         if structure.is_some() {
             symbols.modules[module.0 as usize].status = ModuleStatus::Analysed;
         }
@@ -68,13 +72,19 @@ struct ModuleNames<'a> {
 }
 
 impl<'a> ModuleNames<'a> {
-    fn new(structure: &'a Structure, module: ModuleIndex) -> Self {
+    /// Procedures without samples have no say: a structure may have more of them or less.
+    fn new(structure: &'a Structure, module: ModuleIndex, addresses: &BTreeSet<u64>) -> Self {
         let mut declarations = HashMap::new();
-        let procedures = structure.procedures.iter().map(|p| (p.name, p.declared));
+        let spans = addresses.iter().filter_map(|a| structure.span_at(*a));
+        let sampled: HashSet<ProcedureId> = spans.map(|s| s.procedure).collect();
+        let procedures = sampled.iter().filter_map(|id| {
+            let procedure = structure.procedures.get(id.0 as usize)?;
+            Some((procedure.name, procedure.declared))
+        });
         let scopes = structure
             .scopes
             .iter()
-            .filter(|s| s.kind == ScopeKind::Inlined)
+            .filter(|s| s.kind == ScopeKind::Inlined && sampled.contains(&s.procedure))
             .map(|s| (s.name, s.declared));
         for (name, declared) in procedures.chain(scopes) {
             let Some(line) = declared else { continue };

@@ -1,23 +1,33 @@
-//! Analyses a module's file when no structure file covers it: the one place that knows
-//! hpcstruct-rs's library.
+//! Analyses a module's file when no structure file covers it, or takes what the user's cache has of
+//! it: the one place that knows hpcstruct-rs's library.
 
 use crate::error::{Error, Result};
 use crate::model::symbols::Module;
 use crate::model::warnings::Warnings;
 use hpc_formats::structure::Structure;
+use hpcstruct_rs::cache::{Answer, Cache};
 use hpcstruct_rs::{Options, Rules, StructError, analyse};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Instant;
 
 /// How to analyse modules.
 #[derive(Debug)]
 pub struct Analyser {
     options: Options,
+    /// Where answers are kept between runs.
+    cache: Option<Cache>,
+    /// What was done, a line for each module.
+    log: Vec<String>,
 }
 
 impl Analyser {
     /// With the built-in rules and those of a file, and so many threads (`None`: one a core).
-    pub fn new(rules: Option<&Path>, threads: Option<usize>) -> Result<Analyser> {
+    pub fn new(
+        rules: Option<&Path>,
+        threads: Option<usize>,
+        cache: Option<Cache>,
+    ) -> Result<Analyser> {
         let rules = match rules {
             Some(path) => Rules::with_file(path).map_err(|e| Error::Usage(e.to_string()))?,
             None => Rules::built_in(),
@@ -29,7 +39,41 @@ impl Analyser {
                 threads: threads.unwrap_or_else(cores).max(1),
                 ..Options::default()
             },
+            cache,
+            log: Vec::new(),
         })
+    }
+
+    /// What was done so far, a line for each module.
+    pub fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    /// From the cache where it has it.
+    fn answer(&mut self, path: &Path) -> std::result::Result<Structure, StructError> {
+        let started = Instant::now();
+        let Answer {
+            structure,
+            from_cache,
+        } = match &self.cache {
+            Some(cache) => cache.answer(path, &self.options)?,
+            None => Answer {
+                structure: analyse(path, &self.options)?,
+                from_cache: false,
+            },
+        };
+        let how = if from_cache {
+            "from the cache"
+        } else {
+            "analysed"
+        };
+        self.log.push(format!(
+            "{}: {how} in {:.3} s, {} procedures",
+            path.display(),
+            started.elapsed().as_secs_f64(),
+            structure.procedures.len()
+        ));
+        Ok(structure)
     }
 
     /// The structure of the procedures that hold `addresses`; `None`, with a warning, when the
@@ -45,7 +89,7 @@ impl Analyser {
             return None;
         }
         self.options.addresses = Some(addresses.iter().copied().collect());
-        let analysed = analyse(Path::new(&module.path), &self.options);
+        let analysed = self.answer(Path::new(&module.path));
         let problem = match analysed {
             Ok(structure) if !same_build(module, &structure) => {
                 "was built again since the measurement: measure again".to_owned()

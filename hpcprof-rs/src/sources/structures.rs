@@ -52,6 +52,11 @@ impl StructureLibrary {
         }
     }
 
+    /// What was analysed, and what came from the cache: a line for each module.
+    pub fn log(&self) -> &[String] {
+        self.analyser.log()
+    }
+
     /// The structure of `module` for the given addresses; `None` when its code has no names.
     pub fn find(
         &mut self,

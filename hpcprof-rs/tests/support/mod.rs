@@ -436,7 +436,9 @@ impl Run {
 pub fn tool(arguments: &[&str]) -> Result<String, String> {
     use clap::Parser;
     let all = std::iter::once("hpcprof-rs").chain(arguments.iter().copied());
-    let cli = hpcprof_rs::cli::Cli::try_parse_from(all).map_err(|e| e.to_string())?;
+    let mut cli = hpcprof_rs::cli::Cli::try_parse_from(all).map_err(|e| e.to_string())?;
+    // The user's cache is no business of the tests.
+    cli.build.no_cache = true;
     let mut out = Vec::new();
     let style = hpcprof_rs::views::text::Style {
         width: 140,

@@ -1,0 +1,138 @@
+//! Overhead tags at every level of optimisation, by gcc, clang and rustc: the seconds that are shown as
+//! overhead against those that the program measured in tagged code, within 3 % and two samples.
+
+use hpcrun_tests::run::{Spec, Truth};
+use hpcrun_tests::tools::{check, folder, machine, workspace};
+use hpcrun_tests::view::{View, value};
+use std::path::Path;
+use std::process::Command;
+
+/// Samples a second.
+const RATE: u32 = 1000;
+
+fn near(what: &str, measured: f64, truth: f64) {
+    let tolerance = 0.03 * truth + 2.0 / f64::from(RATE);
+    assert!(
+        (measured - truth).abs() <= tolerance,
+        "{what}: measured {measured:.4} s, truth {truth:.4} s, allowed {tolerance:.4} s"
+    );
+}
+
+fn profile(test: &str, program: &Path) -> (View, Truth) {
+    let run = Spec::new(test, program).rate(RATE).succeed();
+    (run.database().top_down(), run.truth())
+}
+
+/// Seconds of work that the program measured at a site.
+fn truth_of(truth: &Truth, site: &str) -> f64 {
+    let values = truth.sites.get(site);
+    value(values.unwrap_or_else(|| panic!("no site {site}")), "work")
+}
+
+/// The total of a metric against the sites that make it up.
+fn total(what: &str, view: &View, truth: &Truth, metric: &str, sites: &[&str]) {
+    let known = sites.iter().map(|s| truth_of(truth, s)).sum();
+    let what = format!("{what}: {metric}");
+    near(&what, value(&view.totals, metric), known);
+}
+
+fn can_run(program: &str) -> bool {
+    let run = Command::new(program).arg("--version").output();
+    run.is_ok_and(|o| o.status.success())
+}
+
+fn c(compiler: &str, levels: &[&[&str]]) {
+    let place = folder(&format!("tags-{compiler}"));
+    for (i, flags) in levels.iter().enumerate() {
+        let program = place.join(format!("overhead{i}"));
+        check(
+            Command::new(compiler)
+                .current_dir(workspace().join("fixtures/c"))
+                .args(["overhead.c", "-o"])
+                .arg(&program)
+                .args(*flags),
+        );
+        let (view, truth) = profile(&format!("tags-{compiler}-{i}"), &program);
+        let what = format!("{compiler} {flags:?}");
+        total(&what, &view, &truth, "work", &["useful"]);
+        total(&what, &view, &truth, "overhead:sync", &["locked"]);
+        total(&what, &view, &truth, "overhead:other", &["plain"]);
+    }
+}
+
+#[test]
+fn gcc_at_every_level() {
+    let _machine = machine();
+    c(
+        "gcc",
+        &[
+            &["-g", "-O0"],
+            &["-g", "-O1"],
+            &["-g", "-O2"],
+            &["-g", "-O3"],
+            &["-g1", "-O2"],
+            &["-g", "-O2", "-flto"],
+        ],
+    );
+}
+
+#[test]
+fn clang_at_every_level() {
+    if !can_run("clang") {
+        println!("SKIPPED: clang is not installed; its marks were not measured");
+        return;
+    }
+    let _machine = machine();
+    c(
+        "clang",
+        &[
+            &["-g", "-O0"],
+            &["-g", "-O1"],
+            &["-g", "-O2"],
+            &["-g", "-O3"],
+            &["-g1", "-O2"],
+        ],
+    );
+    if can_run("ld.lld") {
+        c("clang", &[&["-g", "-O2", "-flto", "-fuse-ld=lld"]]);
+    } else {
+        println!(
+            "SKIPPED: ld.lld is not installed; clang's link-time optimisation was not measured"
+        );
+    }
+}
+
+#[test]
+fn rustc_at_every_level() {
+    let _machine = machine();
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let levels: [&[&str]; 5] = [
+        &["-Copt-level=0"],
+        &["-Copt-level=1"],
+        &["-Copt-level=2"],
+        &["-Copt-level=3"],
+        &["-Copt-level=3", "-Clto=fat", "-Ccodegen-units=1"],
+    ];
+    let place = folder("tags-rustc");
+    for debug in ["1", "line-tables-only"] {
+        for (i, flags) in levels.iter().enumerate() {
+            let program = place.join(format!("tags-{debug}-{i}"));
+            check(
+                Command::new(&rustc)
+                    .args(["--edition=2024", "--crate-name=tags", "-o"])
+                    .arg(&program)
+                    .arg(workspace().join("fixtures/tags/main.rs"))
+                    .arg(format!("-Cdebuginfo={debug}"))
+                    .args(*flags),
+            );
+            let (view, truth) = profile(&format!("tags-rustc-{debug}-{i}"), &program);
+            let what = format!("rustc {flags:?} -Cdebuginfo={debug}");
+            total(&what, &view, &truth, "overhead:sync", &["with_file"]);
+            // Line tables name files, and no modules.
+            if debug == "1" {
+                total(&what, &view, &truth, "overhead:alloc", &["with_module"]);
+                total(&what, &view, &truth, "work", &["useful", "called_back"]);
+            }
+        }
+    }
+}
