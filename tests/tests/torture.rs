@@ -192,6 +192,9 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
         "{what}: {:?}",
         view.quality
     );
+    // A third of the operations captures a context: samples that arrive meanwhile are kept.
+    let lost = &view.quality.lost;
+    assert!(!lost.contains_key("reentered"), "{what}: {lost:?}");
     let count = |key: &str| done[key].as_u64().expect("a count");
     let kinds = done["kinds"].as_array().expect("counts by kind");
     assert!(kinds.iter().all(|kind| kind.as_u64() > Some(0)), "{done}");
