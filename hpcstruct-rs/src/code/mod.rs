@@ -17,6 +17,7 @@ mod index;
 pub(crate) mod memory;
 mod nest;
 mod pads;
+mod quick;
 mod returns;
 mod unit;
 mod x86;

@@ -10,12 +10,36 @@
 
 use super::flow::{Decoded, Entry, Flow, Table, Transfer, Within, read_table};
 use super::memory::Memory;
+use super::quick::{self, Kind, Quick};
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
+/// Registers by their numbers.
+const GENERAL: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
 /// Instructions before a jump that are searched for what leads up to it.
 const WINDOW: usize = 24;
+
+/// At least as many, a power of two.
+const RING: usize = 32;
 
 /// A `lea` of an address relative to the instruction.
 #[derive(Clone, Copy, Debug)]
@@ -82,43 +106,47 @@ pub(crate) fn decode(
 fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    let mut recent = [u32::MAX; WINDOW];
+    let mut recent = [u32::MAX; RING];
     let mut count = 0usize;
     // Whether control cannot come from the instruction before.
     let mut stopped = false;
-    while decoder.can_decode() {
-        let offset = decoder.position() as u32;
-        decoder.decode_out(&mut instruction);
-        recent[count % WINDOW] = offset;
+    let mut at = 0;
+    while at < bytes.len() {
+        let offset = at as u32;
+        recent[count % RING] = offset;
         count += 1;
-        let code = instruction.code();
-        let flow = match code.flow_control() {
-            FlowControl::Next | FlowControl::XbeginXabortXend => {
-                if code == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() {
-                    scratch.leas.push(Lea {
-                        offset,
-                        register: instruction.op0_register(),
-                        address: instruction.ip_rel_memory_address(),
-                    });
-                }
-                match next(&instruction) {
-                    Some(flow) => Some(flow),
-                    None if stopped && is_padding(&instruction) => Some(Flow::Padding),
-                    None => None,
-                }
+        let window = bytes[at..].first_chunk();
+        let quick = window.and_then(|w| quickly(w, address + at as u64, stopped));
+        let (length, told) = quick.unwrap_or_else(|| {
+            // Within the bytes, so that it does not fail.
+            let _ = decoder.set_position(at);
+            decoder.set_ip(address + at as u64);
+            decoder.decode_out(&mut instruction);
+            (instruction.len() as u8, slowly(&instruction, stopped))
+        });
+        at += usize::from(length);
+        let flow = match told {
+            Told::Flow(flow) => flow,
+            Told::Nothing => {
+                stopped = false;
+                continue;
             }
-            control => transfer(control, &instruction),
-        };
-        let Some(flow) = flow else {
-            stopped = false;
-            continue;
+            Told::Lea(register, address) => {
+                scratch.leas.push(Lea {
+                    offset,
+                    register,
+                    address,
+                });
+                stopped = false;
+                continue;
+            }
         };
         // Padding is one transfer, whatever the number of its instructions.
-        let end = decoder.position() as u32;
+        let end = at as u32;
         match out.transfers.last_mut() {
             Some(last) if flow == Flow::Padding && last.flow == flow && last.end == offset => {
                 last.end = end;
-                last.length = last.length.saturating_add(instruction.len() as u8);
+                last.length = last.length.saturating_add(length);
                 continue;
             }
             _ => {}
@@ -126,7 +154,7 @@ fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
         if flow == Flow::Indirect {
             scratch.pending.push(Pending {
                 transfer: out.transfers.len(),
-                window: std::array::from_fn(|i| recent[(count + i) % WINDOW]),
+                window: std::array::from_fn(|i| recent[(count + RING - WINDOW + i) % RING]),
             });
         }
         stopped = match flow {
@@ -135,11 +163,65 @@ fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
             Flow::Padding => stopped,
             _ => true,
         };
-        out.transfers.push(Transfer {
-            end,
-            length: instruction.len() as u8,
-            flow,
-        });
+        out.transfers.push(Transfer { end, length, flow });
+    }
+}
+
+/// What an instruction tells.
+enum Told {
+    /// Neither a transfer, nor where a table may be.
+    Nothing,
+    /// A `lea` relative to the instruction: register and address.
+    Lea(Register, u64),
+    Flow(Flow),
+}
+
+/// Length and meaning of a usual instruction at `ip`; `None` of others, and of what may be padding.
+#[inline]
+fn quickly(window: &[u8; quick::WINDOW], ip: u64, stopped: bool) -> Option<(u8, Told)> {
+    let Quick { length, kind } = quick::read(window)?;
+    let far = |distance: i32| {
+        let next = ip.wrapping_add(u64::from(length));
+        next.wrapping_add_signed(i64::from(distance))
+    };
+    let flow = match kind {
+        Kind::Plain | Kind::Lea(..) if stopped => return None,
+        Kind::Nop if stopped => Flow::Padding,
+        Kind::Plain | Kind::Nop => return Some((length, Told::Nothing)),
+        Kind::Lea(register, distance) => {
+            let register = *GENERAL.get(usize::from(register))?;
+            return Some((length, Told::Lea(register, far(distance))));
+        }
+        Kind::Jump(distance) => Flow::Jump(far(distance)),
+        Kind::Branch(distance) => Flow::Branch(far(distance)),
+        Kind::Call(distance) => Flow::Call(far(distance)),
+        Kind::CallThrough(distance) => Flow::CallThrough(far(distance)),
+        Kind::CallAnywhere => Flow::CallAnywhere,
+        Kind::JumpThrough(distance) => Flow::JumpThrough(far(distance)),
+        Kind::JumpAnywhere => Flow::Indirect,
+        Kind::Return => Flow::Return,
+        Kind::Stop => Flow::Stop,
+    };
+    Some((length, Told::Flow(flow)))
+}
+
+/// What a fully decoded instruction tells.
+fn slowly(instruction: &Instruction, stopped: bool) -> Told {
+    let code = instruction.code();
+    let flow = match code.flow_control() {
+        FlowControl::Next | FlowControl::XbeginXabortXend => {
+            let padding = stopped && is_padding(instruction);
+            next(instruction).or(padding.then_some(Flow::Padding))
+        }
+        control => transfer(control, instruction),
+    };
+    match flow {
+        Some(flow) => Told::Flow(flow),
+        None if code == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() => Told::Lea(
+            instruction.op0_register(),
+            instruction.ip_rel_memory_address(),
+        ),
+        None => Told::Nothing,
     }
 }
 

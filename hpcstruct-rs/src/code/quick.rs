@@ -1,0 +1,494 @@
+//! Lengths and transfers of control of the usual x86-64 instructions, by tables.
+//!
+//! Input: sixteen bytes of code. Nine in ten instructions of a sweep only need a length, which a
+//! full decoder takes several times as long to tell. Everything that is rare, or whose validity depends on
+//! more than the opcode (system instructions, x87, VEX and EVEX, locks, odd prefixes), is left to the full
+//! decoder. Invariant: what is told here is what `iced_x86` tells; a test compares them over all
+//! combinations of prefixes, opcodes and operands that are told here.
+//!
+//! Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
+//! chapter 2 and appendix A.
+
+/// Bytes that [`read`] looks at: an instruction has at most 15.
+pub(super) const WINDOW: usize = 16;
+
+/// What an instruction does to the flow of control, or to a register that a jump table may need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Nothing.
+    Plain,
+    /// Nothing, and it is one of those that fill up space.
+    Nop,
+    /// Jumps this far from its end.
+    Jump(i32),
+    /// The same under a condition.
+    Branch(i32),
+    /// Calls what lies this far from its end.
+    Call(i32),
+    /// Calls what the word this far from its end holds.
+    CallThrough(i32),
+    /// Calls anything else.
+    CallAnywhere,
+    /// Jumps to what the word this far from its end holds.
+    JumpThrough(i32),
+    /// Jumps anywhere else.
+    JumpAnywhere,
+    /// Returns.
+    Return,
+    /// Ends everything.
+    Stop,
+    /// `lea` of what lies this far from its end into a register of 64 bits.
+    Lea(u8, i32),
+}
+
+/// Length and kind of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Quick {
+    pub(super) length: u8,
+    pub(super) kind: Kind,
+}
+
+// What follows an opcode, and what is special about it. 0 = not told here.
+const PLAIN: u8 = 1;
+/// Operands follow.
+const MODRM: u8 = 0x80;
+/// An immediate of one byte.
+const IMM8: u8 = 0x40;
+/// An immediate of the operand's size, of four bytes at most.
+const IMM: u8 = 0x20;
+// Special ones, in the low bits.
+const JCC8: u8 = 2;
+const JMP8: u8 = 3;
+const JCC: u8 = 4;
+const JMP: u8 = 5;
+const CALL: u8 = 6;
+const RET: u8 = 7;
+const RET16: u8 = 8;
+const TRAP: u8 = 9;
+const LEA: u8 = 10;
+/// Only the first of the group.
+const FIRST: u8 = 11;
+/// Only the first two of the group.
+const FIRST_TWO: u8 = 12;
+/// Tests have an immediate, others of the group none.
+const TEST: u8 = 13;
+/// Shifts: the seventh is an alias.
+const SHIFT: u8 = 14;
+/// Increments, calls, jumps, pushes.
+const FF: u8 = 15;
+/// An immediate of up to eight bytes.
+const WIDE: u8 = 16;
+/// Bit tests: the last four of the group.
+const LAST_FOUR: u8 = 17;
+/// `nop` with operands.
+const NOP: u8 = 18;
+/// `nop`, unless a prefix makes it something else.
+const ONE_NOP: u8 = 19;
+const SPECIAL: u8 = 0x1f;
+
+/// The form of every opcode of one byte.
+const ONE: [u8; 256] = one();
+/// The form of every opcode after 0F.
+const TWO: [u8; 256] = two();
+/// Mandatory prefixes that an opcode after 0F may have: bits none, 66, F3, F2.
+const PREFIXES: [u8; 256] = prefixes();
+
+const fn set(mut table: [u8; 256], from: usize, to: usize, form: u8) -> [u8; 256] {
+    let mut i = from;
+    while i <= to {
+        table[i] = form;
+        i += 1;
+    }
+    table
+}
+
+const fn one() -> [u8; 256] {
+    let mut t = [0; 256];
+    // Arithmetic: two directions, two sizes, two with immediates.
+    let mut row = 0;
+    while row < 0x40 {
+        t = set(t, row, row + 3, PLAIN | MODRM);
+        t = set(t, row + 4, row + 4, PLAIN | IMM8);
+        t = set(t, row + 5, row + 5, PLAIN | IMM);
+        row += 8;
+    }
+    t = set(t, 0x50, 0x5f, PLAIN);
+    t = set(t, 0x63, 0x63, PLAIN | MODRM);
+    t = set(t, 0x68, 0x68, PLAIN | IMM);
+    t = set(t, 0x69, 0x69, PLAIN | MODRM | IMM);
+    t = set(t, 0x6a, 0x6a, PLAIN | IMM8);
+    t = set(t, 0x6b, 0x6b, PLAIN | MODRM | IMM8);
+    t = set(t, 0x70, 0x7f, JCC8 | IMM8);
+    t = set(t, 0x80, 0x80, PLAIN | MODRM | IMM8);
+    t = set(t, 0x81, 0x81, PLAIN | MODRM | IMM);
+    t = set(t, 0x83, 0x83, PLAIN | MODRM | IMM8);
+    t = set(t, 0x84, 0x8b, PLAIN | MODRM);
+    t = set(t, 0x8d, 0x8d, LEA | MODRM);
+    t = set(t, 0x90, 0x90, ONE_NOP);
+    t = set(t, 0x98, 0x99, PLAIN);
+    t = set(t, 0xa4, 0xa7, PLAIN);
+    t = set(t, 0xa8, 0xa8, PLAIN | IMM8);
+    t = set(t, 0xa9, 0xa9, PLAIN | IMM);
+    t = set(t, 0xaa, 0xaf, PLAIN);
+    t = set(t, 0xb0, 0xb7, PLAIN | IMM8);
+    t = set(t, 0xb8, 0xbf, WIDE);
+    t = set(t, 0xc0, 0xc1, SHIFT | MODRM | IMM8);
+    t = set(t, 0xc2, 0xc2, RET16);
+    t = set(t, 0xc3, 0xc3, RET);
+    t = set(t, 0xc6, 0xc6, FIRST | MODRM | IMM8);
+    t = set(t, 0xc7, 0xc7, FIRST | MODRM | IMM);
+    t = set(t, 0xc9, 0xc9, PLAIN);
+    t = set(t, 0xcc, 0xcc, TRAP);
+    t = set(t, 0xd0, 0xd3, SHIFT | MODRM);
+    t = set(t, 0xe8, 0xe8, CALL | IMM);
+    t = set(t, 0xe9, 0xe9, JMP | IMM);
+    t = set(t, 0xeb, 0xeb, JMP8 | IMM8);
+    t = set(t, 0xf6, 0xf6, TEST | MODRM | IMM8);
+    t = set(t, 0xf7, 0xf7, TEST | MODRM | IMM);
+    t = set(t, 0xfe, 0xfe, FIRST_TWO | MODRM);
+    set(t, 0xff, 0xff, FF | MODRM)
+}
+
+const fn two() -> [u8; 256] {
+    let mut t = [0; 256];
+    t = set(t, 0x0b, 0x0b, TRAP);
+    t = set(t, 0x10, 0x11, PLAIN | MODRM);
+    t = set(t, 0x1f, 0x1f, NOP | MODRM);
+    t = set(t, 0x28, 0x29, PLAIN | MODRM);
+    t = set(t, 0x2a, 0x2a, PLAIN | MODRM);
+    t = set(t, 0x2c, 0x2f, PLAIN | MODRM);
+    t = set(t, 0x40, 0x4f, PLAIN | MODRM);
+    t = set(t, 0x51, 0x51, PLAIN | MODRM);
+    t = set(t, 0x54, 0x5f, PLAIN | MODRM);
+    t = set(t, 0x60, 0x6f, PLAIN | MODRM);
+    t = set(t, 0x70, 0x70, PLAIN | MODRM | IMM8);
+    t = set(t, 0x74, 0x76, PLAIN | MODRM);
+    t = set(t, 0x7e, 0x7f, PLAIN | MODRM);
+    t = set(t, 0x80, 0x8f, JCC | IMM);
+    t = set(t, 0x90, 0x9f, PLAIN | MODRM);
+    t = set(t, 0xa3, 0xa3, PLAIN | MODRM);
+    t = set(t, 0xa4, 0xa4, PLAIN | MODRM | IMM8);
+    t = set(t, 0xa5, 0xa5, PLAIN | MODRM);
+    t = set(t, 0xab, 0xab, PLAIN | MODRM);
+    t = set(t, 0xac, 0xac, PLAIN | MODRM | IMM8);
+    t = set(t, 0xad, 0xad, PLAIN | MODRM);
+    t = set(t, 0xaf, 0xb1, PLAIN | MODRM);
+    t = set(t, 0xb3, 0xb3, PLAIN | MODRM);
+    t = set(t, 0xb6, 0xb7, PLAIN | MODRM);
+    t = set(t, 0xb8, 0xb8, PLAIN | MODRM);
+    t = set(t, 0xba, 0xba, LAST_FOUR | MODRM | IMM8);
+    t = set(t, 0xbb, 0xbf, PLAIN | MODRM);
+    t = set(t, 0xc0, 0xc1, PLAIN | MODRM);
+    t = set(t, 0xc6, 0xc6, PLAIN | MODRM | IMM8);
+    t = set(t, 0xc8, 0xcf, PLAIN);
+    t = set(t, 0xd4, 0xd4, PLAIN | MODRM);
+    t = set(t, 0xdb, 0xdb, PLAIN | MODRM);
+    t = set(t, 0xdf, 0xdf, PLAIN | MODRM);
+    t = set(t, 0xeb, 0xeb, PLAIN | MODRM);
+    t = set(t, 0xef, 0xef, PLAIN | MODRM);
+    set(t, 0xfa, 0xfe, PLAIN | MODRM)
+}
+
+const fn prefixes() -> [u8; 256] {
+    // General instructions take any prefix.
+    let mut t = [0b1111; 256];
+    t = set(t, 0x0b, 0x0b, 0b0001);
+    t = set(t, 0x28, 0x29, 0b0011);
+    t = set(t, 0x2e, 0x2f, 0b0011);
+    t = set(t, 0x54, 0x57, 0b0011);
+    t = set(t, 0x5b, 0x5b, 0b0111);
+    t = set(t, 0x60, 0x6b, 0b0011);
+    t = set(t, 0x6c, 0x6d, 0b0010);
+    t = set(t, 0x6e, 0x6e, 0b0011);
+    t = set(t, 0x6f, 0x6f, 0b0111);
+    t = set(t, 0x74, 0x76, 0b0011);
+    t = set(t, 0x7e, 0x7f, 0b0111);
+    // `popcnt` is nothing without its prefix.
+    t = set(t, 0xb8, 0xb8, 0b0100);
+    t = set(t, 0xc6, 0xc6, 0b0011);
+    t = set(t, 0xd4, 0xd4, 0b0011);
+    t = set(t, 0xdb, 0xdb, 0b0011);
+    t = set(t, 0xdf, 0xdf, 0b0011);
+    t = set(t, 0xeb, 0xeb, 0b0011);
+    t = set(t, 0xef, 0xef, 0b0011);
+    set(t, 0xfa, 0xfe, 0b0011)
+}
+
+const NO_PREFIX: u8 = 0b0001;
+const SIZE_PREFIX: u8 = 0b0010;
+
+/// Bytes of a ModRM byte and what it says follows, save the displacement of a SIB byte without base.
+const OPERANDS: [u8; 256] = operands();
+
+const fn operands() -> [u8; 256] {
+    let mut t = [1; 256];
+    let mut modrm = 0;
+    while modrm < 0xc0 {
+        let (mode, rm) = (modrm >> 6, modrm & 7);
+        if rm == 4 {
+            t[modrm] += 1;
+        }
+        t[modrm] += match mode {
+            0 if rm == 5 => 4,
+            0 => 0,
+            1 => 1,
+            _ => 4,
+        };
+        modrm += 1;
+    }
+    t
+}
+
+/// The instruction that `window` begins with; `None` when only a full decoder can tell.
+#[inline(always)]
+pub(super) fn read(window: &[u8; WINDOW]) -> Option<Quick> {
+    // What is not read yet: what comes up to the operands is at most seven bytes.
+    let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *window;
+    let mut rest = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+    let mut end = 0u32;
+    let mut mandatory = NO_PREFIX;
+    // One prefix of each kind at most, as compilers have them.
+    if matches!(rest as u8, 0x2e | 0x3e | 0x64 | 0x65) {
+        rest >>= 8;
+        end += 1;
+    }
+    if matches!(rest as u8, 0x66 | 0xf2 | 0xf3) {
+        mandatory = match rest as u8 {
+            0x66 => SIZE_PREFIX,
+            0xf3 => 0b0100,
+            _ => 0b1000,
+        };
+        rest >>= 8;
+        end += 1;
+    }
+    // Half of all instructions have it: no branch.
+    let has_rex = u32::from(rest as u8 & 0xf0 == 0x40);
+    let rex = rest as u8 & 0u8.wrapping_sub(has_rex as u8);
+    rest >>= 8 * has_rex;
+    end += has_rex;
+    let mut opcode = rest as u8;
+    let form = if opcode == 0x0f {
+        rest >>= 8;
+        end += 1;
+        opcode = rest as u8;
+        if PREFIXES[usize::from(opcode)] & mandatory == 0 {
+            return None;
+        }
+        TWO[usize::from(opcode)]
+    } else {
+        ONE[usize::from(opcode)]
+    };
+    rest >>= 8;
+    end += 1;
+    let (modrm, sib) = (rest as u8, (rest >> 8) as u8);
+    if form & MODRM != 0 {
+        let no_base = modrm & 0xc7 == 4 && sib & 7 == 5;
+        end += u32::from(OPERANDS[usize::from(modrm)]) + 4 * u32::from(no_base);
+    }
+    let is_wide = rex & 8 != 0;
+    let is_short = mandatory == SIZE_PREFIX && !is_wide;
+    let immediate =
+        u32::from(form & IMM8 != 0) + u32::from(form & IMM != 0) * if is_short { 2 } else { 4 };
+    end += immediate;
+    let special = form & SPECIAL;
+    if special == PLAIN {
+        return Some(Quick {
+            length: end as u8,
+            kind: Kind::Plain,
+        });
+    }
+    let operand = Operand {
+        modrm,
+        rex,
+        mandatory,
+        is_wide,
+        is_short,
+        immediate,
+    };
+    operand.special(special, window, end)
+}
+
+/// What the meaning of a special form depends on.
+struct Operand {
+    modrm: u8,
+    rex: u8,
+    mandatory: u8,
+    is_wide: bool,
+    is_short: bool,
+    /// Bytes of the immediate.
+    immediate: u32,
+}
+
+impl Operand {
+    #[inline]
+    fn special(&self, special: u8, window: &[u8; WINDOW], mut end: u32) -> Option<Quick> {
+        let group = self.modrm >> 3 & 7;
+        let is_relative = self.modrm & 0xc7 == 5;
+        // A distance is what an instruction ends with.
+        let last = |i: u32| window[(end - i) as usize % WINDOW];
+        let near = || i32::from(last(1) as i8);
+        let far = || i32::from_le_bytes([last(4), last(3), last(2), last(1)]);
+        let kind = match special {
+            JCC8 | JMP8 | JCC | JMP | CALL | RET | RET16 | FF if self.mandatory == SIZE_PREFIX => {
+                return None;
+            }
+            JCC8 => Kind::Branch(near()),
+            JMP8 => Kind::Jump(near()),
+            JCC => Kind::Branch(far()),
+            JMP => Kind::Jump(far()),
+            CALL => Kind::Call(far()),
+            RET => Kind::Return,
+            RET16 => {
+                end += 2;
+                Kind::Return
+            }
+            TRAP => Kind::Stop,
+            NOP if group == 0 => Kind::Nop,
+            ONE_NOP if self.rex & 1 == 0 && self.mandatory & (NO_PREFIX | SIZE_PREFIX) != 0 => {
+                Kind::Nop
+            }
+            LEA if self.modrm >> 6 == 3 => return None,
+            LEA if is_relative && self.is_wide => Kind::Lea(group | (self.rex & 4) << 1, far()),
+            LEA => Kind::Plain,
+            FIRST if group == 0 => Kind::Plain,
+            FIRST_TWO if group < 2 => Kind::Plain,
+            SHIFT if group != 6 => Kind::Plain,
+            LAST_FOUR if group >= 4 => Kind::Plain,
+            TEST if group == 0 => Kind::Plain,
+            TEST if group > 1 => {
+                end -= self.immediate;
+                Kind::Plain
+            }
+            FF => match (group, is_relative) {
+                (0 | 1 | 6, _) => Kind::Plain,
+                (2, true) => Kind::CallThrough(far()),
+                (2, false) => Kind::CallAnywhere,
+                (4, true) => Kind::JumpThrough(far()),
+                (4, false) => Kind::JumpAnywhere,
+                _ => return None,
+            },
+            WIDE => {
+                end += match (self.is_wide, self.is_short) {
+                    (true, _) => 8,
+                    (_, true) => 2,
+                    _ => 4,
+                };
+                Kind::Plain
+            }
+            _ => return None,
+        };
+        Some(Quick {
+            length: end as u8,
+            kind,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+    const IP: u64 = 0x10_0000_0000;
+
+    /// The same by the full decoder.
+    fn full(window: &[u8]) -> (Quick, Instruction) {
+        let instruction = Decoder::with_ip(64, window, IP, DecoderOptions::NONE).decode();
+        let code = instruction.code();
+        let near = instruction.op0_kind() == OpKind::NearBranch64;
+        let far = |address: u64| address.wrapping_sub(instruction.next_ip()) as i32;
+        let to = || far(instruction.near_branch_target());
+        let relative = instruction.is_ip_rel_memory_operand();
+        let slot = || far(instruction.ip_rel_memory_address());
+        let kind = match code.flow_control() {
+            _ if code == Code::INVALID => Kind::Stop,
+            FlowControl::UnconditionalBranch if near => Kind::Jump(to()),
+            FlowControl::ConditionalBranch if near => Kind::Branch(to()),
+            FlowControl::Call if near => Kind::Call(to()),
+            FlowControl::IndirectCall if relative => Kind::CallThrough(slot()),
+            FlowControl::IndirectCall => Kind::CallAnywhere,
+            FlowControl::IndirectBranch if relative => Kind::JumpThrough(slot()),
+            FlowControl::IndirectBranch => Kind::JumpAnywhere,
+            FlowControl::Return => Kind::Return,
+            FlowControl::Interrupt | FlowControl::Exception => Kind::Stop,
+            _ if code == Code::Lea_r64_m && relative => {
+                Kind::Lea(instruction.op0_register().number() as u8, slot())
+            }
+            _ if instruction.mnemonic() == Mnemonic::Nop => Kind::Nop,
+            _ => Kind::Plain,
+        };
+        let length = instruction.len() as u8;
+        (Quick { length, kind }, instruction)
+    }
+
+    fn check(window: &[u8; WINDOW]) -> bool {
+        let Some(quick) = read(window) else {
+            return false;
+        };
+        let (expected, instruction) = full(window);
+        assert!(
+            instruction.code() != Code::INVALID,
+            "{window:02x?} is no instruction"
+        );
+        assert_eq!(quick, expected, "{window:02x?}: {:?}", instruction.code());
+        true
+    }
+
+    #[test]
+    fn all_forms_are_what_the_full_decoder_says() {
+        let prefixes: [&[u8]; 12] = [
+            &[],
+            &[0x66],
+            &[0xf2],
+            &[0xf3],
+            &[0x2e],
+            &[0x3e],
+            &[0x64],
+            &[0x65],
+            &[0x2e, 0x66],
+            &[0x64, 0xf3],
+            &[0x3e, 0xf2],
+            &[0x66, 0x66],
+        ];
+        let rexes: [&[u8]; 4] = [&[], &[0x41], &[0x48], &[0x4f]];
+        let mut told = 0u32;
+        for prefix in prefixes {
+            for rex in rexes {
+                for opcode in 0..0x200u32 {
+                    for modrm in 0..=255u8 {
+                        let mut window = [0x9d; WINDOW];
+                        let escape: &[u8] = if opcode < 0x100 { &[] } else { &[0x0f] };
+                        let head = [prefix, rex, escape, &[opcode as u8, modrm]].concat();
+                        window[..head.len()].copy_from_slice(&head);
+                        // Each base of a SIB byte with a displacement of its own.
+                        window[head.len()] = 0x20 | modrm >> 3 & 7;
+                        told += u32::from(check(&window));
+                    }
+                }
+            }
+        }
+        assert!(told > 1 << 21, "only {told} told");
+    }
+
+    #[test]
+    fn most_code_is_told() {
+        let path = std::env::current_exe().expect("a path");
+        let data = std::fs::read(path).expect("readable");
+        let elf = object::File::parse(&*data).expect("an ELF file");
+        use object::{Object as _, ObjectSection as _};
+        if elf.architecture() != object::Architecture::X86_64 {
+            return;
+        }
+        let text = elf.section_by_name(".text").expect("code");
+        let code = text.data().expect("in the file");
+        let code = &code[..code.len().min(1 << 20)];
+        let (mut at, mut told, mut all) = (0, 0u32, 0u32);
+        while let Some(window) = code.get(at..at + WINDOW) {
+            let window = window.try_into().expect("sixteen bytes");
+            told += u32::from(check(window));
+            all += 1;
+            at += usize::from(full(window).0.length);
+        }
+        assert!(told * 10 > all * 9, "{told} of {all}");
+    }
+}
