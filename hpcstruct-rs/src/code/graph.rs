@@ -53,13 +53,22 @@ impl Graph {
         &self.successors[self.first[i] as usize..self.first[i + 1] as usize]
     }
 
-    /// Builds the graph of a procedure. `never` tells which procedures never return.
+    /// Builds the graph of a procedure. `never` tells which procedures never return. Edges from
+    /// handlers to themselves are in it until [`Graph::judge_landings`].
     pub(crate) fn build(&mut self, layout: &Layout, code: &Code, never: &[bool]) {
         self.mark_leaders(layout, code, never);
         self.number_blocks(layout);
         self.connect(layout, code, never);
         self.choose_roots(layout);
-        self.judge_landings();
+        self.has_exceptional = !self.landings.is_empty();
+    }
+
+    /// The edges.
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        Rows {
+            first: &self.first,
+            successors: &self.successors,
+        }
     }
 
     /// Whether a block can be reached without an exception.
@@ -67,11 +76,11 @@ impl Graph {
         !self.has_exceptional || self.handlers.ordinary(block)
     }
 
-    /// Finds the code that only exceptions lead to, and takes back edges from a handler to itself.
-    fn judge_landings(&mut self) {
-        self.has_exceptional = !self.landings.is_empty();
+    /// Finds the code that only exceptions lead to, and takes back edges from a handler to itself;
+    /// whether there were any.
+    pub(crate) fn judge_landings(&mut self) -> bool {
         if !self.has_exceptional {
-            return;
+            return false;
         }
         let rows = Rows {
             first: &self.first,
@@ -82,7 +91,7 @@ impl Graph {
         self.landings
             .retain(|(block, pad)| handlers.is_of(*block, *pad));
         if self.landings.is_empty() {
-            return;
+            return false;
         }
         let mut successors = Vec::with_capacity(self.successors.len());
         let mut wrong = self.landings.iter().peekable();
@@ -97,6 +106,7 @@ impl Graph {
             *last = successors.len() as u32;
         }
         self.successors = successors;
+        true
     }
 
     fn mark_leaders(&mut self, layout: &Layout, code: &Code, never: &[bool]) {

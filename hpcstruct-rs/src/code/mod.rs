@@ -27,8 +27,9 @@ use flow::Flow;
 use graph::Graph;
 use index::Index;
 use memory::{Memory, Word};
-use nest::{NONE, Nest, Rows};
+use nest::{NONE, Nest};
 pub(crate) use pads::Handler;
+use std::cell::Cell;
 use std::ops::Range;
 pub(crate) use unit::Layout;
 use unit::{Callee, Callees, Code};
@@ -143,19 +144,11 @@ impl Program<'_, '_> {
             units,
         };
         let codes = analysis.decode(count);
-        let mut known = vec![false; analysis.units.len()];
-        for (address, name) in &self.named {
-            if returns::known_never_to_return(name) {
-                if let Some(unit) = analysis.entered_at(*address) {
-                    known[unit as usize] = true;
-                }
-            }
-        }
+        let known = analysis.known_never_to_return();
         let procedure = |i: usize| Some((&analysis.units[i], codes[i].as_ref()?));
         let never = returns::settle(codes.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..count]);
-        let found = parallel::run(jobs.len(), self.threads, |j| {
-            let mut finder = Finder::default();
+        let found = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
             let of_unit = |u| match &codes[u] {
                 Some(code) => finder.find(&analysis.units[u], code, &never),
                 None => ProcedureLoops::default(),
@@ -194,9 +187,11 @@ impl Analysis<'_, '_> {
         let mut codes: Vec<Option<Code>> = Vec::new();
         codes.resize_with(self.units.len(), || None);
         let jobs = jobs(&self.units[..wanted]);
-        let first = parallel::run(jobs.len(), self.program.threads, |j| {
-            self.translate(jobs[j].clone())
-        });
+        let threads = self.program.threads;
+        let first =
+            parallel::run_with(jobs.len(), threads, Translator::default, |translator, j| {
+                self.translate(jobs[j].clone(), translator)
+            });
         for (unit, code) in first.into_iter().flatten() {
             codes[unit as usize] = Some(code);
         }
@@ -205,8 +200,8 @@ impl Analysis<'_, '_> {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-            let more = parallel::run(chunks.len(), self.program.threads, |c| {
-                self.translate(chunks[c].iter().map(|u| *u as usize))
+            let more = parallel::run_with(chunks.len(), threads, Translator::default, |t, c| {
+                self.translate(chunks[c].iter().map(|u| *u as usize), t)
             });
             for (unit, code) in more.into_iter().flatten() {
                 codes[unit as usize] = Some(code);
@@ -239,8 +234,34 @@ impl Analysis<'_, '_> {
         callees
     }
 
-    fn translate(&self, units: impl Iterator<Item = usize>) -> Vec<(u32, Code)> {
-        let mut scratch = unit::Scratch::default();
+    /// Which procedures are known by name never to return.
+    fn known_never_to_return(&self) -> Vec<bool> {
+        const CHUNK: usize = 1 << 10;
+        let chunks: Vec<_> = self.program.named.chunks(CHUNK).collect();
+        let found = parallel::run(chunks.len(), self.program.threads, |c| {
+            let known = chunks[c]
+                .iter()
+                .filter(|(_, name)| returns::known_never_to_return(name));
+            let units = known.filter_map(|(address, _)| self.entered_at(*address));
+            units.collect::<Vec<u32>>()
+        });
+        let mut known = vec![false; self.units.len()];
+        for unit in found.into_iter().flatten() {
+            known[unit as usize] = true;
+        }
+        known
+    }
+
+    fn translate(
+        &self,
+        units: impl Iterator<Item = usize>,
+        translator: &mut Translator,
+    ) -> Vec<(u32, Code)> {
+        let Translator { scratch, recent } = translator;
+        let callees = Remembering {
+            analysis: self,
+            recent,
+        };
         units
             .map(|u| {
                 let program = self.program;
@@ -250,7 +271,7 @@ impl Analysis<'_, '_> {
                     memory: program.memory,
                     handlers: program.handlers,
                 };
-                let code = unit::translate(source, layout, self, &mut scratch);
+                let code = unit::translate(source, layout, &callees, scratch);
                 (u as u32, code)
             })
             .collect()
@@ -295,7 +316,110 @@ impl Analysis<'_, '_> {
     }
 }
 
-impl Callees for Analysis<'_, '_> {
+/// Buffers of a thread.
+#[derive(Default)]
+struct Translator {
+    scratch: unit::Scratch,
+    recent: Recent,
+}
+
+/// Answers about callees, each in the one place that its address has: code calls the same
+/// procedures again and again.
+struct Recent(Vec<Cell<Answer>>);
+
+/// What is known of a callee.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// Its address, or that of the word that leads to it; such a word is at no odd place in the
+    /// list.
+    address: u64,
+    callee: Option<Callee>,
+    may_throw: Option<bool>,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        let nobody = Answer {
+            address: 0,
+            callee: None,
+            may_throw: None,
+        };
+        Recent(vec![Cell::new(nobody); Recent::PLACES])
+    }
+}
+
+impl Recent {
+    /// A power of two.
+    const PLACES: usize = 1 << 12;
+
+    /// The place of the procedure at an address, or of the one that the word there leads to; and
+    /// what is known.
+    fn of(&self, address: u64, is_word: bool) -> (&Cell<Answer>, Answer) {
+        // The golden ratio spreads neighbours.
+        let hash = (address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let place = (hash as usize & !1 | usize::from(is_word)) % Self::PLACES;
+        let cell = &self.0[place];
+        let known = cell.get();
+        if known.address == address {
+            return (cell, known);
+        }
+        let fresh = Answer {
+            address,
+            callee: None,
+            may_throw: None,
+        };
+        (cell, fresh)
+    }
+}
+
+/// Answers with a memory.
+struct Remembering<'a, 'p, 'd> {
+    analysis: &'a Analysis<'p, 'd>,
+    recent: &'a Recent,
+}
+
+impl Remembering<'_, '_, '_> {
+    fn callee(&self, address: u64, is_word: bool, find: impl FnOnce() -> Callee) -> Callee {
+        let (cell, known) = self.recent.of(address, is_word);
+        known.callee.unwrap_or_else(|| {
+            let found = find();
+            cell.set(Answer {
+                callee: Some(found),
+                ..known
+            });
+            found
+        })
+    }
+}
+
+impl Callees for Remembering<'_, '_, '_> {
+    fn direct(&self, address: u64) -> Callee {
+        self.callee(address, false, || self.analysis.direct(address))
+    }
+
+    fn through(&self, slot: u64) -> Callee {
+        self.callee(slot, true, || self.analysis.through(slot))
+    }
+
+    fn may_throw(&self, call: Flow) -> bool {
+        let (address, is_word) = match call {
+            Flow::Call(address) => (address, false),
+            Flow::CallThrough(slot) => (slot, true),
+            _ => return self.analysis.may_throw(call),
+        };
+        let (cell, known) = self.recent.of(address, is_word);
+        known.may_throw.unwrap_or_else(|| {
+            let found = self.analysis.may_throw(call);
+            cell.set(Answer {
+                may_throw: Some(found),
+                ..known
+            });
+            found
+        })
+    }
+}
+
+impl Analysis<'_, '_> {
     fn direct(&self, address: u64) -> Callee {
         match self.stub(address) {
             Some(slot) => slot.map_or(Callee::Returns, |slot| self.through(slot)),
@@ -342,11 +466,15 @@ impl Finder {
             return out;
         }
         self.graph.build(layout, code, never);
-        let rows = Rows {
-            first: &self.graph.first,
-            successors: &self.graph.successors,
-        };
-        self.nest.find(rows, &self.graph.roots);
+        // Most graphs have no loop, which is soon known.
+        if !self.nest.search(self.graph.rows(), &self.graph.roots) {
+            return out;
+        }
+        if self.graph.judge_landings() {
+            self.nest.find(self.graph.rows(), &self.graph.roots);
+        } else {
+            self.nest.find_searched(self.graph.rows());
+        }
         out.loops = self
             .nest
             .loops

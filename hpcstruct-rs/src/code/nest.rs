@@ -79,7 +79,7 @@ struct Search {
     number: Vec<u32>,
     /// Node of each number.
     node: Vec<u32>,
-    /// Largest number below each number.
+    /// Largest number below each number; [`NONE`] until the search leaves it.
     last: Vec<u32>,
     /// First number of the tree that each number belongs to.
     tree: Vec<u32>,
@@ -87,7 +87,9 @@ struct Search {
 }
 
 impl Search {
-    fn run(&mut self, graph: Rows<'_>, roots: &[u32]) {
+    /// Whether there is a cycle.
+    fn run(&mut self, graph: Rows<'_>, roots: &[u32]) -> bool {
+        let mut has_cycle = false;
         self.number.clear();
         self.number.resize(graph.len(), NONE);
         self.node.clear();
@@ -108,17 +110,20 @@ impl Search {
                 }
                 let to = graph.successors[*next as usize];
                 *next += 1;
-                if self.number[to as usize] == NONE {
-                    self.enter(graph, to, tree);
+                match self.number[to as usize] {
+                    NONE => self.enter(graph, to, tree),
+                    // Not left yet.
+                    number => has_cycle |= self.last[number as usize] == NONE,
                 }
             }
         }
+        has_cycle
     }
 
     fn enter(&mut self, graph: Rows<'_>, node: u32, tree: u32) {
         self.number[node as usize] = self.node.len() as u32;
         self.node.push(node);
-        self.last.push(0);
+        self.last.push(NONE);
         self.tree.push(tree);
         self.stack.push((node, graph.first[node as usize]));
     }
@@ -136,7 +141,17 @@ const IRREDUCIBLE: u8 = 3;
 impl Nest {
     /// Finds the loops of `graph`, searched from `roots` in this order.
     pub(crate) fn find(&mut self, graph: Rows<'_>, roots: &[u32]) {
-        self.search.run(graph, roots);
+        self.search(graph, roots);
+        self.find_searched(graph);
+    }
+
+    /// Begins the work; whether there is any loop.
+    pub(crate) fn search(&mut self, graph: Rows<'_>, roots: &[u32]) -> bool {
+        self.search.run(graph, roots)
+    }
+
+    /// As [`Nest::find`], after [`Nest::search`] of the same graph.
+    pub(crate) fn find_searched(&mut self, graph: Rows<'_>) {
         let count = self.search.node.len();
         self.split_predecessors(graph);
         self.header.clear();

@@ -243,8 +243,7 @@ const fn operands() -> [u8; 256] {
 #[inline(always)]
 pub(super) fn read(window: &[u8; WINDOW]) -> Option<Quick> {
     // What is not read yet: what comes up to the operands is at most seven bytes.
-    let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *window;
-    let mut rest = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+    let mut rest = u64::from_le_bytes(*window.first_chunk()?);
     let mut end = 0u32;
     let mut mandatory = NO_PREFIX;
     // One prefix of each kind at most, as compilers have them.

@@ -234,6 +234,9 @@ pub(crate) fn may_return(
 /// A procedure for [`settle`]: its layout and code, where it was decoded.
 pub(crate) type Decoded<'a> = Option<(&'a Layout, &'a Code)>;
 
+/// Procedures that one job asks about.
+const CHUNK: usize = 256;
+
 /// Which procedures never return, given those that are known by name.
 pub(crate) fn settle<'a>(
     count: usize,
@@ -241,75 +244,69 @@ pub(crate) fn settle<'a>(
     mut never: Vec<bool>,
     threads: usize,
 ) -> Vec<bool> {
-    let callers = Callers::new(count, &procedure);
-    let mut asked: Vec<u32> = (0..count as u32)
-        .filter(|p| !never[*p as usize] && procedure(*p as usize).is_some())
-        .collect();
-    while !asked.is_empty() {
-        const CHUNK: usize = 256;
-        let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-        let answers = parallel::run(chunks.len(), threads, |c| {
-            let mut scratch = Scratch::default();
-            let gone = |p: &&u32| {
-                procedure(**p as usize)
-                    .is_some_and(|(l, code)| !may_return(l, code, Some(&never), &mut scratch))
-            };
-            chunks[c].iter().filter(gone).copied().collect::<Vec<u32>>()
-        });
-        let gone: Vec<u32> = answers.concat();
+    let chunks = count.div_ceil(CHUNK);
+    let numbers = |c: usize| c * CHUNK..((c + 1) * CHUNK).min(count);
+    let first = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
+        let mut calls = Calls::default();
+        let mut gone = Vec::new();
+        for p in numbers(c) {
+            let decoded = procedure(p);
+            calls.add(decoded.map(|(_, code)| code), count);
+            if never[p] {
+                continue;
+            }
+            if let Some((layout, code)) = decoded {
+                if !may_return(layout, code, Some(&never), scratch) {
+                    gone.push(p as u32);
+                }
+            }
+        }
+        (calls, gone)
+    });
+    let (calls, gone): (Vec<Calls>, Vec<Vec<u32>>) = first.into_iter().unzip();
+    let mut gone = gone.concat();
+    while !gone.is_empty() {
+        // Those that call what turned out not to return are asked again.
+        let mut fresh = vec![false; count];
         for p in &gone {
             never[*p as usize] = true;
+            fresh[*p as usize] = true;
         }
-        asked = gone
-            .iter()
-            .flat_map(|p| callers.of(*p))
-            .copied()
-            .filter(|p| !never[*p as usize])
-            .collect();
-        asked.sort_unstable();
-        asked.dedup();
+        let more = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
+            let asked = numbers(c).zip(0..).filter(|(p, i)| {
+                !never[*p] && calls[c].of(*i).iter().any(|callee| fresh[*callee as usize])
+            });
+            let gone = asked.filter(|(p, _)| {
+                let mut returns = |(layout, code)| may_return(layout, code, Some(&never), scratch);
+                procedure(*p).is_some_and(|decoded| !returns(decoded))
+            });
+            gone.map(|(p, _)| p as u32).collect::<Vec<u32>>()
+        });
+        gone = more.concat();
     }
     never
 }
 
-/// Who calls whom, in compressed rows.
-struct Callers {
-    first: Vec<u32>,
-    callers: Vec<u32>,
+/// Whom the procedures of a chunk call, in compressed rows.
+#[derive(Default)]
+struct Calls {
+    /// Ends of the rows.
+    ends: Vec<u32>,
+    callees: Vec<u32>,
 }
 
-impl Callers {
-    fn new<'a>(count: usize, procedure: &impl Fn(usize) -> Decoded<'a>) -> Callers {
-        let calls = |each: &mut dyn FnMut(u32, u32)| {
-            for caller in 0..count {
-                let Some((_, code)) = procedure(caller) else {
-                    continue;
-                };
-                for step in &code.steps {
-                    let is_call =
-                        matches!(step.kind, Kind::Call | Kind::TailJump | Kind::TailBranch);
-                    if is_call && (step.target as usize) < count {
-                        each(caller as u32, step.target);
-                    }
-                }
-            }
-        };
-        let mut first = vec![0u32; count + 2];
-        calls(&mut |_, callee| first[callee as usize + 2] += 1);
-        for i in 2..first.len() {
-            first[i] += first[i - 1];
+impl Calls {
+    /// Adds a row.
+    fn add(&mut self, code: Option<&Code>, count: usize) {
+        if let Some(code) = code {
+            let inside = code.callees().filter(|c| (*c as usize) < count);
+            self.callees.extend(inside);
         }
-        let mut callers = vec![0; first.last().map_or(0, |n| *n as usize)];
-        calls(&mut |caller, callee| {
-            let slot = &mut first[callee as usize + 1];
-            callers[*slot as usize] = caller;
-            *slot += 1;
-        });
-        Callers { first, callers }
+        self.ends.push(self.callees.len() as u32);
     }
 
-    fn of(&self, callee: u32) -> &[u32] {
-        let i = callee as usize;
-        &self.callers[self.first[i] as usize..self.first[i + 1] as usize]
+    fn of(&self, row: usize) -> &[u32] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.callees[start as usize..self.ends[row] as usize]
     }
 }

@@ -182,6 +182,7 @@ pub(crate) struct Scratch {
     decoded: Decoded,
     x86: x86::Scratch,
     sites: Vec<pads::Site>,
+    steps: Vec<Step>,
 }
 
 /// What code is read from.
@@ -208,6 +209,7 @@ pub(crate) fn translate(
         handlers,
     } = source;
     let mut code = Code::default();
+    scratch.steps.clear();
     for (range, base) in layout.ranges.iter().zip(&layout.offsets) {
         let length = (range.end - range.start) as usize;
         let bytes = memory.bytes(range.start).unwrap_or(&[]);
@@ -232,7 +234,6 @@ pub(crate) fn translate(
         }
         pads::read(memory, handlers, range, &mut scratch.sites);
         let mut sites = scratch.sites.iter().peekable();
-        code.steps.reserve(decoded.transfers.len() + 1);
         for transfer in &decoded.transfers {
             if transfer.flow.is_call() && !scratch.sites.is_empty() {
                 // The unwinder, too, looks for the call's last byte.
@@ -242,7 +243,7 @@ pub(crate) fn translate(
                 let pad = site.and_then(|s| layout.offset(s.pad));
                 // Compilers join call sites over calls that throw nothing.
                 if let Some(pad) = pad.filter(|_| callees.may_throw(transfer.flow)) {
-                    code.steps.push(Step {
+                    scratch.steps.push(Step {
                         end: base + transfer.end,
                         target: pad,
                         length: transfer.length,
@@ -264,7 +265,7 @@ pub(crate) fn translate(
                     None => continue,
                 },
             };
-            code.steps.push(Step {
+            scratch.steps.push(Step {
                 end: base + transfer.end,
                 target,
                 length: transfer.length,
@@ -272,9 +273,9 @@ pub(crate) fn translate(
             });
         }
         let end = base + length as u32;
-        match code.steps.last() {
+        match scratch.steps.last() {
             Some(last) if last.end == end && !falls_through(last.kind) => {}
-            _ => code.steps.push(Step {
+            _ => scratch.steps.push(Step {
                 end,
                 target: 0,
                 length: 0,
@@ -282,7 +283,8 @@ pub(crate) fn translate(
             }),
         }
     }
-    code.steps.shrink_to_fit();
+    // Of their exact size: there are many.
+    code.steps = scratch.steps.as_slice().into();
     code
 }
 
