@@ -80,6 +80,8 @@ struct Shard {
     text: String,
     /// Ends of the strings in `text`.
     ends: Vec<usize>,
+    /// Their hashes.
+    hashes: Vec<u64>,
 }
 
 impl Shard {
@@ -97,24 +99,18 @@ impl Interner {
         let place = shard_of(hash);
         let mut guard = lock(&self.shards[place]);
         let shard = &mut *guard;
-        let found = shard.numbers.find(hash, |n| shard.text(*n) == text);
-        let number = match found {
+        let is_it = |n: &u32| shard.hashes[*n as usize] == hash && shard.text(*n) == text;
+        let number = match shard.numbers.find(hash, is_it) {
             Some(number) => *number,
             None => {
                 // A table of four billion strings fits neither the file format nor memory.
                 let number = shard.ends.len() as u32;
                 shard.text.push_str(text);
                 shard.ends.push(shard.text.len());
-                let Shard {
-                    numbers,
-                    text,
-                    ends,
-                } = shard;
-                let rehash = |n: &u32| {
-                    let start = n.checked_sub(1).map_or(0, |before| ends[before as usize]);
-                    self.hasher.hash_one(&text[start..ends[*n as usize]])
-                };
-                numbers.insert_unique(hash, number, rehash);
+                shard.hashes.push(hash);
+                let hashes = &shard.hashes;
+                let rehash = |n: &u32| hashes[*n as usize];
+                shard.numbers.insert_unique(hash, number, rehash);
                 number
             }
         };

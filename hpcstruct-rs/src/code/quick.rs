@@ -86,12 +86,21 @@ const NOP: u8 = 18;
 const ONE_NOP: u8 = 19;
 const SPECIAL: u8 = 0x1f;
 
-/// The form of every opcode of one byte.
-const ONE: [u8; 256] = one();
-/// The form of every opcode after 0F.
-const TWO: [u8; 256] = two();
-/// Mandatory prefixes that an opcode after 0F may have: bits none, 66, F3, F2.
-const PREFIXES: [u8; 256] = prefixes();
+/// The form of every opcode of one byte, then of every one after 0F.
+const FORMS: [u8; 512] = both(one(), two());
+/// Mandatory prefixes that an opcode may have: bits none, 66, F3, F2.
+const PREFIXES: [u8; 512] = both([0b1111; 256], prefixes());
+
+const fn both(first: [u8; 256], second: [u8; 256]) -> [u8; 512] {
+    let mut t = [0; 512];
+    let mut i = 0;
+    while i < 256 {
+        t[i] = first[i];
+        t[256 + i] = second[i];
+        i += 1;
+    }
+    t
+}
 
 const fn set(mut table: [u8; 256], from: usize, to: usize, form: u8) -> [u8; 256] {
     let mut i = from;
@@ -265,25 +274,21 @@ pub(super) fn read(window: &[u8; WINDOW]) -> Option<Quick> {
     let rex = rest as u8 & 0u8.wrapping_sub(has_rex as u8);
     rest >>= 8 * has_rex;
     end += has_rex;
-    let mut opcode = rest as u8;
-    let form = if opcode == 0x0f {
-        rest >>= 8;
-        end += 1;
-        opcode = rest as u8;
-        if PREFIXES[usize::from(opcode)] & mandatory == 0 {
-            return None;
-        }
-        TWO[usize::from(opcode)]
-    } else {
-        ONE[usize::from(opcode)]
-    };
+    let has_escape = u32::from(rest as u8 == 0x0f);
+    rest >>= 8 * has_escape;
+    end += has_escape;
+    let opcode = (has_escape << 8) as usize | usize::from(rest as u8);
+    if PREFIXES[opcode] & mandatory == 0 {
+        return None;
+    }
+    let form = FORMS[opcode];
     rest >>= 8;
     end += 1;
     let (modrm, sib) = (rest as u8, (rest >> 8) as u8);
-    if form & MODRM != 0 {
-        let no_base = modrm & 0xc7 == 4 && sib & 7 == 5;
-        end += u32::from(OPERANDS[usize::from(modrm)]) + 4 * u32::from(no_base);
-    }
+    // What is likely to be guessed wrong is no branch either.
+    let no_base = modrm & 0xc7 == 4 && sib & 7 == 5;
+    let operands = u32::from(OPERANDS[usize::from(modrm)]) + 4 * u32::from(no_base);
+    end += operands & 0u32.wrapping_sub(u32::from(form & MODRM != 0));
     let is_wide = rex & 8 != 0;
     let is_short = mandatory == SIZE_PREFIX && !is_wide;
     let immediate =

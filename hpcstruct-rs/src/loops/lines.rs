@@ -110,6 +110,9 @@ impl Nesting<'_> {
 
     /// Any line of a loop whose header and branches have none.
     fn any_line(&self, index: usize) -> Option<SourceLine> {
+        if !self.has_lines {
+            return None;
+        }
         let found = &self.loops.loops[index];
         const PARTS: usize = 1024;
         let inside = self.parts_from(found.header).take(PARTS);

@@ -75,6 +75,8 @@ pub(super) struct Nesting<'a> {
     pub(super) loops: &'a ProcedureLoops,
     /// By address.
     pub(super) parts: Vec<Part>,
+    /// Whether any code has a line.
+    pub(super) has_lines: bool,
     /// Scope that each loop lies in; `None` = directly in the procedure.
     homes: Vec<Option<u32>>,
     /// The same by code with lines only: the scope whose line names the loop.
@@ -222,6 +224,7 @@ impl<'a> Nesting<'a> {
             body,
             loops,
             parts: parts(body.pieces, loops),
+            has_lines: body.pieces.iter().any(|p| p.line().is_some()),
             homes: Vec::new(),
             levels: Vec::new(),
         };
