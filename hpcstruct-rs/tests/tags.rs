@@ -82,9 +82,20 @@ fn c_line_directives_at_every_level() {
         .output()
         .is_ok()
     {
-        // Clang's link-time optimisation needs a plugin of the linker.
         let without_lto = levels.iter().filter(|f| !f.contains(&"-flto"));
         runs.extend(without_lto.map(|flags| ("clang", *flags)));
+        // Clang's link-time optimisation needs LLVM's linker, or a plugin.
+        let lld = std::process::Command::new("ld.lld")
+            .arg("--version")
+            .output();
+        if lld.is_ok() {
+            runs.push(("clang", &["-g", "-O2", "-flto", "-fuse-ld=lld"]));
+            runs.push(("clang", &["-g1", "-O3", "-flto", "-fuse-ld=lld"]));
+        } else {
+            eprintln!(
+                "SKIPPED: ld.lld is not installed; clang's marks after linking are not tested"
+            );
+        }
     } else {
         eprintln!("SKIPPED: clang is not installed; its marks are not tested");
     }

@@ -86,11 +86,12 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 6] = [
+    let flags: [(&str, &[&str]); 7] = [
         ("pthreads", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),
+        ("kernel", &[]),
         ("library.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),
     ];

@@ -3,7 +3,7 @@
 
 use hpcrun_tests::run::{Spec, Truth};
 use hpcrun_tests::tools::{check, folder, machine, workspace};
-use hpcrun_tests::view::{View, value};
+use hpcrun_tests::view::{View, assert_close, value};
 use std::path::Path;
 use std::process::Command;
 
@@ -11,11 +11,8 @@ use std::process::Command;
 const RATE: u32 = 1000;
 
 fn near(what: &str, measured: f64, truth: f64) {
-    let tolerance = 0.03 * truth + 2.0 / f64::from(RATE);
-    assert!(
-        (measured - truth).abs() <= tolerance,
-        "{what}: measured {measured:.4} s, truth {truth:.4} s, allowed {tolerance:.4} s"
-    );
+    let allowed = 0.03 * truth + 2.0 / f64::from(RATE);
+    assert_close(what, measured, truth, allowed);
 }
 
 fn profile(test: &str, program: &Path) -> (View, Truth) {

@@ -250,6 +250,37 @@ fn overhead_tags_in_c() {
     }
 }
 
+/// Samples are taken in the program, at the instruction that entered the kernel: no address of the
+/// kernel appears, and its time belongs to the call.
+#[test]
+fn time_in_the_kernel_belongs_to_the_call() {
+    let _machine = machine();
+    for (rate, _) in RATES {
+        let test = format!("kernel-{rate}");
+        let (run, database) = profile(&test, rate, Spec::new(&test, c_program("kernel")));
+        let (view, truth) = (database.top_down(), run.truth());
+        view.assert_rooted(50);
+        for site in ["useful", "asks"] {
+            let seconds = truth_of(&truth, site, "work");
+            assert_near(site, rate, view.inclusive(site, "work"), seconds);
+        }
+        let tagged = truth_of(&truth, "waits", "work");
+        assert_near(
+            "waits",
+            rate,
+            view.inclusive("waits", "overhead:sync"),
+            tagged,
+        );
+        assert_near("overhead", rate, value(&view.totals, "overhead"), tagged);
+        let asked = view.inclusive("asks", "work");
+        let inside: f64 = ["read", "__read", "__libc_read"]
+            .map(|name| view.inclusive_under(&["asks", name], "work"))
+            .iter()
+            .sum();
+        assert!(inside > 0.9 * asked, "in the call: {inside} of {asked}");
+    }
+}
+
 #[test]
 fn a_stack_realigned_frame_is_unwound() {
     let _machine = machine();

@@ -166,13 +166,19 @@ const NO_UNWIND: [&str; 8] = [
     "3std7process5abort",
 ];
 
-/// Whether a procedure is known by its linkage name not to throw.
+/// Whether a procedure is known by its linkage name not to throw. It is asked for every call that
+/// has a handler, so what most names lack is looked for first.
 pub(crate) fn never_throws(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else {
         return false;
     };
-    let name = name.split('@').next().unwrap_or(name);
-    NO_THROW.contains(&name) || NO_UNWIND.iter().any(|part| name.contains(part))
+    if !name.starts_with("_R") && !name.starts_with("_ZN") {
+        let name = name.split('@').next().unwrap_or(name);
+        return NO_THROW.contains(&name) || name.starts_with("__rust_");
+    }
+    let has = |part| name.contains(part);
+    (has("panic_") || has("__rust_") || has("process5abort"))
+        && NO_UNWIND.iter().any(|part| name.contains(part))
 }
 
 /// Buffers of [`may_return`].
@@ -308,5 +314,33 @@ impl Calls {
     fn of(&self, row: usize) -> &[u32] {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.callees[start as usize..self.ends[row] as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_throw_is_known_by_its_name() {
+        for name in [
+            "free",
+            "memcpy@GLIBC_2.14",
+            "_ZdlPvm",
+            "__rust_dealloc",
+            "_RNvCslNYArtu3iFV_7___rustc14___rust_dealloc",
+            "_RNvNtCsgEmfK2I1SDS_4core9panicking19panic_cannot_unwind",
+            "_ZN4core9panicking16panic_in_cleanup17h0123456789abcdefE",
+        ] {
+            assert!(never_throws(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "freely",
+            "_ZN4core9panicking9panic_fmt17h0E",
+            "main",
+            "_Znwm",
+        ] {
+            assert!(!never_throws(name.as_bytes()), "{name}");
+        }
     }
 }
