@@ -17,7 +17,6 @@ use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
 use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
-use hpcstruct_rs::cache::Cache;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -58,8 +57,7 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
 
 /// Builds a database from measurement directories; returns its path.
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
-    let cache = Cache::of_user().filter(|_| !args.no_cache);
-    let analyser = Analyser::new(args.rules.as_deref(), args.threads, cache)?;
+    let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
     let measurements = measurements::read(inputs, warnings)?;
     let target = args
         .output

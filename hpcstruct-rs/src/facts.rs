@@ -6,12 +6,15 @@
 use crate::names::{self, Scheme};
 use crate::owner;
 use crate::rules::{Match, RuleNumber, Rules};
+use crate::rust_source::{self, Functions};
 use crate::strings::{Interner, SharedMap};
 use crate::tags;
 use hpc_formats::structure::{Origin, StringId};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// An overhead tag: the number of a [`TagText`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -124,8 +127,17 @@ pub(crate) struct Facts<'a> {
     closures: SharedMap<(usize, u64), NameFacts>,
     by_name: SharedMap<(StringId, Scheme), Judged>,
     files: SharedMap<StringId, FileFacts>,
+    /// Functions of Rust source files.
+    functions: SharedMap<StringId, Option<Arc<Functions>>>,
+    /// When the load module was built; `None` when it is no file.
+    built: Option<SystemTime>,
     /// Tags by their numbers from 1; there are few.
     tags: Mutex<Vec<TagText>>,
+}
+
+/// When a file was changed.
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
 }
 
 impl<'a> Facts<'a> {
@@ -140,6 +152,8 @@ impl<'a> Facts<'a> {
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),
+            functions: SharedMap::default(),
+            built: changed(Path::new(path)),
             tags: Mutex::default(),
         };
         facts.module = ModuleFacts {
@@ -301,6 +315,21 @@ impl<'a> Facts<'a> {
             facts,
             rule: self.rules.procedure_number(&[&display, &owner_path]),
         }
+    }
+
+    /// The modules written around a function of a Rust source file, which is known by its name and
+    /// a line of its body; `None` when the file is not there, or changed after the build.
+    pub(crate) fn modules_around(&self, path: StringId, name: &str, line: u32) -> Option<String> {
+        let built = self.built?;
+        let read = || {
+            let path = self.strings.with(path, str::to_owned);
+            let path = Path::new(&path);
+            let is_older = path.is_absolute() && changed(path)? <= built;
+            let text = rust_source::read(path).filter(|_| is_older)?;
+            Some(Arc::new(Functions::new(&text)))
+        };
+        let functions = self.functions.get_or(&path, read)?;
+        functions.modules_around(name, line).map(str::to_owned)
     }
 
     /// What a source path tells.

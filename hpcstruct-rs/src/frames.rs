@@ -32,6 +32,15 @@ pub(crate) struct Frame {
     pub(crate) is_closure: bool,
 }
 
+/// Where the body of a procedure is written, as far as line information tells.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Body {
+    /// Its file.
+    pub(crate) file: FileFacts,
+    /// One of its lines.
+    pub(crate) line: u32,
+}
+
 /// File indices from here on are not remembered; no unit has so many.
 const MAX_OWN_FILES: usize = 1 << 20;
 
@@ -54,7 +63,7 @@ pub(crate) struct Frames<'a, 'd> {
     /// Frames that an entry alone decides.
     known: Map<EntryRef, Frame>,
     /// Frames that are named by the file of the body.
-    known_by_body: Map<(EntryRef, Option<StringId>), Frame>,
+    known_by_body: Map<(EntryRef, Option<Body>), Frame>,
 }
 
 impl<'a, 'd> Frames<'a, 'd> {
@@ -104,15 +113,14 @@ impl<'a, 'd> Frames<'a, 'd> {
         self.known.get(&entry).copied()
     }
 
-    /// The frame of the inlined procedure that an entry describes; `body` is the file in which
-    /// its body lies.
+    /// The frame of the inlined procedure that an entry describes; `body` is where its body lies.
     pub(crate) fn of_inlined(
         &mut self,
         entry: EntryRef,
         walked: &Walked<'d>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> Frame {
-        let key = (entry, body.map(|b| b.path));
+        let key = (entry, body);
         let known = self.known(entry);
         if let Some(frame) = known.or_else(|| self.known_by_body.get(&key).copied()) {
             return frame;
@@ -130,13 +138,13 @@ impl<'a, 'd> Frames<'a, 'd> {
     }
 
     /// The frame of a procedure with code. `symbol` is the symbol at its first address, `body`
-    /// the file in which its body lies.
+    /// where its body lies.
     pub(crate) fn of_procedure(
         &mut self,
         entry: EntryRef,
         walked: &Walked<'d>,
         symbol: Option<&str>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> Frame {
         let description = describe(self.debug, entry);
         let mut frame = self.of_description(entry, &description, walked, symbol, body);
@@ -156,7 +164,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         description: &Description<'d>,
         walked: &Walked<'d>,
         symbol: Option<&str>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> Frame {
         let declared = description
             .declared
@@ -173,9 +181,9 @@ impl<'a, 'd> Frames<'a, 'd> {
         &self,
         named: &NameFacts,
         declared: Option<(FileFacts, u32)>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> Frame {
-        let file = declared.map(|(file, _)| file).or(body);
+        let file = declared.map(|(file, _)| file).or(body.map(|b| b.file));
         let mut frame = of_name(named, self.facts.module.origin, file);
         frame.declared = declared.map(|(file, line)| SourceLine {
             file: file.path,
@@ -189,7 +197,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         description: &Description<'d>,
         path: impl FnOnce() -> Vec<&'n str>,
         symbol: Option<&str>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> NameFacts {
         let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
         let place = description.linkage.and_then(|l| l.place(self.debug));
@@ -233,13 +241,26 @@ impl<'a, 'd> Frames<'a, 'd> {
         }
     }
 
+    /// A Rust name of which debug information has only the last part (line tables alone): it is
+    /// qualified by the file's module, and by the modules in the file where its text is at hand.
+    fn rust_name(&self, plain: &str, body: Option<Body>) -> String {
+        let name = names::without_generics(plain);
+        let inner = body.and_then(|b| self.facts.modules_around(b.file.path, name, b.line));
+        let within = inner.filter(|m| !m.is_empty());
+        let qualified = within.map_or(name.to_string(), |m| format!("{m}::{name}"));
+        let path = body.map_or(StringId(u32::MAX), |b| b.file.path);
+        let qualify =
+            |file: &str| owner::qualify_by_file(&qualified, file, self.unit_crate.as_ref());
+        self.facts.strings.with(path, qualify)
+    }
+
     /// The readable name of a procedure without a mangled name.
     fn plain_name(
         &self,
         plain: &str,
         path: &[&str],
         symbol: Option<&str>,
-        body: Option<FileFacts>,
+        body: Option<Body>,
     ) -> (String, Scheme) {
         if !path.is_empty() {
             return if self.is_rust {
@@ -250,10 +271,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             };
         }
         if self.is_rust {
-            let path = body.map_or(StringId(u32::MAX), |b| b.path);
-            let qualify =
-                |file: &str| owner::qualify_by_file(plain, file, self.unit_crate.as_ref());
-            return (self.facts.strings.with(path, qualify), Scheme::Rust);
+            return (self.rust_name(plain, body), Scheme::Rust);
         }
         // C++ gives the call operators of inlined lambdas no linkage name.
         if plain == "operator()" {

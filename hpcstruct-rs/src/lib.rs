@@ -38,6 +38,7 @@ mod parallel;
 mod product;
 mod progress;
 mod rules;
+pub mod rust_source;
 mod separate;
 mod split;
 mod strings;

@@ -8,7 +8,7 @@ use crate::dwarf::lines::{self, Row};
 use crate::dwarf::walk::{self, FunctionDie, Walked};
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Tag};
-use crate::frames::{self, Frame, Frames};
+use crate::frames::{self, Body, Frame, Frames};
 use crate::image::Image;
 use crate::paint::{self, Layer, Segment};
 use crate::symbols::Symbols;
@@ -229,14 +229,14 @@ impl Builder<'_, '_> {
         (ids, layers)
     }
 
-    /// The file in which a procedure's body lies: where its first inlined call is made, else its
+    /// Where a procedure's body lies: where its first inlined call is made, else its
     /// first line; `ids` begins after `parent`. Only of interest when debug information does not say where it is declared.
     fn body_file(
         &mut self,
         ids: &[usize],
         parent: Option<usize>,
         ranges: &[Range<u64>],
-    ) -> Option<FileFacts> {
+    ) -> Option<Body> {
         // Scopes are in depth-first order: the first child follows its parent.
         let child = ids
             .first()
@@ -244,11 +244,17 @@ impl Builder<'_, '_> {
             .filter(|s| s.parent.map(|p| p as usize) == parent);
         // A procedure of C begins with its own line, and a call in it may be made on a marked one.
         let child = child.filter(|_| self.frames.is_rust || parent.is_some());
-        let file = match child.and_then(|s| s.call) {
-            Some((file, _)) => u64::from(file),
-            None => u64::from(row_at(self.rows, ranges.first()?.start)?.file),
+        let (file, line) = match child.and_then(|s| s.call) {
+            Some((file, line)) => (file, line),
+            None => {
+                let row = row_at(self.rows, ranges.first()?.start)?;
+                (row.file, row.line)
+            }
         };
-        self.frames.file(self.unit, file)
+        let file = self.frames.file(self.unit, u64::from(file))?;
+        // Of other languages the line tells nothing.
+        let line = if self.frames.is_rust { line } else { 0 };
+        Some(Body { file, line })
     }
 
     fn drafts(&mut self, ids: &[usize], procedure: &Frame) -> Vec<Draft> {

@@ -1,5 +1,5 @@
 //! Analyses a module's file when no structure file covers it, or takes what the user's cache has of
-//! it: the one place that knows hpcstruct-rs's library.
+//! it: the one place that asks hpcstruct-rs.
 
 use crate::error::{Error, Result};
 use crate::model::symbols::Module;
@@ -22,12 +22,9 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// With the built-in rules and those of a file, and so many threads (`None`: one a core).
-    pub fn new(
-        rules: Option<&Path>,
-        threads: Option<usize>,
-        cache: Option<Cache>,
-    ) -> Result<Analyser> {
+    /// With the built-in rules and those of a file, and so many threads (`None`: one a core);
+    /// `use_cache`: with the user's cache.
+    pub fn new(rules: Option<&Path>, threads: Option<usize>, use_cache: bool) -> Result<Analyser> {
         let rules = match rules {
             Some(path) => Rules::with_file(path).map_err(|e| Error::Usage(e.to_string()))?,
             None => Rules::built_in(),
@@ -39,7 +36,7 @@ impl Analyser {
                 threads: threads.unwrap_or_else(cores).max(1),
                 ..Options::default()
             },
-            cache,
+            cache: Cache::of_user().filter(|_| use_cache),
             log: Vec::new(),
         })
     }

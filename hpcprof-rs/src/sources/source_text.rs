@@ -4,18 +4,9 @@
 //! Input: a path and a line from debug information. The file may be absent or newer than the
 //! program: what is not found there is not quoted. Nothing here fails, nothing is guessed.
 
+use hpcstruct_rs::rust_source::{Token, read, tokens};
 use std::collections::HashMap;
 use std::path::Path;
-
-/// Larger files are not read.
-const MOST_BYTES: u64 = 8 << 20;
-
-/// A token of Rust source.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Token {
-    line: u32,
-    text: String,
-}
 
 /// Source files, each read once.
 #[derive(Debug, Default)]
@@ -32,112 +23,6 @@ impl SourceFiles {
             .as_deref()?;
         chain(tokens, line, method)
     }
-}
-
-fn read(path: &Path) -> Option<String> {
-    let size = std::fs::metadata(path).ok().filter(|m| m.is_file())?.len();
-    (size <= MOST_BYTES).then(|| std::fs::read_to_string(path).ok())?
-}
-
-/// The tokens of a text, without comments; a literal is one token. Unclosed ones end the text.
-fn tokens(text: &str) -> Vec<Token> {
-    let bytes = text.as_bytes();
-    let (mut at, mut line) = (0, 1);
-    let mut out = Vec::new();
-    while at < bytes.len() {
-        let end = token_end(bytes, at);
-        let piece = &text[at..end];
-        let first = bytes[at];
-        let is_comment = piece.starts_with("//") || piece.starts_with("/*");
-        if !first.is_ascii_whitespace() && !is_comment {
-            out.push(Token {
-                line,
-                text: piece.to_owned(),
-            });
-        }
-        line += piece.bytes().filter(|b| *b == b'\n').count() as u32;
-        at = end;
-    }
-    out
-}
-
-/// The end of the token, comment or white space that starts at `at`; on a character boundary.
-fn token_end(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at..];
-    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80;
-    let span = |from: usize, holds: &dyn Fn(u8) -> bool| {
-        let after = &rest[from.min(rest.len())..];
-        at + from + after.iter().take_while(|b| holds(**b)).count()
-    };
-    match rest {
-        [b'/', b'/', ..] => span(0, &|b| b != b'\n'),
-        [b'/', b'*', ..] => comment_end(bytes, at),
-        [b'"', ..] | [b'b' | b'c', b'"', ..] => string_end(bytes, at),
-        [b'r', b'"' | b'#', ..] | [b'b' | b'c', b'r', b'"' | b'#', ..] => raw_end(bytes, at),
-        [b'\'', b'\\', ..] => {
-            let close = rest.iter().skip(3).position(|b| *b == b'\'');
-            close.map_or(bytes.len(), |n| at + 3 + n + 1)
-        }
-        [b'\'', b, ..] if is_word(*b) => {
-            // A character closes after one letter, a lifetime does not close.
-            let end = span(1, &is_word);
-            end + usize::from(bytes.get(end) == Some(&b'\''))
-        }
-        [b'\'', _, b'\'', ..] => at + 3,
-        [b, ..] if is_word(*b) => span(0, &is_word),
-        [b, ..] if b.is_ascii_whitespace() => span(0, &|b| b.is_ascii_whitespace()),
-        _ => at + 1,
-    }
-}
-
-fn comment_end(bytes: &[u8], start: usize) -> usize {
-    let (mut at, mut depth) = (start, 0_usize);
-    while at < bytes.len() {
-        match &bytes[at..] {
-            [b'/', b'*', ..] => {
-                depth += 1;
-                at += 2;
-            }
-            [b'*', b'/', ..] => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1 + usize::from(bytes[start] != b'"');
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-/// The end of a raw string; of `r#name`, that of the `r`.
-fn raw_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1 + usize::from(bytes[start] != b'r');
-    let hashes = bytes[at..].iter().take_while(|b| **b == b'#').count();
-    at += hashes;
-    if bytes.get(at) != Some(&b'"') {
-        return start + 1;
-    }
-    let close: Vec<u8> = std::iter::once(b'"')
-        .chain(std::iter::repeat_n(b'#', hashes))
-        .collect();
-    let found = bytes[at + 1..]
-        .windows(close.len())
-        .position(|w| w == close.as_slice());
-    found.map_or(bytes.len(), |n| at + 1 + n + close.len())
 }
 
 fn chain(tokens: &[Token], line: u32, method: &str) -> Option<String> {
