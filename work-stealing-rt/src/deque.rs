@@ -39,7 +39,13 @@ use crate::latch::Latch;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
-pub(crate) const CAPACITY: usize = if cfg!(loom) { 4 } else { 1 << 16 };
+pub(crate) const CAPACITY: usize = if cfg!(loom) {
+    4
+} else if cfg!(miri) {
+    1 << 7
+} else {
+    1 << 16
+};
 
 /// How many of the oldest pending joins are never private: as many as a loop over all workers has,
 /// when it splits in halves, and one more. Deeper recursions have few joins so shallow, so

@@ -10,7 +10,7 @@ use crate::worker::Worker;
 
 /// Fruitless rounds of searching before a worker sleeps: a few tens of microseconds, about what
 /// it costs to sleep and to be woken.
-const PATIENCE: u32 = 500;
+const PATIENCE: u32 = if cfg!(miri) { 5 } else { 500 };
 /// A round takes about as long as so many pauses.
 const PAUSES_A_ROUND: u32 = 4;
 /// One round in so many looks everywhere.
