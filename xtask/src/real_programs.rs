@@ -187,7 +187,8 @@ fn judge(
     let (mut times, mut outputs) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     for round in 0..=options.rounds {
         for (index, binary) in both.into_iter().enumerate() {
-            let out = place.join(format!("out-{index}"));
+            // The same name for both, for some print it.
+            let out = place.join("out");
             let start = Instant::now();
             let printed = execute(Command::new(binary).args(inputs.arguments(program, &out)))?;
             let time = start.elapsed().as_secs_f64();
