@@ -311,3 +311,37 @@ fn loops_of_rust_lead_through_handlers() {
         assert!(first.encode() == again.encode(), "{level:?}");
     }
 }
+
+#[test]
+fn damaged_tables_of_handlers_are_survived() {
+    use object::{Object as _, ObjectSection as _};
+    let folder = Folder::new("pads-damaged");
+    folder.write("pads.cc", CPP);
+    let path = library(&folder, "g++", "g++", &["-O2"]);
+    let whole = std::fs::read(&path).expect("readable");
+    let (start, length) = {
+        let file = object::File::parse(&*whole).expect("ELF");
+        let section = file.section_by_name(".gcc_except_table");
+        let section = section.expect("code with handlers");
+        section.file_range().expect("bytes")
+    };
+    let options = Options {
+        threads: 1,
+        ..Options::default()
+    };
+    let mut differ = 0;
+    let sound = hpcstruct_rs::analyse_bytes("pads.so", &whole, &options).expect("sound");
+    for at in start..start + length {
+        for pattern in [0x00, 0xff, 0x80, whole[at as usize] ^ 1] {
+            let mut data = whole.clone();
+            data[at as usize] = pattern;
+            let found = hpcstruct_rs::analyse_bytes("pads.so", &data, &options);
+            let found = found.expect("the headers are sound");
+            assert!(found.scopes.len() < 1000);
+            let ordered = found.spans.windows(2).all(|w| w[0].end <= w[1].start);
+            assert!(ordered, "{at:#x} {pattern:#x}");
+            differ += usize::from(found.scopes.len() != sound.scopes.len());
+        }
+    }
+    assert!(differ > 10, "the table is what is read: {differ}");
+}
