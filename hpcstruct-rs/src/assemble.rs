@@ -12,6 +12,7 @@ use crate::loops;
 use crate::loops::place::{Body, Item, LoopPlace, Placed};
 use crate::parallel;
 use crate::product::{Inputs, Piece, Product};
+use crate::reclaim;
 use crate::strings::{Map, Numbering, Uses};
 use hpc_formats::structure::{
     Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
@@ -59,8 +60,10 @@ pub(crate) fn assemble(
         |buffers, g| sources.build(groups[g].clone(), buffers),
     );
     let tags = tag_uses(&sources, &parts);
+    // It can be as much as what comes next takes.
     drop(products);
-    (join(inputs, &parts), tags)
+    reclaim::freed_memory();
+    (join(inputs, parts), tags)
 }
 
 /// Consecutive procedures, about as much code each.
@@ -320,7 +323,7 @@ fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
 }
 
 /// Puts the parts one after the other.
-fn join(inputs: &Inputs<'_, '_>, parts: &[Part]) -> Structure {
+fn join(inputs: &Inputs<'_, '_>, mut parts: Vec<Part>) -> Structure {
     let threads = inputs.threads;
     let strings = &inputs.facts.strings;
     let numbering = Numbering::new(strings, parts.iter().map(|p| p.strings.as_slice()));
@@ -333,7 +336,7 @@ fn join(inputs: &Inputs<'_, '_>, parts: &[Part]) -> Structure {
     };
     let mut first_scopes = Vec::with_capacity(parts.len());
     let mut scopes = 0;
-    for part in parts {
+    for part in &parts {
         first_scopes.push(scopes as u32);
         scopes += part.scopes.len();
     }
@@ -365,11 +368,15 @@ fn join(inputs: &Inputs<'_, '_>, parts: &[Part]) -> Structure {
             ..*s
         })
     });
+    for part in &mut parts {
+        part.scopes = Vec::new();
+    }
+    reclaim::freed_memory();
     Structure {
         strings: numbering.texts(strings, threads),
         procedures,
         scopes,
-        spans: spans(parts, &first_scopes, threads, line, id),
+        spans: spans(&parts, &first_scopes, threads, line, id),
         ..Structure::default()
     }
 }

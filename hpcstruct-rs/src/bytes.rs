@@ -1,4 +1,4 @@
-//! The bytes of a file, mapped read-only. Unsafe code is here and in `gather`.
+//! The bytes of a file, mapped read-only. Unsafe code is here, in `gather` and in `reclaim`.
 //!
 //! Input: a path. Invariant: the bytes live as long as the [`FileBytes`].
 

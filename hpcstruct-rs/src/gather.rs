@@ -1,5 +1,5 @@
 //! Builds one long vector out of parts, on several threads: every element is written once, in its
-//! place. Unsafe code is here and in `bytes`.
+//! place. Unsafe code is here, in `bytes` and in `reclaim`.
 //!
 //! Invariant: the result is the parts in their order, whatever the number of threads.
 

@@ -37,6 +37,8 @@ mod paint;
 mod parallel;
 mod product;
 mod progress;
+#[allow(unsafe_code)]
+mod reclaim;
 mod rules;
 pub mod rust_source;
 mod separate;
