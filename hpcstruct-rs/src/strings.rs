@@ -211,7 +211,12 @@ impl Numbering {
         const CHUNK: usize = 1 << 12;
         let chunks: Vec<&[StringId]> = self.order.chunks(CHUNK).collect();
         let lengths: Vec<usize> = chunks.iter().map(|c| c.len()).collect();
-        let text = |id: &StringId| table.with(*id, str::to_owned);
+        // Once for all, not for each string.
+        let shards: Vec<MutexGuard<'_, Shard>> = table.shards.iter().map(lock).collect();
+        let text = |id: &StringId| {
+            let id = id.0 as usize;
+            shards[id % SHARDS].text((id / SHARDS) as u32).to_owned()
+        };
         gather::concat(&lengths, threads, &String::new(), |c| {
             chunks[c].iter().map(text)
         })
