@@ -10,6 +10,7 @@
 //! result does not depend on the number of threads, nor on which other procedures are wanted.
 
 mod aarch64;
+mod callees;
 mod flow;
 mod graph;
 mod handlers;
@@ -23,13 +24,13 @@ mod unit;
 mod x86;
 
 use crate::parallel;
+use callees::{Recent, Remembering};
 use flow::Flow;
 use graph::Graph;
 use index::Index;
 use memory::{Memory, Word};
 use nest::{NONE, Nest};
 pub(crate) use pads::Handler;
-use std::cell::Cell;
 use std::ops::Range;
 pub(crate) use unit::Layout;
 use unit::{Callee, Callees, Code};
@@ -258,10 +259,7 @@ impl Analysis<'_, '_> {
         translator: &mut Translator,
     ) -> Vec<(u32, Code)> {
         let Translator { scratch, recent } = translator;
-        let callees = Remembering {
-            analysis: self,
-            recent,
-        };
+        let callees = Remembering::new(self, recent);
         units
             .map(|u| {
                 let program = self.program;
@@ -323,103 +321,7 @@ struct Translator {
     recent: Recent,
 }
 
-/// Answers about callees, each in the one place that its address has: code calls the same
-/// procedures again and again.
-struct Recent(Vec<Cell<Answer>>);
-
-/// What is known of a callee.
-#[derive(Clone, Copy)]
-struct Answer {
-    /// Its address, or that of the word that leads to it; such a word is at no odd place in the
-    /// list.
-    address: u64,
-    callee: Option<Callee>,
-    may_throw: Option<bool>,
-}
-
-impl Default for Recent {
-    fn default() -> Self {
-        let nobody = Answer {
-            address: 0,
-            callee: None,
-            may_throw: None,
-        };
-        Recent(vec![Cell::new(nobody); Recent::PLACES])
-    }
-}
-
-impl Recent {
-    /// A power of two.
-    const PLACES: usize = 1 << 12;
-
-    /// The place of the procedure at an address, or of the one that the word there leads to; and
-    /// what is known.
-    fn of(&self, address: u64, is_word: bool) -> (&Cell<Answer>, Answer) {
-        // The golden ratio spreads neighbours.
-        let hash = (address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = (hash as usize & !1 | usize::from(is_word)) % Self::PLACES;
-        let cell = &self.0[place];
-        let known = cell.get();
-        if known.address == address {
-            return (cell, known);
-        }
-        let fresh = Answer {
-            address,
-            callee: None,
-            may_throw: None,
-        };
-        (cell, fresh)
-    }
-}
-
-/// Answers with a memory.
-struct Remembering<'a, 'p, 'd> {
-    analysis: &'a Analysis<'p, 'd>,
-    recent: &'a Recent,
-}
-
-impl Remembering<'_, '_, '_> {
-    fn callee(&self, address: u64, is_word: bool, find: impl FnOnce() -> Callee) -> Callee {
-        let (cell, known) = self.recent.of(address, is_word);
-        known.callee.unwrap_or_else(|| {
-            let found = find();
-            cell.set(Answer {
-                callee: Some(found),
-                ..known
-            });
-            found
-        })
-    }
-}
-
-impl Callees for Remembering<'_, '_, '_> {
-    fn direct(&self, address: u64) -> Callee {
-        self.callee(address, false, || self.analysis.direct(address))
-    }
-
-    fn through(&self, slot: u64) -> Callee {
-        self.callee(slot, true, || self.analysis.through(slot))
-    }
-
-    fn may_throw(&self, call: Flow) -> bool {
-        let (address, is_word) = match call {
-            Flow::Call(address) => (address, false),
-            Flow::CallThrough(slot) => (slot, true),
-            _ => return self.analysis.may_throw(call),
-        };
-        let (cell, known) = self.recent.of(address, is_word);
-        known.may_throw.unwrap_or_else(|| {
-            let found = self.analysis.may_throw(call);
-            cell.set(Answer {
-                may_throw: Some(found),
-                ..known
-            });
-            found
-        })
-    }
-}
-
-impl Analysis<'_, '_> {
+impl Callees for Analysis<'_, '_> {
     fn direct(&self, address: u64) -> Callee {
         match self.stub(address) {
             Some(slot) => slot.map_or(Callee::Returns, |slot| self.through(slot)),
