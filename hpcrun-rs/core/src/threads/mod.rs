@@ -1,8 +1,8 @@
 //! Per-thread state: made when a thread starts, found by the handler through one thread-local
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
-//! [`recorder`] makes records of paths and samples, [`capture`] keeps a context for a task, [`deferred`]
-//! the samples that arrive meanwhile; [`slot`] is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
+//! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred`
+//! the samples that arrive meanwhile; `slot` is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
 //! methods that say so.
 
 mod capture;
