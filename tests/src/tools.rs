@@ -46,6 +46,26 @@ pub fn machine() -> Machine {
     Machine { _lock: lock }
 }
 
+/// The same command, with interrupts as at a terminal: whoever started the tests in the background of
+/// a shell has them ignored, and so would all programs that are started here.
+pub fn interruptible(command: &Command) -> Command {
+    let mut interruptible = Command::new("env");
+    interruptible
+        .arg("--default-signal=INT")
+        .arg(command.get_program())
+        .args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        interruptible.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => interruptible.env(name, value),
+            None => interruptible.env_remove(name),
+        };
+    }
+    interruptible
+}
+
 /// Runs a command to its end and panics with its output when it fails.
 pub fn check(command: &mut Command) -> String {
     let output = command

@@ -6,7 +6,9 @@
 
 use hpcrun_tests::repository::metadata;
 use hpcrun_tests::run::Database;
-use hpcrun_tests::tools::{check, folder, machine, release, scratch, tool, workspace};
+use hpcrun_tests::tools::{
+    check, folder, interruptible, machine, release, scratch, tool, workspace,
+};
 use hpcrun_tests::view::View;
 use std::collections::BTreeMap;
 use std::fs;
@@ -404,8 +406,7 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     assert!(outcome.stdout.contains("ends::burn"), "{outcome:#?}");
 
     // An interrupt ends the program, not the report.
-    let mut child = project
-        .command(&["-q", "--", "forever"])
+    let mut child = interruptible(&project.command(&["-q", "--", "forever"]))
         .stdout(Stdio::piped())
         .spawn()
         .expect("cargo-hpcrun runs");

@@ -3,7 +3,7 @@
 //! Exit codes: the program's own; 125 for our failures, 126 not executable, 127 not found.
 
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{c_program, folder, machine, release, tool};
+use hpcrun_tests::tools::{c_program, folder, interruptible, machine, release, tool};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -197,17 +197,17 @@ fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
     // Long enough for samples before it is ready.
     let script = "trap 'echo caught' INT; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
         echo ready; while :; do :; done";
-    let mut child = tool("hpcrun-rs")
-        .current_dir(&folder)
-        .args([
-            "--report",
-            "-o",
-            "measurements",
-            "--",
-            "/bin/sh",
-            "-c",
-            script,
-        ])
+    let mut command = tool("hpcrun-rs");
+    command.current_dir(&folder).args([
+        "--report",
+        "-o",
+        "measurements",
+        "--",
+        "/bin/sh",
+        "-c",
+        script,
+    ]);
+    let mut child = interruptible(&command)
         .stdout(Stdio::piped())
         .spawn()
         .expect("hpcrun-rs runs");
