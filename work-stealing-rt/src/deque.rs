@@ -299,6 +299,13 @@ impl SplitDeque {
         self.own().ends.store(pack(index, index), Ordering::Release);
     }
 
+    /// Anyone: is there a shared task?
+    #[inline(always)]
+    pub(crate) fn has_shared(&self) -> bool {
+        let (tail, split) = unpack(self.shared().ends.load(Ordering::Acquire));
+        tail < split
+    }
+
     /// Owner: are there tasks that nobody has taken?
     #[cfg(not(loom))]
     pub(crate) fn has_tasks(&self) -> bool {

@@ -125,7 +125,7 @@ impl Model {
         let searching = Cell::new(false);
         let stop_searching = || {
             if searching.replace(false) {
-                self.sleep.stop_searching();
+                self.sleep.stop_searching(|| self.joins.has_shared());
             }
         };
         let latch = &self.terminate[index];
@@ -292,7 +292,7 @@ fn a_sleeping_worker_gets_what_is_posted_to_it() {
                     });
                     if found.is_some() {
                         if searching.replace(false) {
-                            sleep.stop_searching();
+                            sleep.stop_searching(|| false);
                         }
                         // SAFETY: the `Arc` keeps the latch.
                         unsafe { ThreadLatch::set(&raw const *taken) };

@@ -293,6 +293,12 @@ fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
         .or_else(|| steal_join(worker, false))
 }
 
+/// Is there a task in a place that more than one worker looks into?
+pub(crate) fn is_available(pool: &Pool) -> bool {
+    let has_tasks = |worker: &Worker| worker.joins.has_shared() || !worker.stealer.is_empty();
+    !pool.injector.is_empty() || pool.workers().iter().any(has_tasks)
+}
+
 #[inline(always)]
 fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
     match victim.joins.steal() {

@@ -78,7 +78,8 @@ fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
 #[inline(always)]
 fn stop_searching(worker: &Worker) {
     if worker.searching.replace(false) {
-        worker.pool().sleep.stop_searching();
+        let pool = worker.pool();
+        pool.sleep.stop_searching(|| sched::is_available(pool));
     }
 }
 

@@ -92,13 +92,16 @@ impl Sleep {
         }
     }
 
-    /// Worker `index` has stopped searching because it found something. The last one to stop
-    /// sends another in its place, for there may be more.
+    /// A worker has stopped searching because it found something. The last one to stop sends another
+    /// in its place if there is more: `is_more` looks at all places where work can be available.
     #[inline(always)]
-    pub(crate) fn stop_searching(&self) {
+    pub(crate) fn stop_searching(&self, is_more: impl FnOnce() -> bool) {
         let before = self.counts.fetch_sub(SEARCHER, Ordering::SeqCst);
         if searchers(before) == 1 && sleepers(before) != 0 {
-            self.wake_any();
+            fence(Ordering::SeqCst);
+            if is_more() {
+                self.wake_any();
+            }
         }
     }
 
