@@ -155,6 +155,12 @@ mod tests {
         CodeAddress(n)
     }
 
+    /// Physical and logical address and note-id of each note.
+    fn shape(path: &PathBuffer) -> Vec<(u64, u64, u32)> {
+        let notes = path.notes().iter();
+        notes.map(|n| (n.ip.0, n.lip.0, n.meta >> 8)).collect()
+    }
+
     #[test]
     fn one_to_many_puts_the_scheduler_frame_beside_the_outermost_user_frame() {
         let mut path = PathBuffer::new().unwrap();
@@ -164,12 +170,7 @@ mod tests {
             path.push_lnote(address(l)); // innermost first: 3 = spawner, 1 = entry
         }
         assert!(path.close(Association::OneToMany));
-        let x: Vec<_> = path
-            .notes()
-            .iter()
-            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
-            .collect();
-        assert_eq!(x, [(0, 3, 3), (0, 2, 2), (9, 1, 1)]);
+        assert_eq!(shape(&path), [(0, 3, 3), (0, 2, 2), (9, 1, 1)]);
     }
 
     #[test]
@@ -182,12 +183,7 @@ mod tests {
         assert_eq!(path.reached(), 2);
         path.share(2);
         assert!(path.close(Association::OneToMany));
-        let x: Vec<_> = path
-            .notes()
-            .iter()
-            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
-            .collect();
-        assert_eq!(x, [(0, 4, 4), (0, 3, 3)]);
+        assert_eq!(shape(&path), [(0, 4, 4), (0, 3, 3)]);
         assert_eq!(path.outer(), 2);
     }
 
@@ -198,12 +194,7 @@ mod tests {
         path.push_pnote(address(5));
         path.push_pnote(address(6));
         assert!(path.close(Association::ManyToZero));
-        let x: Vec<_> = path
-            .notes()
-            .iter()
-            .map(|n| (n.ip.0, n.lip.0, n.meta >> 8))
-            .collect();
-        assert_eq!(x, [(5, 0, 2), (6, 0, 1)]);
+        assert_eq!(shape(&path), [(5, 0, 2), (6, 0, 1)]);
     }
 
     #[test]
