@@ -114,7 +114,7 @@ fn check(workers: usize) {
         verdict.wrong.len(),
         verdict.deepest
     );
-    assert!(samples > 1000, "{workers} workers: only {samples} samples");
+    assert!(samples > 300, "{workers} workers: only {samples} samples");
     assert!(
         verdict.wrong.is_empty(),
         "{workers} workers: {} wrong contexts, first {}",
@@ -144,7 +144,7 @@ fn check(workers: usize) {
         (seen / cpu - 1.0).abs() < 0.05,
         "{workers} workers: {seen} s in samples, {cpu} s of CPU time"
     );
-    // Every leaf costs the same, so the trees' shares are known too.
+    // The fixture has measured what the leaves of each tree cost.
     let expected = printed(&run, "leaves_a") / printed(&run, "leaves_b");
     let measured = verdict.leaf_a / verdict.leaf_b;
     assert!(

@@ -105,7 +105,7 @@ fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
 #[test]
 fn what_a_join_costs_is_overhead() {
     let _machine = machine();
-    let (run, database) = profile(Rayon::Stock, "joins", &["37"]);
+    let (run, database) = profile(Rayon::Stock, "joins", &["33"]);
     let (view, truth) = (database.top_down(), run.truth());
     let plain = truth_of(&truth, "joins::plain", "work");
     let joined = truth_of(&truth, "joins::joined", "work");
