@@ -9,6 +9,7 @@ mod waiting;
 
 use clap::{Parser, ValueEnum};
 use hpcstruct_rs::cache::Cache;
+use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
 use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
 use std::fs::File;
@@ -156,7 +157,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
         PathBuf::from(name)
     });
     report_notes(&structure);
-    write(&output, &structure, arguments.format, options.threads)?;
+    write(&output, &structure, arguments.format, options)?;
     eprintln!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
@@ -197,7 +198,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
                 } else {
                     folder.join(name)
                 };
-                write(&path, &structure, arguments.format, options.threads)?;
+                write(&path, &structure, arguments.format, options)?;
                 report_notes(&structure);
                 done += 1;
                 procedures += structure.procedures.len();
@@ -252,7 +253,7 @@ fn write(
     path: &Path,
     structure: &Structure,
     format: Option<Format>,
-    threads: usize,
+    options: &Options,
 ) -> Result<(), StructError> {
     let to_stdout = path.as_os_str() == "-";
     let default = if to_stdout {
@@ -266,16 +267,15 @@ fn write(
         error,
     };
     if to_stdout {
-        return print(&bytes_of(structure, format)).map_err(failed);
+        return print(&bytes_of(structure, format, options)?).map_err(failed);
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
     let written = match format {
-        Format::Binary => {
-            File::create(&temporary).and_then(|mut file| structure.write(&mut file, threads))
-        }
-        _ => std::fs::write(&temporary, bytes_of(structure, format)),
+        Format::Binary => File::create(&temporary)
+            .and_then(|mut file| structure.write(&mut file, options.threads)),
+        _ => std::fs::write(&temporary, bytes_of(structure, format, options)?),
     };
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|error| {
@@ -285,10 +285,17 @@ fn write(
     })
 }
 
-fn bytes_of(structure: &Structure, format: Format) -> Vec<u8> {
-    match format {
+fn bytes_of(
+    structure: &Structure,
+    format: Format,
+    options: &Options,
+) -> Result<Vec<u8>, StructError> {
+    Ok(match format {
         Format::Binary => structure.encode(),
         Format::Text => text::render(structure).into_bytes(),
-        Format::Hpcstruct => xml::render(structure).into_bytes(),
-    }
+        Format::Hpcstruct => {
+            let module = LoadModule::read(structure, options)?;
+            xml::render(structure, &module).into_bytes()
+        }
+    })
 }

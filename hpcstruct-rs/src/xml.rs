@@ -1,12 +1,15 @@
 //! A structure as HPCToolkit's own tools read it: the XML of its `hpcstruct`, version 4.9.
 //!
-//! Input: a structure. The elements (HPCToolkit, `doc/dtd/hpc-structure.dtd`): load module `LM`,
-//! file `F`, procedure `P` with its first address, `A` for inlined calls, loop `L`, statement `S`
-//! with its addresses. An inlined call is two `A`, the place of the call and the called
-//! procedure; code from another file than its scope's is a `S` within one `A` that names the
-//! file. Invariants: every span is in exactly one `S`; a procedure's entry is its own; no byte
-//! that XML forbids is written.
+//! Input: a structure, and what `load_module` knows beyond it. The elements (HPCToolkit,
+//! `doc/dtd/hpc-structure.dtd`): load module `LM`, file `F`, procedure `P` with its entry
+//! address, `A` for inlined calls, loop `L` with its first address, statement `S` with its
+//! addresses. An inlined call is two `A`, the place of the call and the called procedure; code
+//! from another file than its scope's is a `S` within one `A` that names the file.
+//!
+//! Invariants, which hpcprof's reader asks for: every span is in exactly one `S`; a procedure's
+//! entry is one byte, and its own; no file's name is empty; nothing is written that XML forbids.
 
+use crate::load_module::LoadModule;
 use hpc_formats::structure::{ProcedureId, ScopeId, ScopeKind, SourceLine, Span, Structure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,9 +20,10 @@ const UNKNOWN_FILE: &str = "<unknown file>";
 const GUARD: &str = "<inline>";
 
 /// The XML text.
-pub fn render(structure: &Structure) -> String {
+pub fn render(structure: &Structure, module: &LoadModule) -> String {
     let mut writer = Writer {
         structure,
+        module,
         tree: Tree::new(structure),
         out: String::with_capacity(64 * structure.spans.len() + 1024),
         // Numbers begin at 2, as hpcstruct's do.
@@ -88,6 +92,7 @@ impl Tree {
 
 struct Writer<'s> {
     structure: &'s Structure,
+    module: &'s LoadModule,
     tree: Tree,
     out: String,
     next: u64,
@@ -96,7 +101,7 @@ struct Writer<'s> {
 impl<'s> Writer<'s> {
     fn load_module(&mut self) {
         self.open("LM");
-        self.text("n", &self.structure.module);
+        self.text("n", &self.module.path);
         self.out.push_str(" has-calls=\"0\" v=\"{}\">\n");
         let mut files: BTreeMap<&str, Vec<(u64, ProcedureId)>> = BTreeMap::new();
         for (start, id) in self.entries() {
@@ -126,6 +131,14 @@ impl<'s> Writer<'s> {
             .collect()
     }
 
+    /// The name of a source file; hpcprof refuses an empty one.
+    fn file(&self, line: SourceLine) -> &'s str {
+        match self.structure.string(line.file) {
+            "" => UNKNOWN_FILE,
+            name => name,
+        }
+    }
+
     fn file_of_procedure(&self, id: ProcedureId) -> &'s str {
         let structure = self.structure;
         let declared = structure.procedures[id.0 as usize].declared;
@@ -137,7 +150,7 @@ impl<'s> Writer<'s> {
                 .find(Option::is_some)
         };
         match declared.or_else(|| line().flatten()) {
-            Some(line) => structure.string(line.file),
+            Some(line) => self.file(line),
             None => UNKNOWN_FILE,
         }
     }
@@ -153,7 +166,8 @@ impl<'s> Writer<'s> {
         }
         let line = procedure.declared.map_or(0, |l| l.line);
         self.number("l", line);
-        self.ranges(&[(start, start + 1)]);
+        let entry = *self.module.entries.get(&id).unwrap_or(&start);
+        self.ranges(&[(entry, entry + 1)]);
         self.out.push_str(">\n");
         let content = std::mem::take(&mut self.tree.procedures[id.0 as usize]);
         self.content(file, &content);
@@ -166,7 +180,7 @@ impl<'s> Writer<'s> {
         for i in &content.spans {
             let span = &structure.spans[*i as usize];
             let place = match span.line {
-                Some(line) => (structure.string(line.file), line.line),
+                Some(line) => (self.file(line), line.line),
                 None => (file, 0),
             };
             lines.entry(place).or_default().push((span.start, span.end));
@@ -203,8 +217,12 @@ impl<'s> Writer<'s> {
         let scope = &structure.scopes[id.0 as usize];
         let content = std::mem::take(&mut self.tree.scopes[id.0 as usize]);
         let start = self.tree.starts[id.0 as usize];
+        if start == u64::MAX {
+            // No code: nothing could be attributed to it.
+            return;
+        }
         let place = |line: Option<SourceLine>| match line {
-            Some(line) => (structure.string(line.file), line.line),
+            Some(line) => (self.file(line), line.line),
             None => (file, 0),
         };
         let (site_file, site_line) = place(scope.site);
@@ -224,7 +242,7 @@ impl<'s> Writer<'s> {
                 self.open("L");
                 self.number("l", site_line);
                 self.text("f", site_file);
-                self.ranges(&[(start, start.saturating_add(1))]);
+                self.ranges(&[(start, start + 1)]);
                 self.out.push_str(">\n");
                 self.content(site_file, &content);
                 self.out.push_str("</L>\n");
