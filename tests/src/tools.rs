@@ -142,6 +142,12 @@ pub fn c_program(name: &str) -> PathBuf {
     scratch().join(name)
 }
 
+/// Whether a program of the system can be run.
+pub fn can_run(program: &str) -> bool {
+    let run = Command::new(program).arg("--version").output();
+    run.is_ok_and(|o| o.status.success())
+}
+
 /// A fresh folder for one test, removed by the next run of the same test.
 pub fn folder(test: &str) -> PathBuf {
     let path = scratch().join("work").join(test);

@@ -2,7 +2,7 @@
 //! overhead against those that the program measured in tagged code, within 3 % and two samples.
 
 use hpcrun_tests::run::{Spec, Truth};
-use hpcrun_tests::tools::{check, folder, machine, workspace};
+use hpcrun_tests::tools::{can_run, check, folder, machine, workspace};
 use hpcrun_tests::view::{View, assert_close, value};
 use std::path::Path;
 use std::process::Command;
@@ -31,11 +31,6 @@ fn total(what: &str, view: &View, truth: &Truth, metric: &str, sites: &[&str]) {
     let known = sites.iter().map(|s| truth_of(truth, s)).sum();
     let what = format!("{what}: {metric}");
     near(&what, value(&view.totals, metric), known);
-}
-
-fn can_run(program: &str) -> bool {
-    let run = Command::new(program).arg("--version").output();
-    run.is_ok_and(|o| o.status.success())
 }
 
 fn c(compiler: &str, levels: &[&[&str]]) {

@@ -1,6 +1,6 @@
 //! Unwinding out of assembly without unwind information, from the registers that a signal would
-//! find: right at its entry, and with saved registers below a frame pointer. A function that hides its
-//! caller is not seen through.
+//! find, whatever the assembly does with its stack. A function whose way out is not to be seen ends the
+//! walk.
 #![cfg(target_arch = "x86_64")]
 
 use hpcrun_core::unwind::{Cursor, End, Registers, Unwind, loadmap};
@@ -11,11 +11,18 @@ use std::hint::black_box;
 type Seen = [u64; 3];
 type Callback = extern "C" fn(*mut Seen);
 
-// Each writes its registers to its first argument and calls the second with the first. None has call
-// frame information. `framed` is laid out as blake3's AVX-512 kernels are; `hidden` moves its stack
-// pointer without a frame pointer.
+// Each writes its registers to its first argument and calls the second with the first (`note`). None
+// has call frame information.
 std::arch::global_asm!(
+    ".macro note",
+    "lea rax, [rip]",
+    "mov [rdi], rax",
+    "mov [rdi + 8], rsp",
+    "mov [rdi + 16], rbp",
+    "call rsi",
+    ".endm",
     ".text",
+    // Right at its beginning.
     ".p2align 4",
     "bare_entry:",
     "lea rax, [rip]",
@@ -26,6 +33,7 @@ std::arch::global_asm!(
     "call rsi",
     "pop rbx",
     "ret",
+    // As blake3's AVX-512 kernels are.
     ".p2align 4",
     "bare_framed:",
     "push r15",
@@ -37,11 +45,7 @@ std::arch::global_asm!(
     "mov rbp, rsp",
     "sub rsp, 144",
     "and rsp, 0xffffffffffffffc0",
-    "lea rax, [rip]",
-    "mov [rdi], rax",
-    "mov [rdi + 8], rsp",
-    "mov [rdi + 16], rbp",
-    "call rsi",
+    "note",
     "mov rsp, rbp",
     "pop rbp",
     "pop rbx",
@@ -50,22 +54,138 @@ std::arch::global_asm!(
     "pop r14",
     "pop r15",
     "ret",
+    // Without a frame pointer.
     ".p2align 4",
-    "bare_hidden:",
+    "bare_moved:",
     "sub rsp, 136",
-    "lea rax, [rip]",
-    "mov [rdi], rax",
-    "mov [rdi + 8], rsp",
-    "mov [rdi + 16], rbp",
-    "call rsi",
+    "note",
     "add rsp, 136",
     "ret",
+    // As the kernels of rav1e and dav1d are: realigned, with the old stack pointer in memory, and the frame
+    // pointer used for something else.
+    ".p2align 4",
+    "bare_realigned:",
+    "push rbp",
+    "push rbx",
+    "mov rax, rsp",
+    "sub rsp, 216",
+    "and rsp, -64",
+    "mov [rsp + 128], rax",
+    "mov ebp, 5",
+    "note",
+    "pxor xmm0, xmm0",
+    "mov rsp, [rsp + 128]",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    // The way out is behind a loop and over several jumps, one of them never taken.
+    ".p2align 4",
+    "bare_jumps:",
+    "push rbp",
+    "push r12",
+    "sub rsp, 24",
+    "mov ebp, 2",
+    "mov r12, rsi",
+    "jmp 3f",
+    "2:",
+    "mov rsi, r12",
+    "mov [rsp], rdi",
+    "note",
+    "mov rdi, [rsp]",
+    "dec ebp",
+    "3:",
+    "test ebp, ebp",
+    "jz 4f",
+    "jmp 2b",
+    "ud2",
+    "4:",
+    "add rsp, 24",
+    "cmp ebp, 100",
+    "jbe 5f",
+    "call bare_never",
+    ".p2align 4",
+    "5:",
+    "pop r12",
+    "pop rbp",
+    "ret",
+    ".p2align 4",
+    "bare_never:",
+    "ud2",
+    // Goes over to a function with unwind information.
+    ".p2align 4",
+    "bare_tail:",
+    "push rbx",
+    "note",
+    "pop rbx",
+    "jmp {tail}",
+    // One calls another.
+    ".p2align 4",
+    "bare_outer:",
+    "push rbp",
+    "sub rsp, 32",
+    "mov ebp, 9",
+    "call bare_moved",
+    "add rsp, 32",
+    "pop rbp",
+    "ret",
+    // Its second half is chosen beforehand.
+    ".p2align 4",
+    "bare_halves:",
+    "push rbx",
+    "lea rbx, [rip + 8f]",
+    "jmp rbx",
+    "8:",
+    "note",
+    "lea rcx, [rip + 9f]",
+    "jmp rcx",
+    "ud2",
+    "9:",
+    "pop rbx",
+    "ret",
+    // The way out is in a table.
+    ".p2align 4",
+    "bare_table:",
+    "push rbx",
+    "note",
+    "lea rcx, [rip + 6f]",
+    "xor eax, eax",
+    "movsxd rax, [rcx + rax * 4]",
+    "add rax, rcx",
+    "jmp rax",
+    ".p2align 2",
+    "6:",
+    ".long 66f - 6b",
+    "66:",
+    "pop rbx",
+    "ret",
+    // What it returns to has called nothing.
+    ".p2align 4",
+    "bare_uncalled:",
+    "sub rsp, 8",
+    "lea rax, [rip + 7f]",
+    "push rax",
+    "jmp bare_moved",
+    "7:",
+    "add rsp, 8",
+    "ret",
+    tail = sym tail,
 );
+
+extern "C" fn tail() {
+    black_box(());
+}
 
 unsafe extern "C" {
     fn bare_entry(seen: *mut Seen, callback: Callback);
     fn bare_framed(seen: *mut Seen, callback: Callback);
-    fn bare_hidden(seen: *mut Seen, callback: Callback);
+    fn bare_moved(seen: *mut Seen, callback: Callback);
+    fn bare_realigned(seen: *mut Seen, callback: Callback);
+    fn bare_jumps(seen: *mut Seen, callback: Callback);
+    fn bare_tail(seen: *mut Seen, callback: Callback);
+    fn bare_outer(seen: *mut Seen, callback: Callback);
+    fn bare_halves(seen: *mut Seen, callback: Callback);
+    fn bare_table(seen: *mut Seen, callback: Callback);
+    fn bare_uncalled(seen: *mut Seen, callback: Callback);
 }
 
 /// One walk: the registers come first, for the assembly.
@@ -95,56 +215,69 @@ extern "C" fn walk(seen: *mut Seen) {
     };
 }
 
-type Call = fn(*mut Walk);
 type Assembly = unsafe extern "C" fn(*mut Seen, Callback);
 
-/// Calls the assembly directly, as the linker binds calls of known functions.
-macro_rules! call {
-    ($name:ident, $assembly:ident) => {
-        #[inline(never)]
-        fn $name(to: *mut Walk) {
-            // SAFETY: the assembly keeps to the C ABI and calls `walk` with its first argument.
-            unsafe { $assembly(to.cast(), walk) };
-            black_box(());
-        }
-    };
+/// Calls assembly through a pointer, as programs do that choose it by what the processor can do.
+#[inline(never)]
+fn call(assembly: Assembly, to: *mut Walk) {
+    // SAFETY: the assembly keeps to the C ABI and calls `walk` with its first argument.
+    unsafe { black_box(assembly)(to.cast(), walk) };
+    black_box(());
 }
 
-call!(call_entry, bare_entry);
-call!(call_framed, bare_framed);
-call!(call_hidden, bare_hidden);
+/// Calls it directly.
+#[inline(never)]
+fn call_directly(_: Assembly, to: *mut Walk) {
+    // SAFETY: as in `call`.
+    unsafe { bare_framed(to.cast(), walk) };
+    black_box(());
+}
 
-fn run(call: Call) -> Walk {
+fn run(assembly: Assembly, call: fn(Assembly, *mut Walk)) -> Walk {
     loadmap::refresh(|| true);
     let mut walk = Walk {
         seen: [0; 3],
         frames: Vec::new(),
         end: None,
     };
-    black_box(call)(&raw mut walk);
+    black_box(call)(assembly, &raw mut walk);
     walk
 }
 
-#[test]
-fn the_caller_is_found_where_its_call_proves_it() {
-    let entry: (Call, Assembly) = (call_entry, bare_entry);
-    for (call, assembly) in [entry, (call_framed, bare_framed)] {
-        let walk = run(call);
-        assert_eq!(walk.end, Some(End::Root), "{:x?}", walk.frames);
-        let (first, caller) = (walk.frames[0], walk.frames[1]);
-        let start = assembly as usize as u64;
-        assert!((start..start + 64).contains(&first));
-        let from = call as usize as u64;
-        assert!((from..from + 64).contains(&caller), "{:x?}", walk.frames);
-        // The test's own thread has more frames than these.
-        assert!(walk.frames.len() > 5);
-    }
+/// The walk goes through `bare` frames of the assembly to `call`, and up to the thread's start.
+fn assert_seen_through(assembly: Assembly, call: fn(Assembly, *mut Walk), bare: usize) {
+    let walk = run(assembly, call);
+    assert_eq!(walk.end, Some(End::Root), "{:x?}", walk.frames);
+    let caller = walk.frames[bare];
+    let from = call as usize as u64;
+    assert!((from..from + 64).contains(&caller), "{:x?}", walk.frames);
+    // The test's own thread has more frames than these.
+    assert!(walk.frames.len() > bare + 4);
 }
 
 #[test]
-fn a_caller_without_proof_is_not_guessed() {
+fn the_code_leads_to_the_caller() {
+    for assembly in [
+        bare_entry,
+        bare_framed,
+        bare_moved,
+        bare_realigned,
+        bare_jumps,
+        bare_tail,
+        bare_halves,
+    ] {
+        assert_seen_through(assembly, call, 1);
+    }
+    assert_seen_through(bare_framed, call_directly, 1);
+    assert_seen_through(bare_outer, call, 2);
+}
+
+#[test]
+fn a_caller_to_which_no_way_leads_is_not_guessed() {
     use hpc_formats::loss::LossCause;
-    let walk = run(call_hidden);
-    assert_eq!(walk.end, Some(End::Broken(LossCause::NoUnwindInfo)));
-    assert_eq!(walk.frames.len(), 1);
+    for assembly in [bare_table, bare_uncalled] {
+        let walk = run(assembly, call);
+        assert_eq!(walk.end, Some(End::Broken(LossCause::NoUnwindInfo)));
+        assert_eq!(walk.frames.len(), 1);
+    }
 }

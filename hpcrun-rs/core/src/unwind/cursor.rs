@@ -287,39 +287,34 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves to the caller of a frame without information, if that can be proved.
+    /// Moves to the caller of a frame without information, if its code leads there.
     #[cold]
     #[inline(never)]
     fn step_bare(&mut self) -> Result<(), End> {
-        let frame = bare::Bare {
-            lookup: self.frame.lookup,
-            sp: self.registers.sp(),
-            fp: self.registers.bp(),
-            is_exact: self.exact,
+        let sp = self.registers.sp();
+        let mut code = ModuleCode {
+            snapshot: self.snapshot,
+            cfi: self.cfi,
         };
-        let (snapshot, cfi) = (self.snapshot, &mut *self.cfi);
-        let is_bare = |address: u64| {
-            let Some(located) = loadmap::locate(snapshot, address) else {
-                return false;
-            };
-            located.sections.is_none_or(|sections| {
-                cfi::classify(&sections, address.wrapping_sub(located.bias), cfi) == Method::None
-            })
-        };
-        let caller = bare::caller(frame, &mut self.stack, is_bare)
+        let registers = self.full.unwrap_or_else(|| long(&self.registers));
+        let caller = bare::caller(registers, self.exact, &mut code, &mut self.stack)
             .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
-        if caller.sp <= frame.sp {
+        if caller.sp() <= sp {
             return Err(End::Broken(LossCause::NoProgress));
         }
-        // Only these three registers are known from here on; a walk that needs more ends.
-        let known = Registers::new(caller.ip, caller.sp, caller.fp);
-        self.registers = short(&known);
-        self.full = Some(known);
-        self.start = known;
+        // What is not known of these is not known from here on; a walk that needs it ends.
+        self.registers = short(&caller);
+        self.full = Some(caller);
+        self.exact = false;
+        self.place()?;
+        if self.frame.method != Method::None {
+            // A function of the ABI: it cannot go by what its callee might have changed.
+            self.full.iter_mut().for_each(Registers::forget_volatile);
+        }
+        self.start = self.full.unwrap_or(caller);
         self.start_exact = false;
         self.steps = 0;
-        self.exact = false;
-        self.place()
+        Ok(())
     }
 
     /// Steps over the full register file. When a register is missing because framehop stepped
@@ -341,10 +336,7 @@ impl<'a> Cursor<'a> {
         let Some(sections) = &located.sections else {
             return Err(End::Broken(LossCause::NoUnwindInfo));
         };
-        let mut full = self.full.unwrap_or_else(|| {
-            let r = &self.registers;
-            Registers::new(r.ip(), r.sp(), r.bp())
-        });
+        let mut full = self.full.unwrap_or_else(|| long(&self.registers));
         cfi::step(
             sections,
             lookup.wrapping_sub(located.bias),
@@ -387,4 +379,31 @@ impl<'a> Cursor<'a> {
 /// The registers that framehop steps with.
 fn short(r: &Registers) -> UnwindRegsX86_64 {
     UnwindRegsX86_64::new(r.ip(), r.sp(), r.fp())
+}
+
+/// What framehop's registers tell of the register file.
+fn long(r: &UnwindRegsX86_64) -> Registers {
+    Registers::new(r.ip(), r.sp(), r.bp())
+}
+
+/// The code of the modules in a snapshot.
+struct ModuleCode<'a> {
+    snapshot: &'a Snapshot,
+    cfi: &'a mut cfi::Context,
+}
+
+impl bare::Code for ModuleCode<'_> {
+    fn at(&mut self, address: u64) -> Option<&'static [u8]> {
+        loadmap::code_at(self.snapshot, address)
+    }
+
+    fn is_described(&mut self, address: u64) -> bool {
+        let located = loadmap::locate(self.snapshot, address);
+        located.is_some_and(|l| {
+            l.sections.is_some_and(|sections| {
+                let address = address.wrapping_sub(l.bias);
+                cfi::classify(&sections, address, self.cfi) != Method::None
+            })
+        })
+    }
 }

@@ -1,9 +1,9 @@
 //! Physical unwinding: from a register state to the chain of frames, strictly by call frame
-//! information. framehop steps the frames whose rule it can represent exactly; `cfi` evaluates
-//! the rest (stack-realigned functions, signal frames, CFA on other registers) over the full
-//! register file. `bare` finds the caller of a frame without information where the machine code
-//! proves it; else such a frame ends the walk with a counted cause: the unwinder never guesses, so
-//! no sample gets a wrong parent.
+//! information where there is some. framehop steps the frames whose rule it can represent exactly;
+//! `cfi` evaluates the rest (stack-realigned functions, signal frames, CFA on other registers) over
+//! the full register file. `bare` leaves a frame without information by following its machine code to the
+//! return; where that cannot be done, the walk ends with a counted cause: the unwinder never guesses,
+//! so no sample gets a wrong parent.
 //!
 //! Async-signal-safe after [`Unwind::new`].
 

@@ -85,16 +85,35 @@ impl Registers {
         }
     }
 
+    /// Marks as unknown what a callee may change by the System V ABI: rax, rdx, rcx, rsi, rdi, r8 to r11.
+    pub fn forget_volatile(&mut self) {
+        for register in [0, 1, 2, 4, 5, 8, 9, 10, 11] {
+            self.forget(register);
+        }
+    }
+
     /// Instruction pointer.
     #[inline]
     pub fn ip(&self) -> u64 {
         self.values[number::RA as usize]
     }
 
+    /// Sets the instruction pointer.
+    #[inline]
+    pub fn set_ip(&mut self, ip: u64) {
+        self.set(number::RA, ip);
+    }
+
     /// Stack pointer.
     #[inline]
     pub fn sp(&self) -> u64 {
         self.values[number::RSP as usize]
+    }
+
+    /// Sets the stack pointer.
+    #[inline]
+    pub fn set_sp(&mut self, sp: u64) {
+        self.set(number::RSP, sp);
     }
 
     /// Frame pointer register.

@@ -5,15 +5,17 @@
 //! with glibc's lock-free `_dl_find_object`, and while a `dlclose` is under way nothing cached is
 //! believed ([`is_stable`]).
 //!
-//! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`is_entry_code`]. Not: [`refresh`].
+//! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
+//! [`refresh`].
+
+mod scan;
 
 use framehop::x86_64::UnwinderX86_64;
 use framehop::{
     ExplicitModuleSectionInfo, Module as FramehopModule, MustNotAllocateDuringUnwind, Unwinder,
 };
 use hpc_formats::address::ModuleId;
-use std::ffi::CStr;
-use std::os::unix::ffi::OsStrExt;
+pub use scan::executable_path;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -50,6 +52,8 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
+    /// Its executable segment (the largest, if there are several) as mapped, if it can be read.
+    pub code: &'static [u8],
 }
 
 /// An immutable load map with framehop's index over it.
@@ -183,6 +187,13 @@ pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
     })
 }
 
+/// The code from an address to the end of its segment, in a module of the snapshot.
+pub fn code_at(snapshot: &Snapshot, address: u64) -> Option<&'static [u8]> {
+    let module = snapshot.find(address).filter(|_| is_stable())?;
+    let offset = address.checked_sub(module.code.as_ptr() as u64)?;
+    module.code.get(offset as usize..).filter(|c| !c.is_empty())
+}
+
 /// Whether code without unwind information is where a process starts: the executable's entry
 /// point or the dynamic linker's start code.
 pub fn is_entry_code(lookup: u64, located: &Located) -> bool {
@@ -232,42 +243,7 @@ fn find_object(address: u64) -> Option<FoundObject> {
         Some(FoundObject {
             start: o.map_start as u64,
             bias,
-            sections: sections_at(o.eh_frame as u64, limit, bias),
-        })
-    }
-}
-
-/// Finds `.eh_frame` behind a mapped `.eh_frame_hdr` in the usual encoding (pcrel sdata4 pointer,
-/// udata4 count, datarel sdata4 table).
-///
-/// # Safety
-/// `hdr..limit` must be mapped and stay so while the module is loaded.
-unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<UnwindSections> {
-    if hdr == 0 || hdr.checked_add(12)? > limit {
-        return None;
-    }
-    // SAFETY: within the mapping (the caller's promise).
-    let head: [u8; 12] = unsafe { (hdr as *const [u8; 12]).read() };
-    if head[..4] != [1, 0x1b, 0x03, 0x3b] {
-        return None;
-    }
-    let word = |i: usize| i32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
-    let eh_frame = (hdr + 4).wrapping_add_signed(i64::from(word(4)));
-    let entries = u64::from(word(8) as u32);
-    let hdr_len = entries.checked_mul(8)?.checked_add(12)?;
-    if hdr.checked_add(hdr_len)? > limit || eh_frame >= limit {
-        return None;
-    }
-    // SAFETY: as above; both ranges end at or before `limit`.
-    unsafe {
-        Some(UnwindSections {
-            hdr: std::slice::from_raw_parts(hdr as *const u8, hdr_len as usize),
-            hdr_address: hdr.wrapping_sub(bias),
-            eh_frame: std::slice::from_raw_parts(
-                eh_frame as *const u8,
-                (limit - eh_frame) as usize,
-            ),
-            eh_frame_address: eh_frame.wrapping_sub(bias),
+            sections: scan::sections_at(o.eh_frame as u64, limit, bias),
         })
     }
 }
@@ -377,7 +353,7 @@ static WRITER: Mutex<Writer> = Mutex::new(Writer {
 pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     find_symbols();
     STALE.store(false, Ordering::Relaxed);
-    let (version, mut modules) = scan();
+    let (version, mut modules) = scan::scan();
     // The scan holds glibc's loader lock, so it comes before ours: a program may call dlopen
     // from its own dl_iterate_phdr callback.
     // Not waiting for it: its holder does the same work, and in a child that was forked while
@@ -471,127 +447,5 @@ fn find_symbols() {
             INTERPRETER.store(base, Ordering::Relaxed);
         }
         ENTRY.store(libc::getauxval(libc::AT_ENTRY), Ordering::Relaxed);
-    }
-}
-
-struct Scan {
-    version: u64,
-    vdso: u64,
-    modules: Vec<Module>,
-}
-
-fn scan() -> (u64, Vec<Module>) {
-    let mut scan = Scan {
-        version: 0,
-        // SAFETY: reads the auxiliary vector.
-        vdso: unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) },
-        modules: Vec::new(),
-    };
-    // SAFETY: the callback gets our `scan` back and is called only before this returns.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
-    scan.modules.sort_by_key(|m| m.start);
-    (scan.version, scan.modules)
-}
-
-/// Called by `dl_iterate_phdr` for each module.
-unsafe extern "C" fn visit(
-    info: *mut libc::dl_phdr_info,
-    _size: libc::size_t,
-    data: *mut libc::c_void,
-) -> i32 {
-    // SAFETY: both pointers are valid for the call (dl_iterate_phdr's contract); `data` is the
-    // `Scan` that `scan` passed. A panic (allocation failure) aborts: the library is built so.
-    let (info, scan) = unsafe { (&*info, &mut *data.cast::<Scan>()) };
-    scan.version = info.dlpi_adds + info.dlpi_subs;
-    if let Some(module) = describe(info, scan.vdso) {
-        scan.modules.push(module);
-    }
-    0
-}
-
-fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
-    if info.dlpi_phdr.is_null() {
-        return None;
-    }
-    // SAFETY: the loader's program headers, valid while the module is loaded.
-    let headers =
-        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let bias = info.dlpi_addr;
-    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
-    let start = bias.wrapping_add(loads().map(|h| h.p_vaddr).min()?);
-    let end = bias.wrapping_add(loads().map(|h| h.p_vaddr + h.p_memsz).max()?);
-    let sections = headers
-        .iter()
-        .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)
-        .and_then(|h| {
-            let segment =
-                loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
-            let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
-            // SAFETY: the range lies in a mapped segment.
-            unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
-        });
-    let build_id = headers
-        .iter()
-        .filter(|h| h.p_type == libc::PT_NOTE)
-        .find_map(|h| {
-            // SAFETY: note segments are mapped with the module.
-            let bytes = unsafe {
-                let at = bias.wrapping_add(h.p_vaddr) as *const u8;
-                std::slice::from_raw_parts(at, h.p_memsz as usize)
-            };
-            build_id_in(bytes)
-        })
-        .unwrap_or_default();
-    Some(Module {
-        id: ModuleId(0),
-        start,
-        end,
-        bias,
-        path: module_path(info, vdso != 0 && (start..end).contains(&vdso)),
-        build_id,
-        sections,
-    })
-}
-
-fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
-    if is_vdso {
-        return "[vdso]".to_owned();
-    }
-    // SAFETY: a NUL-terminated string of the loader's, or null.
-    let name = unsafe {
-        if info.dlpi_name.is_null() {
-            &[][..]
-        } else {
-            CStr::from_ptr(info.dlpi_name).to_bytes()
-        }
-    };
-    if name.is_empty() {
-        return executable_path();
-    }
-    String::from_utf8_lossy(name).into_owned()
-}
-
-/// The path of the running executable.
-pub fn executable_path() -> String {
-    std::fs::read_link("/proc/self/exe").map_or_else(
-        |_| "[executable]".to_owned(),
-        |p| String::from_utf8_lossy(p.as_os_str().as_bytes()).into_owned(),
-    )
-}
-
-/// Finds `NT_GNU_BUILD_ID` in a note segment.
-fn build_id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
-    loop {
-        let word = |i: usize| {
-            let b = notes.get(i..i + 4)?;
-            Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
-        };
-        let (name_len, len, kind) = (word(0)?, word(4)?, word(8)?);
-        let data_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
-        let data = notes.get(data_at..data_at.checked_add(len)?)?;
-        if kind == 3 && notes.get(12..16) == Some(&b"GNU\0"[..]) {
-            return Some(data.to_vec());
-        }
-        notes = notes.get(data_at.checked_add(len.checked_next_multiple_of(4)?)?..)?;
     }
 }

@@ -1,0 +1,550 @@
+//! What an x86-64 instruction does to the stack pointer and to the words on the stack.
+//!
+//! Input: bytes of code. Every instruction has a length here, whatever it computes; beyond that only
+//! those are told apart that move the stack pointer, copy it, save or restore a general register, or
+//! transfer control. Validity is not checked: the code has run.
+//!
+//! Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
+//! chapter 2 and appendix A; AMD64 Architecture Programmer's Manual, volume 6, for XOP.
+//!
+//! Async-signal-safe.
+
+/// A general register, by its number in instructions: 4 is the stack pointer, 5 the frame pointer.
+pub(super) type Register = u8;
+
+/// `rsp`.
+pub(super) const SP: Register = 4;
+/// `rbp`.
+pub(super) const FP: Register = 5;
+
+/// The word at a register plus a displacement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    pub(super) base: Register,
+    pub(super) displacement: i32,
+}
+
+/// What matters of an instruction. Distances count from its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Effect {
+    /// Nothing that matters.
+    None,
+    /// Nothing; it fills up space between functions.
+    Padding,
+    /// Pushes a register, or something else.
+    Push(Option<Register>),
+    /// Pops into a register, or elsewhere.
+    Pop(Option<Register>),
+    Add(Register, i32),
+    And(Register, i32),
+    Copy {
+        to: Register,
+        from: Register,
+    },
+    /// `lea`; without a slot where the address has an index or no base.
+    Address {
+        to: Register,
+        of: Option<Slot>,
+    },
+    /// `lea` of what lies this far away.
+    Near(Register, i32),
+    Load {
+        to: Register,
+        from: Option<Slot>,
+    },
+    Store {
+        to: Option<Slot>,
+        from: Register,
+    },
+    /// The register has a value that is not worked out.
+    Change(Register),
+    /// `leave`.
+    Leave,
+    /// Calls what lies this far away, or something else.
+    Call(Option<i32>),
+    /// Returns, and drops this many bytes of arguments.
+    Return(u16),
+    Jump(i32),
+    Branch(i32),
+    /// Jumps to what a word at a constant address holds: out of the function.
+    JumpThrough,
+    /// Jumps to where a register says.
+    JumpTo(Register),
+    /// Jumps anywhere: to a place of a table.
+    JumpAnywhere,
+    /// Control does not go on.
+    Stop,
+}
+
+/// An instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Instruction {
+    pub(super) length: usize,
+    pub(super) effect: Effect,
+}
+
+/// A set of opcodes.
+struct Opcodes([u64; 4]);
+
+impl Opcodes {
+    const fn of(ranges: &[(u8, u8)]) -> Opcodes {
+        let mut words = [0; 4];
+        let mut i = 0;
+        while i < ranges.len() {
+            let (mut code, last) = (ranges[i].0, ranges[i].1);
+            loop {
+                words[(code >> 6) as usize] |= 1 << (code & 63);
+                if code == last {
+                    break;
+                }
+                code += 1;
+            }
+            i += 1;
+        }
+        Opcodes(words)
+    }
+
+    #[inline]
+    fn has(&self, code: u8) -> bool {
+        self.0[usize::from(code >> 6)] >> (code & 63) & 1 == 1
+    }
+}
+
+/// Opcodes of one byte that a ModRM byte follows.
+const MODRM: Opcodes = Opcodes::of(&[
+    (0x00, 0x03),
+    (0x08, 0x0b),
+    (0x10, 0x13),
+    (0x18, 0x1b),
+    (0x20, 0x23),
+    (0x28, 0x2b),
+    (0x30, 0x33),
+    (0x38, 0x3b),
+    (0x63, 0x63),
+    (0x69, 0x69),
+    (0x6b, 0x6b),
+    (0x80, 0x8f),
+    (0xc0, 0xc1),
+    (0xc6, 0xc7),
+    (0xd0, 0xd3),
+    (0xd8, 0xdf),
+    (0xf6, 0xf7),
+    (0xfe, 0xff),
+]);
+/// Those with an immediate (or a distance) of one byte.
+const IMM8: Opcodes = Opcodes::of(&[
+    (0x04, 0x04),
+    (0x0c, 0x0c),
+    (0x14, 0x14),
+    (0x1c, 0x1c),
+    (0x24, 0x24),
+    (0x2c, 0x2c),
+    (0x34, 0x34),
+    (0x3c, 0x3c),
+    (0x6a, 0x6b),
+    (0x70, 0x80),
+    (0x82, 0x83),
+    (0xa8, 0xa8),
+    (0xb0, 0xb7),
+    (0xc0, 0xc1),
+    (0xc6, 0xc6),
+    (0xcd, 0xcd),
+    (0xe0, 0xe7),
+    (0xeb, 0xeb),
+]);
+/// Those with an immediate of the operand's size, of four bytes at most.
+const IMM32: Opcodes = Opcodes::of(&[
+    (0x05, 0x05),
+    (0x0d, 0x0d),
+    (0x15, 0x15),
+    (0x1d, 0x1d),
+    (0x25, 0x25),
+    (0x2d, 0x2d),
+    (0x35, 0x35),
+    (0x3d, 0x3d),
+    (0x68, 0x69),
+    (0x81, 0x81),
+    (0xa9, 0xa9),
+    (0xc7, 0xc7),
+]);
+/// Opcodes after 0F that no ModRM byte follows.
+const NO_MODRM_0F: Opcodes = Opcodes::of(&[
+    (0x04, 0x0c),
+    (0x0e, 0x0e),
+    (0x30, 0x37),
+    (0x77, 0x77),
+    (0x80, 0x8f),
+    (0xa0, 0xa2),
+    (0xa8, 0xaa),
+    (0xc8, 0xcf),
+]);
+/// Opcodes after 0F with an immediate of one byte.
+const IMM8_0F: Opcodes = Opcodes::of(&[
+    (0x0f, 0x0f),
+    (0x70, 0x73),
+    (0xa4, 0xa4),
+    (0xac, 0xac),
+    (0xba, 0xba),
+    (0xc2, 0xc2),
+    (0xc4, 0xc6),
+]);
+
+/// Bytes of code, in order.
+struct Reader<'a> {
+    code: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.code.get(self.at).copied()
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn int8(&mut self) -> Option<i32> {
+        Some(i32::from(self.byte()? as i8))
+    }
+
+    fn int32(&mut self) -> Option<i32> {
+        let bytes = self.code.get(self.at..)?.first_chunk()?;
+        self.at += 4;
+        Some(i32::from_le_bytes(*bytes))
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.at += bytes;
+        (self.at <= self.code.len()).then_some(())
+    }
+}
+
+/// What comes before an opcode.
+#[derive(Clone, Copy, Default)]
+struct Prefixes {
+    /// 66: operands of two bytes.
+    is_short: bool,
+    /// 67: addresses of four bytes.
+    is_narrow: bool,
+    /// REX.W: operands of eight bytes.
+    is_wide: bool,
+    /// Added to the register number in `reg`.
+    reg: u8,
+    /// To that of an index.
+    index: u8,
+    /// To that in `rm`, of a base, or in the opcode.
+    base: u8,
+}
+
+/// Operands as a ModRM byte gives them.
+#[derive(Clone, Copy)]
+struct Operands {
+    reg: Register,
+    /// The other one, where it is a register.
+    register: Option<Register>,
+    /// Where it is memory at a register and a displacement.
+    slot: Option<Slot>,
+    /// Where it is memory this far from the instruction's end.
+    near: Option<i32>,
+}
+
+impl Operands {
+    /// The opcode's extension in `reg`.
+    fn group(&self) -> u8 {
+        self.reg & 7
+    }
+}
+
+/// The instruction that `code` begins with; `None` where the bytes are no instruction, or of an
+/// extension that is not known here.
+pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
+    let mut reader = Reader { code, at: 0 };
+    let mut prefixes = Prefixes::default();
+    let opcode = loop {
+        match reader.byte()? {
+            0x66 => prefixes.is_short = true,
+            0x67 => prefixes.is_narrow = true,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf0 | 0xf2 | 0xf3 => {}
+            rex @ 0x40..=0x4f => {
+                // It counts only right before the opcode.
+                if is_prefix(reader.peek()?) {
+                    continue;
+                }
+                prefixes.is_wide = rex & 8 != 0;
+                prefixes.reg = (rex & 4) << 1;
+                prefixes.index = (rex & 2) << 2;
+                prefixes.base = (rex & 1) << 3;
+                break reader.byte()?;
+            }
+            opcode => break opcode,
+        }
+    };
+    let effect = match opcode {
+        0x0f => escaped(&mut reader, prefixes)?,
+        0xc4 | 0xc5 | 0x62 => vector(&mut reader, opcode)?,
+        0x8f if reader.peek()? & 0x1f >= 8 => xop(&mut reader)?,
+        // REX2 and whatever was withdrawn in 64-bit mode.
+        0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x27 | 0x2f | 0x37 | 0x3f | 0x60
+        | 0x61 | 0x82 | 0x9a | 0xce | 0xd4 | 0xd5 | 0xd6 | 0xea => return None,
+        _ => one_byte(&mut reader, prefixes, opcode)?,
+    };
+    // Pushes and pops of two bytes misalign the stack: nobody has them.
+    if prefixes.is_short && matches!(effect, Effect::Push(_) | Effect::Pop(_)) {
+        return None;
+    }
+    (reader.at <= 15).then_some(Instruction {
+        length: reader.at,
+        effect,
+    })
+}
+
+fn is_prefix(byte: u8) -> bool {
+    matches!(
+        byte,
+        0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3
+    )
+}
+
+fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Operands> {
+    let modrm = reader.byte()?;
+    let (mode, rm) = (modrm >> 6, modrm & 7);
+    let mut operands = Operands {
+        reg: modrm >> 3 & 7 | prefixes.reg,
+        register: None,
+        slot: None,
+        near: None,
+    };
+    if mode == 3 {
+        operands.register = Some(rm | prefixes.base);
+        return Some(operands);
+    }
+    let mut base = Some(rm | prefixes.base);
+    let mut has_index = false;
+    let mut has_word = mode == 2;
+    if rm == 4 {
+        let sib = reader.byte()?;
+        base = Some(sib & 7 | prefixes.base);
+        has_index = sib >> 3 & 7 | prefixes.index != 4;
+        if mode == 0 && sib & 7 == 5 {
+            base = None;
+            has_word = true;
+        }
+    } else if mode == 0 && rm == 5 {
+        base = None;
+        has_word = true;
+    }
+    let displacement = match mode {
+        1 => reader.int8()?,
+        _ if has_word => reader.int32()?,
+        _ => 0,
+    };
+    operands.near = (mode == 0 && rm == 5 && !prefixes.is_narrow).then_some(displacement);
+    operands.slot = base
+        .filter(|_| !has_index && !prefixes.is_narrow)
+        .map(|base| Slot { base, displacement });
+    Some(operands)
+}
+
+fn one_byte(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8) -> Option<Effect> {
+    if MODRM.has(opcode) {
+        let operands = operands(reader, prefixes)?;
+        let immediate = immediate(reader, prefixes, opcode, operands.group())?;
+        return Some(with_operands(prefixes, opcode, operands, immediate));
+    }
+    let register = opcode & 7 | prefixes.base;
+    Some(match opcode {
+        0x50..=0x57 => Effect::Push(Some(register)),
+        0x58..=0x5f => Effect::Pop(Some(register)),
+        0x68 | 0x6a => {
+            immediate(reader, prefixes, opcode, 0)?;
+            Effect::Push(None)
+        }
+        0x9c => Effect::Push(None),
+        0x9d => Effect::Pop(None),
+        0x70..=0x7f | 0xe0..=0xe3 => Effect::Branch(reader.int8()?),
+        0x90 => Effect::None,
+        0x91..=0x97 => Effect::Change(register),
+        0xa0..=0xa3 => {
+            reader.skip(if prefixes.is_narrow { 4 } else { 8 })?;
+            Effect::None
+        }
+        0xb8..=0xbf => {
+            reader.skip(match (prefixes.is_wide, prefixes.is_short) {
+                (true, _) => 8,
+                (_, true) => 2,
+                _ => 4,
+            })?;
+            Effect::Change(register)
+        }
+        0xc2 => {
+            let low = reader.byte()?;
+            Effect::Return(u16::from_le_bytes([low, reader.byte()?]))
+        }
+        0xc3 => Effect::Return(0),
+        0xc9 => Effect::Leave,
+        // `enter`, far returns, `iret`: not in user code of today.
+        0xc8 | 0xca | 0xcb | 0xcf => return None,
+        0xcc | 0xf1 | 0xf4 => Effect::Stop,
+        0xe8 => Effect::Call(Some(reader.int32()?)),
+        0xe9 => Effect::Jump(reader.int32()?),
+        0xeb => Effect::Jump(reader.int8()?),
+        _ => {
+            immediate(reader, prefixes, opcode, 0)?;
+            Effect::None
+        }
+    })
+}
+
+/// Reads the immediate of an opcode of one byte; 0 where it has none.
+fn immediate(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8, group: u8) -> Option<i32> {
+    let is_test = group < 2;
+    if IMM8.has(opcode) || (opcode == 0xf6 && is_test) {
+        return reader.int8();
+    }
+    if IMM32.has(opcode) || (opcode == 0xf7 && is_test) {
+        if prefixes.is_short && !prefixes.is_wide {
+            let low = reader.byte()?;
+            return Some(i32::from(i16::from_le_bytes([low, reader.byte()?])));
+        }
+        return reader.int32();
+    }
+    Some(0)
+}
+
+fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) -> Effect {
+    let is_wide = prefixes.is_wide;
+    match (opcode, o.register) {
+        (0x89, Some(to)) if is_wide => Effect::Copy { to, from: o.reg },
+        (0x8b, Some(from)) if is_wide => Effect::Copy { to: o.reg, from },
+        (0x89, None) if is_wide => Effect::Store {
+            to: o.slot,
+            from: o.reg,
+        },
+        (0x8b, None) if is_wide => Effect::Load {
+            to: o.reg,
+            from: o.slot,
+        },
+        (0x8d, None) if is_wide => match o.near {
+            Some(distance) => Effect::Near(o.reg, distance),
+            None => Effect::Address {
+                to: o.reg,
+                of: o.slot,
+            },
+        },
+        (0x81 | 0x83, Some(register)) if is_wide => match o.group() {
+            0 => Effect::Add(register, immediate),
+            4 => Effect::And(register, immediate),
+            5 => Effect::Add(register, immediate.wrapping_neg()),
+            7 => Effect::None,
+            _ => Effect::Change(register),
+        },
+        // Arithmetic and moves into a register.
+        (
+            0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x81 | 0x83 | 0x87 | 0x89 | 0x8c,
+            Some(to),
+        ) => Effect::Change(to),
+        (0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x8b | 0x8d, _) => {
+            Effect::Change(o.reg)
+        }
+        (0x87, None) => Effect::Change(o.reg),
+        (0xc1 | 0xc7 | 0xd1 | 0xd3, Some(to)) => Effect::Change(to),
+        (0xf7, Some(to)) if o.group() >= 2 && o.group() < 4 => Effect::Change(to),
+        (0x8f, _) => Effect::Pop(o.register),
+        (0xff, _) => match o.group() {
+            0 | 1 => o.register.map_or(Effect::None, Effect::Change),
+            2 => Effect::Call(None),
+            4 if o.near.is_some() => Effect::JumpThrough,
+            4 => o.register.map_or(Effect::JumpAnywhere, Effect::JumpTo),
+            6 => Effect::Push(o.register),
+            // Far calls and jumps.
+            _ => Effect::Stop,
+        },
+        _ => Effect::None,
+    }
+}
+
+/// After 0F.
+fn escaped(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Effect> {
+    let opcode = reader.byte()?;
+    if let 0x38 | 0x3a = opcode {
+        reader.byte()?;
+        operands(reader, prefixes)?;
+        reader.skip(usize::from(opcode == 0x3a))?;
+        return Some(Effect::None);
+    }
+    // Control registers, only for the kernel; SSE4a with two immediates.
+    if let 0x20..=0x23 | 0x78 = opcode {
+        return None;
+    }
+    if NO_MODRM_0F.has(opcode) {
+        return Some(match opcode {
+            0x80..=0x8f => Effect::Branch(reader.int32()?),
+            0x0b => Effect::Stop,
+            0xa0 | 0xa8 => Effect::Push(None),
+            0xa1 | 0xa9 => Effect::Pop(None),
+            _ => Effect::None,
+        });
+    }
+    let operands = operands(reader, prefixes)?;
+    reader.skip(usize::from(IMM8_0F.has(opcode)))?;
+    Some(match opcode {
+        0x40..=0x4f | 0xaf | 0xb6..=0xb8 | 0xbc..=0xbf => Effect::Change(operands.reg),
+        0x1f => Effect::Padding,
+        0xb9 | 0xff => Effect::Stop,
+        _ => Effect::None,
+    })
+}
+
+/// VEX and EVEX.
+fn vector(reader: &mut Reader<'_>, opcode: u8) -> Option<Effect> {
+    let first = reader.byte()?;
+    // Bits are inverted in them.
+    let mut prefixes = Prefixes {
+        reg: (!first & 0x80) >> 4,
+        ..Prefixes::default()
+    };
+    let map = match opcode {
+        0xc5 => 1,
+        _ => {
+            prefixes.index = (!first & 0x40) >> 3;
+            prefixes.base = (!first & 0x20) >> 2;
+            reader.skip(if opcode == 0x62 { 2 } else { 1 })?;
+            first & if opcode == 0x62 { 7 } else { 0x1f }
+        }
+    };
+    let code = reader.byte()?;
+    let has_immediate = match map {
+        1 => IMM8_0F.has(code),
+        2 | 5 | 6 => false,
+        3 => true,
+        _ => return None,
+    };
+    if map == 1 && code == 0x77 {
+        return Some(Effect::None);
+    }
+    operands(reader, prefixes)?;
+    reader.skip(usize::from(has_immediate))?;
+    Some(Effect::None)
+}
+
+/// XOP of AMD's family 15h.
+fn xop(reader: &mut Reader<'_>) -> Option<Effect> {
+    let map = reader.byte()? & 0x1f;
+    reader.skip(2)?;
+    operands(reader, Prefixes::default())?;
+    reader.skip(match map {
+        8 => 1,
+        9 => 0,
+        10 => 4,
+        _ => return None,
+    })?;
+    Some(Effect::None)
+}
+
+#[cfg(test)]
+mod tests;

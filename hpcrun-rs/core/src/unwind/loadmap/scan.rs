@@ -1,0 +1,179 @@
+//! What the dynamic linker has loaded: one [`Module`] for each, with its unwind information and code as
+//! they are mapped.
+//!
+//! Async-signal-safe: [`sections_at`]. Not: [`scan`].
+
+use super::{Module, UnwindSections};
+use hpc_formats::address::ModuleId;
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Finds `.eh_frame` behind a mapped `.eh_frame_hdr` in the usual encoding (pcrel sdata4 pointer,
+/// udata4 count, datarel sdata4 table).
+///
+/// # Safety
+/// `hdr..limit` must be mapped and stay so while the module is loaded.
+pub(super) unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<UnwindSections> {
+    if hdr == 0 || hdr.checked_add(12)? > limit {
+        return None;
+    }
+    // SAFETY: within the mapping (the caller's promise).
+    let head: [u8; 12] = unsafe { (hdr as *const [u8; 12]).read() };
+    if head[..4] != [1, 0x1b, 0x03, 0x3b] {
+        return None;
+    }
+    let word = |i: usize| i32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+    let eh_frame = (hdr + 4).wrapping_add_signed(i64::from(word(4)));
+    let entries = u64::from(word(8) as u32);
+    let hdr_len = entries.checked_mul(8)?.checked_add(12)?;
+    if hdr.checked_add(hdr_len)? > limit || eh_frame >= limit {
+        return None;
+    }
+    // SAFETY: as above; both ranges end at or before `limit`.
+    unsafe {
+        Some(UnwindSections {
+            hdr: std::slice::from_raw_parts(hdr as *const u8, hdr_len as usize),
+            hdr_address: hdr.wrapping_sub(bias),
+            eh_frame: std::slice::from_raw_parts(
+                eh_frame as *const u8,
+                (limit - eh_frame) as usize,
+            ),
+            eh_frame_address: eh_frame.wrapping_sub(bias),
+        })
+    }
+}
+
+struct Scan {
+    version: u64,
+    vdso: u64,
+    modules: Vec<Module>,
+}
+
+/// glibc's counters of loads plus unloads, and the modules by address.
+pub(super) fn scan() -> (u64, Vec<Module>) {
+    let mut scan = Scan {
+        version: 0,
+        // SAFETY: reads the auxiliary vector.
+        vdso: unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) },
+        modules: Vec::new(),
+    };
+    // SAFETY: the callback gets our `scan` back and is called only before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
+    scan.modules.sort_by_key(|m| m.start);
+    (scan.version, scan.modules)
+}
+
+/// Called by `dl_iterate_phdr` for each module.
+unsafe extern "C" fn visit(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    data: *mut libc::c_void,
+) -> i32 {
+    // SAFETY: both pointers are valid for the call (dl_iterate_phdr's contract); `data` is the
+    // `Scan` that `scan` passed. A panic (allocation failure) aborts: the library is built so.
+    let (info, scan) = unsafe { (&*info, &mut *data.cast::<Scan>()) };
+    scan.version = info.dlpi_adds + info.dlpi_subs;
+    if let Some(module) = describe(info, scan.vdso) {
+        scan.modules.push(module);
+    }
+    0
+}
+
+fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
+    if info.dlpi_phdr.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's program headers, valid while the module is loaded.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let bias = info.dlpi_addr;
+    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let start = bias.wrapping_add(loads().map(|h| h.p_vaddr).min()?);
+    let end = bias.wrapping_add(loads().map(|h| h.p_vaddr + h.p_memsz).max()?);
+    let sections = headers
+        .iter()
+        .find(|h| h.p_type == libc::PT_GNU_EH_FRAME)
+        .and_then(|h| {
+            let segment =
+                loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
+            let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
+            // SAFETY: the range lies in a mapped segment.
+            unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
+        });
+    let code = loads()
+        .filter(|h| h.p_flags & (libc::PF_R | libc::PF_W | libc::PF_X) == libc::PF_R | libc::PF_X)
+        .max_by_key(|h| h.p_filesz)
+        .map_or(&[][..], |h| {
+            // SAFETY: a readable segment that is not written to, mapped as long as the module is
+            // loaded; who reads it is walking a stack with a frame in it, or in what that calls.
+            unsafe {
+                let at = bias.wrapping_add(h.p_vaddr) as *const u8;
+                std::slice::from_raw_parts(at, h.p_filesz as usize)
+            }
+        });
+    let build_id = headers
+        .iter()
+        .filter(|h| h.p_type == libc::PT_NOTE)
+        .find_map(|h| {
+            // SAFETY: note segments are mapped with the module.
+            let bytes = unsafe {
+                let at = bias.wrapping_add(h.p_vaddr) as *const u8;
+                std::slice::from_raw_parts(at, h.p_memsz as usize)
+            };
+            build_id_in(bytes)
+        })
+        .unwrap_or_default();
+    Some(Module {
+        id: ModuleId(0),
+        start,
+        end,
+        bias,
+        path: module_path(info, vdso != 0 && (start..end).contains(&vdso)),
+        build_id,
+        sections,
+        code,
+    })
+}
+
+fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
+    if is_vdso {
+        return "[vdso]".to_owned();
+    }
+    // SAFETY: a NUL-terminated string of the loader's, or null.
+    let name = unsafe {
+        if info.dlpi_name.is_null() {
+            &[][..]
+        } else {
+            CStr::from_ptr(info.dlpi_name).to_bytes()
+        }
+    };
+    if name.is_empty() {
+        return executable_path();
+    }
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The path of the running executable.
+pub fn executable_path() -> String {
+    std::fs::read_link("/proc/self/exe").map_or_else(
+        |_| "[executable]".to_owned(),
+        |p| String::from_utf8_lossy(p.as_os_str().as_bytes()).into_owned(),
+    )
+}
+
+/// Finds `NT_GNU_BUILD_ID` in a note segment.
+fn build_id_in(mut notes: &[u8]) -> Option<Vec<u8>> {
+    loop {
+        let word = |i: usize| {
+            let b = notes.get(i..i + 4)?;
+            Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
+        };
+        let (name_len, len, kind) = (word(0)?, word(4)?, word(8)?);
+        let data_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
+        let data = notes.get(data_at..data_at.checked_add(len)?)?;
+        if kind == 3 && notes.get(12..16) == Some(&b"GNU\0"[..]) {
+            return Some(data.to_vec());
+        }
+        notes = notes.get(data_at.checked_add(len.checked_next_multiple_of(4)?)?..)?;
+    }
+}
