@@ -3,8 +3,9 @@
 //! Input: a structure, and what `load_module` knows beyond it. The elements (HPCToolkit,
 //! `doc/dtd/hpc-structure.dtd`): load module `LM`, file `F`, procedure `P` with its entry
 //! address, `A` for inlined calls, loop `L` with its first address, statement `S` with its
-//! addresses. An inlined call is two `A`, the place of the call and the called procedure; code
-//! from another file than its scope's is a `S` within one `A` that names the file.
+//! addresses. An inlined call is two `A`, the place of the call and the called procedure; `S`
+//! and `L` of another file than their scope's, or of a line before it, are within one `A`, which
+//! names the file.
 //!
 //! Invariants, which hpcprof's reader asks for: every span is in exactly one `S`; a procedure's
 //! entry is one byte, and its own; no file's name is empty; nothing is written that XML forbids.
@@ -14,16 +15,17 @@ use hpc_formats::structure::{ProcedureId, ScopeId, ScopeKind, SourceLine, Span, 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The name of a file that is not known.
-const UNKNOWN_FILE: &str = "<unknown file>";
 /// The name of an `A` that only changes the file.
 const GUARD: &str = "<inline>";
 
 /// The XML text.
 pub fn render(structure: &Structure, module: &LoadModule) -> String {
+    let name = module.path.rsplit('/').next().unwrap_or_default();
+    let unknown_file = format!("[{name}]");
     let mut writer = Writer {
         structure,
         module,
+        unknown_file: &unknown_file,
         tree: Tree::new(structure),
         out: String::with_capacity(64 * structure.spans.len() + 1024),
         // Numbers begin at 2, as hpcstruct's do.
@@ -43,6 +45,41 @@ pub fn render(structure: &Structure, module: &LoadModule) -> String {
 struct Content {
     scopes: Vec<ScopeId>,
     spans: Vec<u32>,
+}
+
+/// Lines and loops of one scope and one file.
+#[derive(Debug, Default)]
+struct Group {
+    /// The lowest line that is known; 0 when none is.
+    first_line: u32,
+    /// Address ranges by line.
+    lines: BTreeMap<u32, Vec<(u64, u64)>>,
+    loops: Vec<ScopeId>,
+}
+
+/// The lines and loops of one scope, by whether they need an `A` that names their file.
+#[derive(Debug)]
+struct Groups<'s> {
+    /// File and line of the scope.
+    around: (&'s str, u32),
+    local: Group,
+    guarded: BTreeMap<&'s str, Group>,
+}
+
+impl<'s> Groups<'s> {
+    /// Where a line or a loop belongs. Readers before 2021 take a line before its scope's for the
+    /// scope's own: such lines are guarded, too.
+    fn of(&mut self, file: &'s str, line: u32) -> &mut Group {
+        let (own_file, first) = self.around;
+        if file == own_file && (line == 0 || line >= first) {
+            return &mut self.local;
+        }
+        let group = self.guarded.entry(file).or_default();
+        if line > 0 && (group.first_line == 0 || line < group.first_line) {
+            group.first_line = line;
+        }
+        group
+    }
 }
 
 #[derive(Debug)]
@@ -79,7 +116,9 @@ impl Tree {
                 *above = start.min(*above);
             }
         }
-        for (scope, i) in structure.scopes.iter().zip(0u32..) {
+        let scopes = structure.scopes.iter().zip(0u32..);
+        // Nothing can be attributed to a scope without code.
+        for (scope, i) in scopes.filter(|(_, i)| tree.starts[*i as usize] < u64::MAX) {
             let around = match scope.parent {
                 Some(parent) => &mut tree.scopes[parent.0 as usize],
                 None => &mut tree.procedures[scope.procedure.0 as usize],
@@ -93,6 +132,8 @@ impl Tree {
 struct Writer<'s> {
     structure: &'s Structure,
     module: &'s LoadModule,
+    /// The name of a file that is not known: hpcstruct's is the module's, in brackets.
+    unknown_file: &'s str,
     tree: Tree,
     out: String,
     next: u64,
@@ -105,7 +146,7 @@ impl<'s> Writer<'s> {
         self.out.push_str(" has-calls=\"0\" v=\"{}\">\n");
         let mut files: BTreeMap<&str, Vec<(u64, ProcedureId)>> = BTreeMap::new();
         for (start, id) in self.entries() {
-            let file = self.file_of_procedure(id);
+            let (file, _) = self.place_of(id);
             files.entry(file).or_default().push((start, id));
         }
         for (file, procedures) in files {
@@ -134,28 +175,22 @@ impl<'s> Writer<'s> {
     /// The name of a source file; hpcprof refuses an empty one.
     fn file(&self, line: SourceLine) -> &'s str {
         match self.structure.string(line.file) {
-            "" => UNKNOWN_FILE,
+            "" => self.unknown_file,
             name => name,
         }
     }
 
-    fn file_of_procedure(&self, id: ProcedureId) -> &'s str {
-        let structure = self.structure;
-        let declared = structure.procedures[id.0 as usize].declared;
+    /// Where a procedure is declared, else its first code that lies directly in it.
+    fn place_of(&self, id: ProcedureId) -> (&'s str, u32) {
+        let declared = self.structure.procedures[id.0 as usize].declared;
         let content = &self.tree.procedures[id.0 as usize];
-        let line = || {
-            let spans = content.spans.iter();
-            spans
-                .map(|i| structure.spans[*i as usize].line)
-                .find(Option::is_some)
-        };
-        match declared.or_else(|| line().flatten()) {
-            Some(line) => self.file(line),
-            None => UNKNOWN_FILE,
+        match declared.or_else(|| self.first_line(content)) {
+            Some(line) => (self.file(line), line.line),
+            None => (self.unknown_file, 0),
         }
     }
 
-    fn procedure(&mut self, file: &str, start: u64, id: ProcedureId) {
+    fn procedure(&mut self, file: &'s str, start: u64, id: ProcedureId) {
         let procedure = &self.structure.procedures[id.0 as usize];
         let name = self.structure.string(procedure.name);
         let linkage = self.structure.string(procedure.linkage_name);
@@ -164,63 +199,80 @@ impl<'s> Writer<'s> {
         if linkage != name {
             self.text("ln", linkage);
         }
-        let line = procedure.declared.map_or(0, |l| l.line);
+        let (_, line) = self.place_of(id);
         self.number("l", line);
         let entry = *self.module.entries.get(&id).unwrap_or(&start);
         self.ranges(&[(entry, entry + 1)]);
         self.out.push_str(">\n");
         let content = std::mem::take(&mut self.tree.procedures[id.0 as usize]);
-        self.content(file, &content);
+        self.content((file, line), &content);
         self.out.push_str("</P>\n");
     }
 
-    fn content(&mut self, file: &str, content: &Content) {
-        let structure = self.structure;
-        let mut lines: BTreeMap<(&str, u32), Vec<(u64, u64)>> = BTreeMap::new();
-        for i in &content.spans {
-            let span = &structure.spans[*i as usize];
-            let place = match span.line {
-                Some(line) => (self.file(line), line.line),
-                None => (file, 0),
-            };
-            lines.entry(place).or_default().push((span.start, span.end));
-        }
-        let mut foreign: Option<&str> = None;
-        for ((at, line), ranges) in &lines {
-            let wanted = (*at != file).then_some(*at);
-            if wanted != foreign {
-                self.close_guard(foreign);
-                if let Some(file) = wanted {
-                    self.alien(file, *line, GUARD);
-                }
-                foreign = wanted;
+    /// What lies directly in a procedure, an inlined procedure or a loop, which is at `around`.
+    fn content(&mut self, around: (&'s str, u32), content: &Content) {
+        let groups = self.groups(around, content);
+        self.lines(&groups.local);
+        for (file, group) in groups.guarded {
+            self.alien(file, group.first_line, GUARD);
+            self.lines(&group);
+            for scope in group.loops {
+                self.scope(file, scope);
             }
+            self.out.push_str("</A>\n");
+        }
+        for scope in groups.local.loops {
+            self.scope(around.0, scope);
+        }
+        for scope in &content.scopes {
+            if self.structure.scopes[scope.0 as usize].kind == ScopeKind::Inlined {
+                self.scope(around.0, *scope);
+            }
+        }
+    }
+
+    /// What lies directly in a scope at `around`, by where it belongs.
+    fn groups(&self, around: (&'s str, u32), content: &Content) -> Groups<'s> {
+        let mut groups = Groups {
+            around,
+            local: Group::default(),
+            guarded: BTreeMap::new(),
+        };
+        let place = |place: Option<SourceLine>| match place {
+            Some(line) => (self.file(line), line.line),
+            None => (around.0, 0),
+        };
+        for i in &content.spans {
+            let span = &self.structure.spans[*i as usize];
+            let (file, line) = place(span.line);
+            let lines = &mut groups.of(file, line).lines;
+            let ranges = lines.entry(line).or_default();
+            ranges.push((span.start, span.end));
+        }
+        for id in &content.scopes {
+            let scope = &self.structure.scopes[id.0 as usize];
+            if scope.kind == ScopeKind::Loop {
+                let (file, line) = place(scope.site);
+                groups.of(file, line).loops.push(*id);
+            }
+        }
+        groups
+    }
+
+    fn lines(&mut self, group: &Group) {
+        for (line, ranges) in &group.lines {
             self.open("S");
             self.number("l", *line);
             self.ranges(ranges);
             self.out.push_str("/>\n");
         }
-        self.close_guard(foreign);
-        for scope in &content.scopes {
-            self.scope(file, *scope);
-        }
     }
 
-    fn close_guard(&mut self, open: Option<&str>) {
-        if open.is_some() {
-            self.out.push_str("</A>\n");
-        }
-    }
-
-    fn scope(&mut self, file: &str, id: ScopeId) {
+    fn scope(&mut self, file: &'s str, id: ScopeId) {
         let structure = self.structure;
         let scope = &structure.scopes[id.0 as usize];
         let content = std::mem::take(&mut self.tree.scopes[id.0 as usize]);
         let start = self.tree.starts[id.0 as usize];
-        if start == u64::MAX {
-            // No code: nothing could be attributed to it.
-            return;
-        }
         let place = |line: Option<SourceLine>| match line {
             Some(line) => (self.file(line), line.line),
             None => (file, 0),
@@ -235,7 +287,7 @@ impl<'s> Writer<'s> {
                 };
                 self.alien(site_file, site_line, "");
                 self.alien(own_file, own_line, structure.string(scope.name));
-                self.content(own_file, &content);
+                self.content((own_file, own_line), &content);
                 self.out.push_str("</A>\n</A>\n");
             }
             ScopeKind::Loop => {
@@ -244,7 +296,7 @@ impl<'s> Writer<'s> {
                 self.text("f", site_file);
                 self.ranges(&[(start, start + 1)]);
                 self.out.push_str(">\n");
-                self.content(site_file, &content);
+                self.content((site_file, 0), &content);
                 self.out.push_str("</L>\n");
             }
         }

@@ -108,6 +108,8 @@ struct Around {
     meaning: Meaning,
     /// Line of the call that the first of two `A` states.
     call_line: u32,
+    /// Line of the procedure: older readers lower it to that of what is directly in it.
+    first_line: u32,
 }
 
 /// Reads the XML by the rules of hpcprof; what would make it refuse the file fails.
@@ -138,6 +140,7 @@ fn read(text: &str) -> Read {
                 file: None,
                 meaning: Meaning::new(),
                 call_line: 0,
+                first_line: 0,
             });
             let state = enter(&element, parent, state, &mut out);
             assert_eq!(is_empty, tag == "S", "{line}");
@@ -185,21 +188,26 @@ fn enter(element: &Element, parent: Option<&str>, mut state: Around, out: &mut R
             assert!(matches!(entry[..], [(start, end)] if end == start + 1));
             let known = out.entries.insert(entry[0].0, name.clone());
             assert_eq!(known, None, "entries are distinct");
-            let at = place(&state.file, number(element, "l"));
+            state.first_line = number(element, "l");
+            let at = place(&state.file, state.first_line);
             state.meaning = vec![format!("procedure {name} @ {at}")];
         }
         "L" => {
             within(&["P", "A", "L"]);
             assert_eq!(ranges(&element.attributes["v"]).len(), 1);
+            let line = number(element, "l");
+            assert!(line == 0 || line >= state.first_line, "{element:?}");
+            state.first_line = 0;
             state.file = own_file().or(state.file);
-            let at = place(&state.file, number(element, "l"));
+            let at = place(&state.file, line);
             state.meaning.push(format!("loop {at}"));
         }
         "A" if state.tag == 'A' => {
             within(&["A"]);
             let call = place(&state.file, state.call_line);
             state.file = own_file().or(state.file);
-            let at = place(&state.file, number(element, "l"));
+            state.first_line = number(element, "l");
+            let at = place(&state.file, state.first_line);
             let name = &element.attributes["n"];
             let inlined = [format!("call {call}"), format!("inlined {name} @ {at}")];
             state.meaning.extend(inlined);
@@ -210,10 +218,13 @@ fn enter(element: &Element, parent: Option<&str>, mut state: Around, out: &mut R
             within(&["P", "A", "L"]);
             state.file = own_file().or(state.file);
             state.call_line = number(element, "l");
+            state.first_line = 0;
         }
         "S" => {
             within(&["P", "A", "L"]);
-            let at = place(&state.file, number(element, "l"));
+            let line = number(element, "l");
+            assert!(line == 0 || line >= state.first_line, "{element:?}");
+            let at = place(&state.file, line);
             let mut meaning = state.meaning.clone();
             meaning.push(format!("line {at}"));
             for range in ranges(&element.attributes["v"]) {
@@ -246,8 +257,9 @@ fn meaning(structure: &Structure, span: &Span) -> Meaning {
     };
     let procedure = &structure.procedures[span.procedure.0 as usize];
     let declared = procedure.declared.or_else(|| first_line(None));
-    let mut file = declared.map_or("<unknown file>".to_owned(), name_of);
-    let line = procedure.declared.map_or(0, |l| l.line);
+    let module = structure.module.rsplit('/').next().expect("a path");
+    let mut file = declared.map_or(format!("[{module}]"), name_of);
+    let line = declared.map_or(0, |l| l.line);
     let name = structure.string(procedure.name);
     let mut out = vec![format!("procedure {name} @ {file}:{line}")];
     for id in structure.scope_chain(span) {
@@ -481,6 +493,6 @@ fn names_that_xml_or_hpcprof_refuse_are_replaced() {
     assert_eq!(unknown.entries[&0x10], "f");
     let places = unknown.leaves.values().flatten();
     for place in places.filter(|p| !p.starts_with("procedure")) {
-        assert!(place.contains("<unknown file>:"), "{place}");
+        assert!(place.contains("[gone]:"), "{place}");
     }
 }
