@@ -1,5 +1,6 @@
 //! HPCToolkit's XML: a strict reader that follows the rules of hpcprof's finds in it what the
-//! structure says; `xmllint`, where it is installed, validates it.
+//! structure says; `xmllint`, where it is installed, validates it; HPCToolkit itself, where it is
+//! installed, attributes a run by it.
 
 mod common;
 
@@ -494,5 +495,83 @@ fn names_that_xml_or_hpcprof_refuse_are_replaced() {
     let places = unknown.leaves.values().flatten();
     for place in places.filter(|p| !p.starts_with("procedure")) {
         assert!(place.contains("[gone]:"), "{place}");
+    }
+}
+
+/// A second of work in a loop of an inlined function, beside code that gcc moves away.
+const BUSY_C: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static inline __attribute__((always_inline)) unsigned inner(unsigned x) { unsigned s = 0; for (unsigned i = 0; i < x % 64 + 64; i++) s += i * x ^ s >> 3; return s; }
+__attribute__((noinline)) unsigned hot(unsigned n) {
+    unsigned t = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (__builtin_expect(i == 4000000000u, 0)) { for (unsigned k = 0; k < n; k++) fprintf(stderr, "%u", k); abort(); }
+        t += inner(i);
+    }
+    return t;
+}
+int main(int argc, char **argv) { printf("%u\n", hot(argc > 1 ? atoi(argv[1]) : 1)); return 0; }
+"#;
+
+/// Runs HPCToolkit's hpcrun. Cargo lets tests find libraries in the target folder, where a library
+/// of ours has the name of one of hpcrun's.
+fn run_hpcrun(folder: &Folder, arguments: &[&str]) {
+    let test = std::env::current_exe().expect("a path");
+    let target = test.ancestors().nth(2).expect("in target/PROFILE/deps");
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let others = std::env::split_paths(&path).filter(|p| !p.starts_with(target));
+    let status = Command::new("hpcrun")
+        .args(["-e", "CPUTIME@1000"])
+        .args(arguments)
+        .env(
+            "LD_LIBRARY_PATH",
+            std::env::join_paths(others).expect("as before"),
+        )
+        .current_dir(&folder.0)
+        .status();
+    assert!(status.expect("hpcrun runs").success());
+}
+
+#[test]
+fn hpcprof_attributes_a_run_by_the_structure() {
+    let found = |tool| Command::new(tool).arg("--version").output().is_ok();
+    if !found("hpcrun") || !found("hpcprof") {
+        eprintln!("SKIPPED: HPCToolkit is not installed; only a reader by its rules looked");
+        return;
+    }
+    let folder = Folder::new("xml-hpcprof");
+    folder.write("busy.c", BUSY_C);
+    let program = folder.gcc("busy.c", "busy", &["-O2", "-g"]);
+    run_hpcrun(&folder, &["-o", "run", "./busy", "8000000"]);
+    let structure = whole(&program);
+    let module = LoadModule::read(&structure, &Options::default()).expect("still there");
+    // The debug information knows none of these names: what has them came through the XML.
+    let told = [
+        (" n=\"hot\"", " n=\"told procedure\""),
+        (" n=\"inner\"", " n=\"told callee\""),
+    ];
+    let mut text = xml::render(&structure, &module);
+    for (name, other) in told {
+        assert!(text.contains(name), "{text}");
+        text = text.replace(name, other);
+    }
+    let lines = text.lines().map(|line| match line.strip_prefix("<L ") {
+        Some(rest) => format!("<L {}\n", rest.replace("busy.c", "told loop.c")),
+        None => format!("{line}\n"),
+    });
+    folder.write("run/structs/any.hpcstruct", lines.collect::<String>());
+    let output = Command::new("hpcprof")
+        .args(["-o", "database", "run"])
+        .current_dir(&folder.0)
+        .output()
+        .expect("hpcprof runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    assert!(!messages.contains("pars"), "{messages}");
+    let strings = std::fs::read(folder.0.join("database/meta.db")).expect("a database");
+    for name in ["told procedure", "told callee", "told loop.c"] {
+        let has_name = strings.windows(name.len()).any(|w| w == name.as_bytes());
+        assert!(has_name, "{name} is not in the database: {messages}");
     }
 }
