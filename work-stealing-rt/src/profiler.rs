@@ -16,17 +16,26 @@ static N_WORKING: AtomicU32 = AtomicU32::new(0);
 /// Workers alive, over all pools.
 static N_WORKERS: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that the worker whose state this is works from now on.
+/// Notes that the worker whose state this is works from now on. `is_counted`: it has not rested since it
+/// worked last.
 #[inline(always)]
-pub(crate) fn begin_work(state: &AtomicU8) {
-    N_WORKING.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn begin_work(state: &AtomicU8, is_counted: bool) {
+    if !is_counted {
+        N_WORKING.fetch_add(1, Ordering::Relaxed);
+    }
     state.store(WORKER_WORKING, Ordering::Relaxed);
 }
 
-/// Notes that the worker whose state this is does not work any more.
+/// Notes that the worker whose state this is has no task any more. It counts as working until it rests:
+/// between two tasks that lie ready nobody else would have had to work.
 #[inline(always)]
 pub(crate) fn end_work(state: &AtomicU8) {
     state.store(WORKER_IDLE, Ordering::Relaxed);
+}
+
+/// Notes that a counted worker without a task has none at hand.
+#[inline(always)]
+pub(crate) fn rest() {
     N_WORKING.fetch_sub(1, Ordering::Relaxed);
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     pub(crate) random: Cell<u64>,
     /// Pauses before its next look at the others, as the last one asked for (owner).
     pub(crate) pace: Cell<u32>,
+    /// Does the profiler's number of working threads include it? (owner)
+    pub(crate) counted: Cell<bool>,
     /// Does `Sleep` count it as a searcher? (owner)
     pub(crate) searching: Cell<bool>,
     /// For the profiler: idle or working.
@@ -84,6 +86,7 @@ impl Worker {
             pool,
             random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
             pace: Cell::new(0),
+            counted: Cell::new(false),
             searching: Cell::new(false),
             state: CachePadded::new(AtomicU8::new(WORKER_IDLE)),
             started: ThreadLatch::new(),
@@ -147,6 +150,7 @@ pub(crate) fn live(pool: Arc<Pool>, index: usize) {
         pool.call_handler(|| handler(index));
         sched::end_work(worker);
     }
+    sched::rest(worker);
     drop(enrolment);
     CURRENT.set(ptr::null());
 }

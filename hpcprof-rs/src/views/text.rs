@@ -1,5 +1,5 @@
 //! Prints a view as a tree of text: amounts in seconds first, shares of the total effort and of
-//! the metric sorted by, the hot path marked, names cut in the middle to fit the width.
+//! the metric sorted by, the hot path marked, names cut in the middle to fit a screen.
 
 use crate::model::symbols::Kind;
 use crate::views::load::{Database, Sort, effort};
@@ -13,24 +13,27 @@ use std::io::{self, IsTerminal, Write};
 pub struct Style {
     /// Columns of the screen.
     pub width: usize,
+    /// Columns that a line of a tree may take. Where there is no screen, names are not cut.
+    pub line: usize,
     /// Whether to use colours.
     pub colour: bool,
 }
 
 impl Style {
-    /// For standard output: its width where it is a terminal, colours there unless `NO_COLOR`
-    /// is set and not empty.
+    /// For standard output: its width where it is a terminal, else that in `COLUMNS` if it is set; colours on a
+    /// terminal, unless `NO_COLOR` is set and not empty.
     pub fn for_stdout() -> Style {
         let terminal = io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-        let width = terminal_size::terminal_size()
+        let screen = terminal_size::terminal_size()
             .filter(|_| terminal)
             .map(|(width, _)| usize::from(width.0))
             .or(columns)
-            .unwrap_or(140);
+            .map(|width| width.clamp(60, 400));
         Style {
-            width: width.clamp(60, 400),
+            width: screen.unwrap_or(140),
+            line: screen.unwrap_or(usize::MAX),
             colour: terminal && !no_colour,
         }
     }
@@ -239,7 +242,7 @@ impl Printer<'_> {
         let mark = if hot { "▶ " } else { "  " };
         let room = self
             .style
-            .width
+            .line
             .saturating_sub(line.chars().count() + 2 + guides.chars().count())
             .max(24);
         let text = self.describe(id, room);

@@ -442,6 +442,7 @@ pub fn tool(arguments: &[&str]) -> Result<String, String> {
     let mut out = Vec::new();
     let style = hpcprof_rs::views::text::Style {
         width: 140,
+        line: 140,
         colour: false,
     };
     hpcprof_rs::run::run(cli, style, &mut out).map_err(|e| e.to_string())?;

@@ -46,7 +46,8 @@ pub struct RuntimeTable {
     pub version: u32,
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
-    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`].
+    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a
+    /// task and not yet looked for one beyond their own queues.
     pub n_working: *const AtomicU32,
     /// Number of workers alive, over all pools.
     pub n_workers: *const AtomicU32,

@@ -200,10 +200,10 @@ pub(crate) fn prefetch_for_write<T>(place: *const T) {
 /// The calling worker starts to work.
 #[inline(always)]
 pub(crate) fn begin_work(worker: &Worker) {
-    profiler::begin_work(&worker.state);
+    profiler::begin_work(&worker.state, worker.counted.replace(true));
 }
 
-/// The calling worker stops working. What it does afterwards may free the contexts of its tasks:
+/// The calling worker has no task any more. What it does afterwards may free the contexts of its tasks:
 /// the compiler must not move that up.
 #[inline(always)]
 pub(crate) fn end_work(worker: &Worker) {
@@ -211,19 +211,44 @@ pub(crate) fn end_work(worker: &Worker) {
     compiler_fence(Ordering::SeqCst);
 }
 
+/// The calling worker, which has no task, has none at hand either.
+#[inline(always)]
+pub(crate) fn rest(worker: &Worker) {
+    if worker.counted.replace(false) {
+        profiler::rest();
+    }
+}
+
 /// Looks once for a task: own spawned tasks, tasks for this worker alone, then the others' joins.
 /// If `everywhere`, also the others' spawned tasks, the common queue, and at last its own shared
 /// joins (which a worker that waits in the middle of a task may have); these cost more to look at.
+#[cold]
 #[inline(never)]
 #[cfg_attr(
     all(target_os = "linux", not(miri)),
     unsafe(link_section = "wsrt_text")
 )]
 pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
+    find_own(worker).or_else(|| find_other(worker, everywhere))
+}
+
+/// As [`find`], for a worker that has no task: it rests if it has none of its own.
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find_idle(worker: &Worker, everywhere: bool) -> Option<Found> {
     let found = find_own(worker);
     if found.is_some() {
         return found;
     }
+    rest(worker);
+    find_other(worker, everywhere)
+}
+
+#[inline(always)]
+fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
     let workers = worker.pool().workers();
     let start = next_random(worker, workers.len());
     for _ in 0..worker.pace.get() {

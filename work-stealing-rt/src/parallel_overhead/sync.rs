@@ -41,7 +41,7 @@ pub(crate) fn comes_soon(latch: &Latch) -> bool {
 pub(crate) fn wait(worker: &Worker, latch: &Latch) {
     let (mut rounds, mut fruitless) = (0_u32, 0);
     while !latch.probe() {
-        let mut found = sched::find(worker, rounds % FULL_ROUND == 1);
+        let mut found = sched::find_idle(worker, rounds % FULL_ROUND == 1);
         rounds = rounds.wrapping_add(1);
         if found.is_none() {
             fruitless += 1 + worker.pace.get() / PAUSES_A_ROUND;
@@ -71,7 +71,7 @@ fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
     let sleep = &worker.pool().sleep;
     let was_searching = worker.searching.replace(true);
     sleep.park(worker.index, was_searching, latch, || {
-        sched::find(worker, true)
+        sched::find_idle(worker, true)
     })
 }
 
