@@ -356,6 +356,12 @@ impl<'s> Writer<'s> {
 
 /// Writes `text` as an attribute's value; what XML has no way to say becomes U+FFFD.
 fn escape(text: &str, out: &mut String) {
+    // 0xef begins U+FFFE and U+FFFF.
+    let is_plain = |b: u8| b >= 0x20 && b != 0xef && !b"&<>\"'".contains(&b);
+    if text.bytes().all(is_plain) {
+        out.push_str(text);
+        return;
+    }
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
