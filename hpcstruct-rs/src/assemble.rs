@@ -102,7 +102,7 @@ struct Sources<'a, 'd> {
 struct Buffers {
     pieces: Vec<Piece>,
     placed: Placed,
-    names: Map<LoopPlace, StringId>,
+    names: Map<SourceLine, StringId>,
     uses: Uses,
 }
 
@@ -288,19 +288,34 @@ impl Sources<'_, '_> {
         part.procedures.push(procedure);
     }
 
-    fn loop_name(&self, place: LoopPlace, known: &mut Map<LoopPlace, StringId>) -> StringId {
+    fn loop_name(&self, place: LoopPlace, known: &mut Map<SourceLine, StringId>) -> StringId {
         let strings = &self.inputs.facts.strings;
-        *known.entry(place).or_insert_with(|| match place {
-            Ok(at) => {
+        match place {
+            Ok(at) => *known.entry(at).or_insert_with(|| {
                 let name = strings.with(at.file, |path| {
                     let base = path.rsplit('/').next().unwrap_or(path);
                     format!("loop at {base}:{}", at.line)
                 });
                 strings.id(&name)
-            }
-            Err(header) => strings.id(&format!("loop at {header:#x}")),
-        })
+            }),
+            // There is one loop of that name.
+            Err(header) => with_address("loop at 0x", header, |name| strings.id(name)),
+        }
     }
+}
+
+/// Hands `prefix` with an address in hexadecimal digits behind it to `take`: there are many, and
+/// general formatting takes several times as long.
+fn with_address<T>(prefix: &str, address: u64, take: impl FnOnce(&str) -> T) -> T {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut name = String::with_capacity(32);
+    name.push_str(prefix);
+    let count = (64 - (address | 1).leading_zeros()).div_ceil(4);
+    for i in (0..count).rev() {
+        let digit = DIGITS[(address >> (4 * i) & 15) as usize];
+        name.push(char::from(digit));
+    }
+    take(&name)
 }
 
 fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
@@ -422,4 +437,17 @@ fn spans(
             })
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_as_the_standard_library_formats_them() {
+        for address in [0, 1, 9, 15, 16, 0xff, 0x100, 0x7fff_1234, u64::MAX] {
+            let expected = format!("at {address:#x}");
+            with_address("at 0x", address, |name| assert_eq!(name, expected));
+        }
+    }
 }

@@ -289,7 +289,7 @@ impl<'a> Facts<'a> {
             Scheme::Rust => Cow::Owned(owner::owner_path(readable)),
             _ => Cow::Borrowed(readable),
         };
-        let has_owner = scheme == Scheme::Rust && owner_path.contains("::");
+        let has_owner = scheme == Scheme::Rust && owner::first_colons(&owner_path).is_some();
         let origin = match scheme {
             Scheme::Rust if has_owner => owner::origin_of_crate(owner::root(&owner_path)),
             Scheme::Cpp => owner::origin_of_cpp(readable),

@@ -41,6 +41,7 @@ mod progress;
 #[allow(unsafe_code)]
 mod reclaim;
 mod rules;
+mod rust_names;
 pub mod rust_source;
 mod separate;
 mod split;

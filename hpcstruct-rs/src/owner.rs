@@ -131,7 +131,18 @@ pub(crate) fn display_name(name: &str) -> Cow<'_, str> {
 
 /// The crate of an owner path.
 pub(crate) fn root(owner_path: &str) -> &str {
-    owner_path.split("::").next().unwrap_or(owner_path)
+    first_colons(owner_path).map_or(owner_path, |at| &owner_path[..at])
+}
+
+/// Where the first `::` is. Names are short: a loop is faster than a general search.
+pub(crate) fn first_colons(name: &str) -> Option<usize> {
+    name.as_bytes().windows(2).position(|w| w == b"::")
+}
+
+/// What follows the last `::`; of `:::` the last two count.
+fn last_segment(name: &str) -> &str {
+    let last = name.as_bytes().windows(2).rposition(|w| w == b"::");
+    last.map_or(name, |at| &name[at + 2..])
 }
 
 /// `<inside>rest` in its two parts.
@@ -198,7 +209,7 @@ fn type_path(mut text: &str) -> Option<String> {
         Some(angle) if angle < end => text,
         _ => &text[..end],
     });
-    path.contains("::").then_some(path)
+    first_colons(&path).map(|_| path)
 }
 
 /// Removes `<…>` and the `::` before it; `<impl Trait for T>` too.
@@ -218,9 +229,10 @@ fn remove_generics(name: &str) -> String {
 
 /// Whether a frame is a closure: code that its caller passes in.
 pub(crate) fn is_closure(name: &str, scheme: Scheme) -> bool {
-    let last = name.rsplit("::").next().unwrap_or(name);
     match scheme {
-        Scheme::Rust | Scheme::Plain => last.starts_with("{closure") && last.ends_with('}'),
+        Scheme::Rust | Scheme::Plain => {
+            name.ends_with('}') && last_segment(name).starts_with("{closure")
+        }
         Scheme::Cpp => last_is_lambda(name) || name.ends_with("operator()"),
     }
 }
