@@ -20,6 +20,7 @@ mod nest;
 mod pads;
 mod quick;
 mod returns;
+mod sweep;
 mod unit;
 mod x86;
 

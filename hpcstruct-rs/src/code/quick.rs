@@ -9,7 +9,7 @@
 //! Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
 //! chapter 2 and appendix A.
 
-/// Bytes that [`read`] looks at: an instruction has at most 15.
+/// Bytes that [`head`] looks at: an instruction has at most 15.
 pub(super) const WINDOW: usize = 16;
 
 /// What an instruction does to the flow of control, or to a register that a jump table may need.
@@ -41,55 +41,60 @@ pub(super) enum Kind {
     Lea(u8, i32),
 }
 
-/// Length and kind of an instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Quick {
-    pub(super) length: u8,
-    pub(super) kind: Kind,
-}
-
-// What follows an opcode, and what is special about it. 0 = not told here.
-const PLAIN: u8 = 1;
-/// Operands follow.
-const MODRM: u8 = 0x80;
-/// An immediate of one byte.
-const IMM8: u8 = 0x40;
-/// An immediate of the operand's size, of four bytes at most.
-const IMM: u8 = 0x20;
-// Special ones, in the low bits.
+// What an instruction is, in one number: a sweep only looks at the length of most.
+/// Nothing of interest.
+pub(super) const PLAIN: u8 = 0;
+/// Only a full decoder can tell; so is the length.
+pub(super) const UNKNOWN: u8 = 1;
 const JCC8: u8 = 2;
 const JMP8: u8 = 3;
 const JCC: u8 = 4;
 const JMP: u8 = 5;
 const CALL: u8 = 6;
 const RET: u8 = 7;
-const RET16: u8 = 8;
-const TRAP: u8 = 9;
-const LEA: u8 = 10;
-/// Only the first of the group.
-const FIRST: u8 = 11;
-/// Only the first two of the group.
-const FIRST_TWO: u8 = 12;
-/// Tests have an immediate, others of the group none.
-const TEST: u8 = 13;
-/// Shifts: the seventh is an alias.
-const SHIFT: u8 = 14;
-/// Increments, calls, jumps, pushes.
-const FF: u8 = 15;
-/// An immediate of up to eight bytes.
-const WIDE: u8 = 16;
-/// Bit tests: the last four of the group.
-const LAST_FOUR: u8 = 17;
+// Of these the next number is the same relative to the instruction.
+const LEA: u8 = 8;
+const LEA_RELATIVE: u8 = 9;
+const CALL_ANYWHERE: u8 = 10;
+const CALL_THROUGH: u8 = 11;
+const JUMP_ANYWHERE: u8 = 12;
+const JUMP_THROUGH: u8 = 13;
+const TRAP: u8 = 14;
 /// `nop` with operands.
-const NOP: u8 = 18;
+const NOP: u8 = 15;
+
+// What follows an opcode.
+/// Operands follow.
+const MODRM: u8 = 0x80;
+/// An immediate of one byte.
+const IMM8: u8 = 0x20;
+/// An immediate of the operand's size, of four bytes at most.
+const IMM: u8 = 0x40;
+/// An immediate of up to eight bytes.
+const WIDE: u8 = 0x60;
+// Forms that depend on more, beside the classes from 2 on; in the low bits.
+/// Not told here.
+const ABSENT: u8 = 1;
+/// Only the first of the group.
+const FIRST: u8 = 16;
+/// Only the first two of the group.
+const FIRST_TWO: u8 = 17;
+/// Tests have an immediate, others of the group none.
+const TEST: u8 = 18;
+/// Shifts: the seventh is an alias.
+const SHIFT: u8 = 19;
+/// Increments, calls, jumps, pushes.
+const FF: u8 = 20;
+/// Bit tests: the last four of the group.
+const LAST_FOUR: u8 = 21;
 /// `nop`, unless a prefix makes it something else.
-const ONE_NOP: u8 = 19;
+const ONE_NOP: u8 = 22;
 const SPECIAL: u8 = 0x1f;
 
 /// The form of every opcode of one byte, then of every one after 0F.
 const FORMS: [u8; 512] = both(one(), two());
 /// Mandatory prefixes that an opcode may have: bits none, 66, F3, F2.
-const PREFIXES: [u8; 512] = both([0b1111; 256], prefixes());
+const PREFIXES: [u8; 512] = both(first_prefixes(), prefixes());
 
 const fn both(first: [u8; 256], second: [u8; 256]) -> [u8; 512] {
     let mut t = [0; 512];
@@ -112,7 +117,7 @@ const fn set(mut table: [u8; 256], from: usize, to: usize, form: u8) -> [u8; 256
 }
 
 const fn one() -> [u8; 256] {
-    let mut t = [0; 256];
+    let mut t = [ABSENT; 256];
     // Arithmetic: two directions, two sizes, two with immediates.
     let mut row = 0;
     while row < 0x40 {
@@ -140,9 +145,8 @@ const fn one() -> [u8; 256] {
     t = set(t, 0xa9, 0xa9, PLAIN | IMM);
     t = set(t, 0xaa, 0xaf, PLAIN);
     t = set(t, 0xb0, 0xb7, PLAIN | IMM8);
-    t = set(t, 0xb8, 0xbf, WIDE);
+    t = set(t, 0xb8, 0xbf, PLAIN | WIDE);
     t = set(t, 0xc0, 0xc1, SHIFT | MODRM | IMM8);
-    t = set(t, 0xc2, 0xc2, RET16);
     t = set(t, 0xc3, 0xc3, RET);
     t = set(t, 0xc6, 0xc6, FIRST | MODRM | IMM8);
     t = set(t, 0xc7, 0xc7, FIRST | MODRM | IMM);
@@ -159,7 +163,7 @@ const fn one() -> [u8; 256] {
 }
 
 const fn two() -> [u8; 256] {
-    let mut t = [0; 256];
+    let mut t = [ABSENT; 256];
     t = set(t, 0x0b, 0x0b, TRAP);
     t = set(t, 0x10, 0x11, PLAIN | MODRM);
     t = set(t, 0x1f, 0x1f, NOP | MODRM);
@@ -198,6 +202,17 @@ const fn two() -> [u8; 256] {
     set(t, 0xfa, 0xfe, PLAIN | MODRM)
 }
 
+const fn first_prefixes() -> [u8; 256] {
+    let mut t = [0b1111; 256];
+    // The prefix of the operand's size makes other instructions of jumps, calls and returns.
+    t = set(t, 0x70, 0x7f, 0b1101);
+    t = set(t, 0x90, 0x90, 0b0011);
+    t = set(t, 0xc3, 0xc3, 0b1101);
+    t = set(t, 0xe8, 0xe9, 0b1101);
+    t = set(t, 0xeb, 0xeb, 0b1101);
+    set(t, 0xff, 0xff, 0b1101)
+}
+
 const fn prefixes() -> [u8; 256] {
     // General instructions take any prefix.
     let mut t = [0b1111; 256];
@@ -212,6 +227,7 @@ const fn prefixes() -> [u8; 256] {
     t = set(t, 0x6f, 0x6f, 0b0111);
     t = set(t, 0x74, 0x76, 0b0011);
     t = set(t, 0x7e, 0x7f, 0b0111);
+    t = set(t, 0x80, 0x8f, 0b1101);
     // `popcnt` is nothing without its prefix.
     t = set(t, 0xb8, 0xb8, 0b0100);
     t = set(t, 0xc6, 0xc6, 0b0011);
@@ -248,28 +264,69 @@ const fn operands() -> [u8; 256] {
     t
 }
 
-/// The instruction that `window` begins with; `None` when only a full decoder can tell.
+/// The class of every form, by the middle bits of the byte after the opcode.
+const CLASSES: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut t = [UNKNOWN; 256];
+    let mut i = 0;
+    while i < 256 {
+        let (form, group) = ((i >> 3) as u8, i & 7);
+        t[i] = match (form, group) {
+            (ABSENT, _) => UNKNOWN,
+            (NOP, 1..) => UNKNOWN,
+            (0..=NOP, _) => form,
+            (ONE_NOP, _) => NOP,
+            (FIRST, 0) | (FIRST_TWO, 0 | 1) | (TEST, 0 | 2..) => PLAIN,
+            (SHIFT, 0..=5 | 7) | (LAST_FOUR, 4..) | (FF, 0 | 1 | 6) => PLAIN,
+            (FF, 2) => CALL_ANYWHERE,
+            (FF, 4) => JUMP_ANYWHERE,
+            _ => UNKNOWN,
+        };
+        i += 1;
+    }
+    t
+}
+
+/// Bytes of immediates: none, one, of the operand's size, wide; for operands of the usual size, of
+/// eight bytes, of two.
+const IMMEDIATES: [u8; 16] = [0, 1, 4, 4, 0, 1, 4, 8, 0, 1, 2, 2, 0, 0, 0, 0];
+
+/// Whether a byte is a prefix that is told here.
+const fn is_prefix(byte: u8) -> bool {
+    matches!(byte, 0x2e | 0x3e | 0x64 | 0x65 | 0x66 | 0xf2 | 0xf3)
+}
+
+/// Length and class of the instruction that `window` begins with. Of an unknown one the length means
+/// nothing.
+///
+/// Nearly free of branches: what comes next in code is hard to guess, and a wrong guess costs more
+/// than all of this.
 #[inline(always)]
-pub(super) fn read(window: &[u8; WINDOW]) -> Option<Quick> {
+pub(super) fn head(window: &[u8; WINDOW]) -> (u32, u8) {
+    let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *window;
     // What is not read yet: what comes up to the operands is at most seven bytes.
-    let mut rest = u64::from_le_bytes(*window.first_chunk()?);
+    let mut rest = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
     let mut end = 0u32;
     let mut mandatory = NO_PREFIX;
     // One prefix of each kind at most, as compilers have them.
-    if matches!(rest as u8, 0x2e | 0x3e | 0x64 | 0x65) {
-        rest >>= 8;
-        end += 1;
-    }
-    if matches!(rest as u8, 0x66 | 0xf2 | 0xf3) {
-        mandatory = match rest as u8 {
+    if is_prefix(b0) {
+        if matches!(rest as u8, 0x2e | 0x3e | 0x64 | 0x65) {
+            rest >>= 8;
+            end += 1;
+        }
+        let found = match rest as u8 {
             0x66 => SIZE_PREFIX,
             0xf3 => 0b0100,
-            _ => 0b1000,
+            0xf2 => 0b1000,
+            _ => 0,
         };
-        rest >>= 8;
-        end += 1;
+        if found != 0 {
+            mandatory = found;
+            rest >>= 8;
+            end += 1;
+        }
     }
-    // Half of all instructions have it: no branch.
     let has_rex = u32::from(rest as u8 & 0xf0 == 0x40);
     let rex = rest as u8 & 0u8.wrapping_sub(has_rex as u8);
     rest >>= 8 * has_rex;
@@ -278,113 +335,57 @@ pub(super) fn read(window: &[u8; WINDOW]) -> Option<Quick> {
     rest >>= 8 * has_escape;
     end += has_escape;
     let opcode = (has_escape << 8) as usize | usize::from(rest as u8);
-    if PREFIXES[opcode] & mandatory == 0 {
-        return None;
-    }
     let form = FORMS[opcode];
-    rest >>= 8;
-    end += 1;
-    let (modrm, sib) = (rest as u8, (rest >> 8) as u8);
-    // What is likely to be guessed wrong is no branch either.
+    let special = form & SPECIAL;
+    let (modrm, sib) = ((rest >> 8) as u8, (rest >> 16) as u8);
     let no_base = modrm & 0xc7 == 4 && sib & 7 == 5;
     let operands = u32::from(OPERANDS[usize::from(modrm)]) + 4 * u32::from(no_base);
-    end += operands & 0u32.wrapping_sub(u32::from(form & MODRM != 0));
-    let is_wide = rex & 8 != 0;
-    let is_short = mandatory == SIZE_PREFIX && !is_wide;
-    let immediate =
-        u32::from(form & IMM8 != 0) + u32::from(form & IMM != 0) * if is_short { 2 } else { 4 };
-    end += immediate;
-    let special = form & SPECIAL;
-    if special == PLAIN {
-        return Some(Quick {
-            length: end as u8,
-            kind: Kind::Plain,
-        });
-    }
-    let operand = Operand {
-        modrm,
-        rex,
-        mandatory,
-        is_wide,
-        is_short,
-        immediate,
+    let is_wide = rex >> 3 & 1;
+    let is_short = u8::from(mandatory == SIZE_PREFIX) & !is_wide;
+    let size = form >> 5 & 3 | is_wide << 2 | is_short << 3;
+    let no_immediate = special == TEST && modrm & 0x30 != 0;
+    let immediate = u32::from(IMMEDIATES[usize::from(size)]);
+    end += 1
+        + (operands & 0u32.wrapping_sub(u32::from(form & MODRM != 0)))
+        + (immediate & u32::from(no_immediate).wrapping_sub(1));
+    let class = CLASSES[usize::from(special << 3 | modrm >> 3 & 7)];
+    let is_relative = modrm & 0xc7 == 5;
+    let is_memory = modrm < 0xc0;
+    let wrong = (PREFIXES[opcode] & mandatory == 0)
+        | (special == ONE_NOP) & (rex & 1 != 0)
+        | (class == LEA) & !is_memory;
+    let class = match class {
+        CALL_ANYWHERE | JUMP_ANYWHERE => class | u8::from(is_relative),
+        LEA if is_relative && is_wide != 0 => LEA_RELATIVE,
+        LEA => PLAIN,
+        other => other,
     };
-    operand.special(special, window, end)
+    (end, if wrong { UNKNOWN } else { class })
 }
 
-/// What the meaning of a special form depends on.
-struct Operand {
-    modrm: u8,
-    rex: u8,
-    mandatory: u8,
-    is_wide: bool,
-    is_short: bool,
-    /// Bytes of the immediate.
-    immediate: u32,
-}
-
-impl Operand {
-    #[inline]
-    fn special(&self, special: u8, window: &[u8; WINDOW], mut end: u32) -> Option<Quick> {
-        let group = self.modrm >> 3 & 7;
-        let is_relative = self.modrm & 0xc7 == 5;
-        // A distance is what an instruction ends with.
-        let last = |i: u32| window[(end - i) as usize % WINDOW];
-        let near = || i32::from(last(1) as i8);
-        let far = || i32::from_le_bytes([last(4), last(3), last(2), last(1)]);
-        let kind = match special {
-            JCC8 | JMP8 | JCC | JMP | CALL | RET | RET16 | FF if self.mandatory == SIZE_PREFIX => {
-                return None;
-            }
-            JCC8 => Kind::Branch(near()),
-            JMP8 => Kind::Jump(near()),
-            JCC => Kind::Branch(far()),
-            JMP => Kind::Jump(far()),
-            CALL => Kind::Call(far()),
-            RET => Kind::Return,
-            RET16 => {
-                end += 2;
-                Kind::Return
-            }
-            TRAP => Kind::Stop,
-            NOP if group == 0 => Kind::Nop,
-            ONE_NOP if self.rex & 1 == 0 && self.mandatory & (NO_PREFIX | SIZE_PREFIX) != 0 => {
-                Kind::Nop
-            }
-            LEA if self.modrm >> 6 == 3 => return None,
-            LEA if is_relative && self.is_wide => Kind::Lea(group | (self.rex & 4) << 1, far()),
-            LEA => Kind::Plain,
-            FIRST if group == 0 => Kind::Plain,
-            FIRST_TWO if group < 2 => Kind::Plain,
-            SHIFT if group != 6 => Kind::Plain,
-            LAST_FOUR if group >= 4 => Kind::Plain,
-            TEST if group == 0 => Kind::Plain,
-            TEST if group > 1 => {
-                end -= self.immediate;
-                Kind::Plain
-            }
-            FF => match (group, is_relative) {
-                (0 | 1 | 6, _) => Kind::Plain,
-                (2, true) => Kind::CallThrough(far()),
-                (2, false) => Kind::CallAnywhere,
-                (4, true) => Kind::JumpThrough(far()),
-                (4, false) => Kind::JumpAnywhere,
-                _ => return None,
-            },
-            WIDE => {
-                end += match (self.is_wide, self.is_short) {
-                    (true, _) => 8,
-                    (_, true) => 2,
-                    _ => 4,
-                };
-                Kind::Plain
-            }
-            _ => return None,
-        };
-        Some(Quick {
-            length: end as u8,
-            kind,
-        })
+/// What an instruction of a known class does: `window` begins with it, it has `length` bytes.
+#[inline]
+pub(super) fn kind(class: u8, window: &[u8; WINDOW], length: u32) -> Kind {
+    // A distance is what an instruction ends with.
+    let last = |i: u32| window[length.wrapping_sub(i) as usize % WINDOW];
+    let near = || i32::from(last(1) as i8);
+    let far = || i32::from_le_bytes([last(4), last(3), last(2), last(1)]);
+    match class {
+        JCC8 => Kind::Branch(near()),
+        JMP8 => Kind::Jump(near()),
+        JCC => Kind::Branch(far()),
+        JMP => Kind::Jump(far()),
+        CALL => Kind::Call(far()),
+        RET => Kind::Return,
+        TRAP => Kind::Stop,
+        NOP => Kind::Nop,
+        // Prefix, opcode, register, distance.
+        LEA_RELATIVE => Kind::Lea(last(5) >> 3 & 7 | (last(7) & 4) << 1, far()),
+        CALL_ANYWHERE => Kind::CallAnywhere,
+        CALL_THROUGH => Kind::CallThrough(far()),
+        JUMP_ANYWHERE => Kind::JumpAnywhere,
+        JUMP_THROUGH => Kind::JumpThrough(far()),
+        _ => Kind::Plain,
     }
 }
 
@@ -394,6 +395,21 @@ mod tests {
     use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
     const IP: u64 = 0x10_0000_0000;
+
+    /// Length and kind of an instruction.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Quick {
+        length: u8,
+        kind: Kind,
+    }
+
+    fn read(window: &[u8; WINDOW]) -> Option<Quick> {
+        let (length, class) = head(window);
+        (class != UNKNOWN).then(|| Quick {
+            length: length as u8,
+            kind: kind(class, window, length),
+        })
+    }
 
     /// The same by the full decoder.
     fn full(window: &[u8]) -> (Quick, Instruction) {

@@ -9,7 +9,7 @@ use super::Architecture;
 use super::flow::{Decoded, Flow, Within};
 use super::memory::Memory;
 use super::pads::{self, Handler};
-use super::{aarch64, x86};
+use super::{aarch64, sweep, x86};
 use std::ops::Range;
 
 /// Longer procedures are left out.
@@ -212,21 +212,19 @@ pub(crate) fn translate(
     scratch.steps.clear();
     for (range, base) in layout.ranges.iter().zip(&layout.offsets) {
         let length = (range.end - range.start) as usize;
-        let bytes = memory.bytes(range.start).unwrap_or(&[]);
-        let bytes = &bytes[..bytes.len().min(length)];
+        let all = memory.bytes(range.start).unwrap_or(&[]);
+        let bytes = &all[..all.len().min(length)];
         let decoded = &mut scratch.decoded;
         decoded.start(bytes.len());
         let within = Within(&layout.ranges);
         match architecture {
             Architecture::X86_64 => {
-                x86::decode(
+                let code = sweep::Range {
                     bytes,
-                    range.start,
-                    memory,
-                    within,
-                    &mut scratch.x86,
-                    decoded,
-                );
+                    all,
+                    address: range.start,
+                };
+                x86::decode(code, memory, within, &mut scratch.x86, decoded);
             }
             Architecture::AArch64 => {
                 aarch64::decode(bytes, range.start, memory, within, decoded);

@@ -1,22 +1,19 @@
 //! Transfers of control in x86-64 code, jump tables included.
 //!
-//! Input: the bytes of a range of code. The sweep is linear: compilers keep data out of the code
-//! here, and after bytes that are no instruction it goes on with the next one. Jump tables are
-//! recognised by what leads up to their jump, over the instructions before it in address order:
+//! Input: the bytes of a range of code. The sweep ([`super::sweep`]) is linear: compilers keep data
+//! out of the code here. Jump tables are recognised by what leads up to their jump, over the instructions before it in address order:
 //! the addition of base and entry, the load of the entry, the `lea` of the base, the comparison
 //! that bounds the index. A base that was computed further away (hoisted out of a loop, spilled) is
 //! looked for among all `lea` of the range, and believed when its first entry leads into the
 //! procedure.
 
-use super::flow::{Decoded, Entry, Flow, Table, Transfer, Within, read_table};
+use super::flow::{Decoded, Entry, Flow, Table, Within, read_table};
 use super::memory::Memory;
-use super::quick::{self, Kind, Quick};
-use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
-};
+use super::sweep::{self, Lea, Swept, WINDOW};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Registers by their numbers.
-const GENERAL: [Register; 16] = [
+pub(super) const GENERAL: [Register; 16] = [
     Register::RAX,
     Register::RCX,
     Register::RDX,
@@ -35,64 +32,37 @@ const GENERAL: [Register; 16] = [
     Register::R15,
 ];
 
-/// Instructions before a jump that are searched for what leads up to it.
-const WINDOW: usize = 24;
-
-/// At least as many, a power of two.
-const RING: usize = 32;
-
-/// A `lea` of an address relative to the instruction.
-#[derive(Clone, Copy, Debug)]
-struct Lea {
-    /// Offset of the instruction.
-    offset: u32,
-    register: Register,
-    address: u64,
-}
-
-/// A jump whose targets only a table tells.
-#[derive(Clone, Debug)]
-struct Pending {
-    /// Index of its transfer.
-    transfer: usize,
-    /// Offsets of the instructions before it, the jump last.
-    window: [u32; WINDOW],
-}
-
 /// Reused from range to range.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    leas: Vec<Lea>,
+    swept: Swept,
     bases: Vec<u64>,
-    pending: Vec<Pending>,
 }
 
-/// Decodes `bytes`, which lie at `address`, and appends the transfers of control.
+/// Decodes the code of a range and appends the transfers of control.
 pub(crate) fn decode(
-    bytes: &[u8],
-    address: u64,
+    range: sweep::Range<'_>,
     memory: &Memory<'_>,
     within: Within<'_>,
     scratch: &mut Scratch,
     out: &mut Decoded,
 ) {
-    scratch.leas.clear();
-    scratch.pending.clear();
-    sweep(bytes, address, scratch, out);
-    if scratch.pending.is_empty() {
+    let Scratch { swept, bases } = scratch;
+    sweep::sweep(range, swept, out);
+    if swept.pending.is_empty() {
         return;
     }
-    scratch.bases.clear();
-    scratch.bases.extend(scratch.leas.iter().map(|l| l.address));
-    scratch.bases.sort_unstable();
-    scratch.bases.dedup();
-    for pending in &scratch.pending {
-        let window = redecode(bytes, address, &pending.window);
+    bases.clear();
+    bases.extend(swept.leas.iter().map(|l| l.address));
+    bases.sort_unstable();
+    bases.dedup();
+    for pending in &swept.pending {
+        let window = redecode(range, &pending.window);
         let resolver = Resolver {
             memory,
             within,
-            leas: &scratch.leas,
-            bases: &scratch.bases,
+            leas: &swept.leas,
+            bases,
             jump: pending.window[WINDOW - 1],
         };
         let first = out.targets.len() as u32;
@@ -103,188 +73,10 @@ pub(crate) fn decode(
     }
 }
 
-fn sweep(bytes: &[u8], address: u64, scratch: &mut Scratch, out: &mut Decoded) {
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    let mut recent = [u32::MAX; RING];
-    let mut count = 0usize;
-    // Whether control cannot come from the instruction before.
-    let mut stopped = false;
-    let mut at = 0;
-    while at < bytes.len() {
-        let offset = at as u32;
-        recent[count % RING] = offset;
-        count += 1;
-        let window = bytes[at..].first_chunk();
-        let quick = window.and_then(|w| quickly(w, address + at as u64, stopped));
-        let (length, told) = quick.unwrap_or_else(|| {
-            // Within the bytes, so that it does not fail.
-            let _ = decoder.set_position(at);
-            decoder.set_ip(address + at as u64);
-            decoder.decode_out(&mut instruction);
-            (instruction.len() as u8, slowly(&instruction, stopped))
-        });
-        at += usize::from(length);
-        let flow = match told {
-            Told::Flow(flow) => flow,
-            Told::Nothing => {
-                stopped = false;
-                continue;
-            }
-            Told::Lea(register, address) => {
-                scratch.leas.push(Lea {
-                    offset,
-                    register,
-                    address,
-                });
-                stopped = false;
-                continue;
-            }
-        };
-        // Padding is one transfer, whatever the number of its instructions.
-        let end = at as u32;
-        match out.transfers.last_mut() {
-            Some(last) if flow == Flow::Padding && last.flow == flow && last.end == offset => {
-                last.end = end;
-                last.length = last.length.saturating_add(length);
-                continue;
-            }
-            _ => {}
-        }
-        if flow == Flow::Indirect {
-            scratch.pending.push(Pending {
-                transfer: out.transfers.len(),
-                window: std::array::from_fn(|i| recent[(count + RING - WINDOW + i) % RING]),
-            });
-        }
-        stopped = match flow {
-            Flow::Branch(_) => false,
-            call if call.is_call() => false,
-            Flow::Padding => stopped,
-            _ => true,
-        };
-        out.transfers.push(Transfer { end, length, flow });
-    }
-}
-
-/// What an instruction tells.
-enum Told {
-    /// Neither a transfer, nor where a table may be.
-    Nothing,
-    /// A `lea` relative to the instruction: register and address.
-    Lea(Register, u64),
-    Flow(Flow),
-}
-
-/// Length and meaning of a usual instruction at `ip`; `None` of others, and of what may be padding.
-#[inline]
-fn quickly(window: &[u8; quick::WINDOW], ip: u64, stopped: bool) -> Option<(u8, Told)> {
-    let Quick { length, kind } = quick::read(window)?;
-    let far = |distance: i32| {
-        let next = ip.wrapping_add(u64::from(length));
-        next.wrapping_add_signed(i64::from(distance))
-    };
-    let flow = match kind {
-        Kind::Plain | Kind::Lea(..) if stopped => return None,
-        Kind::Nop if stopped => Flow::Padding,
-        Kind::Plain | Kind::Nop => return Some((length, Told::Nothing)),
-        Kind::Lea(register, distance) => {
-            let register = *GENERAL.get(usize::from(register))?;
-            return Some((length, Told::Lea(register, far(distance))));
-        }
-        Kind::Jump(distance) => Flow::Jump(far(distance)),
-        Kind::Branch(distance) => Flow::Branch(far(distance)),
-        Kind::Call(distance) => Flow::Call(far(distance)),
-        Kind::CallThrough(distance) => Flow::CallThrough(far(distance)),
-        Kind::CallAnywhere => Flow::CallAnywhere,
-        Kind::JumpThrough(distance) => Flow::JumpThrough(far(distance)),
-        Kind::JumpAnywhere => Flow::Indirect,
-        Kind::Return => Flow::Return,
-        Kind::Stop => Flow::Stop,
-    };
-    Some((length, Told::Flow(flow)))
-}
-
-/// What a fully decoded instruction tells.
-fn slowly(instruction: &Instruction, stopped: bool) -> Told {
-    let code = instruction.code();
-    let flow = match code.flow_control() {
-        FlowControl::Next | FlowControl::XbeginXabortXend => {
-            let padding = stopped && is_padding(instruction);
-            next(instruction).or(padding.then_some(Flow::Padding))
-        }
-        control => transfer(control, instruction),
-    };
-    match flow {
-        Some(flow) => Told::Flow(flow),
-        None if code == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() => Told::Lea(
-            instruction.op0_register(),
-            instruction.ip_rel_memory_address(),
-        ),
-        None => Told::Nothing,
-    }
-}
-
-/// Transfers that the decoder's tables count as plain instructions.
-fn next(instruction: &Instruction) -> Option<Flow> {
-    match instruction.code() {
-        Code::INVALID | Code::Hlt => Some(Flow::Stop),
-        Code::Xbegin_rel16 | Code::Xbegin_rel32 => {
-            Some(Flow::Branch(instruction.near_branch_target()))
-        }
-        _ => None,
-    }
-}
-
-fn transfer(control: FlowControl, instruction: &Instruction) -> Option<Flow> {
-    let near = instruction.op0_kind() == OpKind::NearBranch64;
-    let through = instruction.is_ip_rel_memory_operand();
-    Some(match control {
-        FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch_target()),
-        FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch_target()),
-        FlowControl::Call if near => Flow::Call(instruction.near_branch_target()),
-        FlowControl::IndirectCall if through => {
-            Flow::CallThrough(instruction.ip_rel_memory_address())
-        }
-        FlowControl::IndirectCall => Flow::CallAnywhere,
-        FlowControl::IndirectBranch if through => {
-            Flow::JumpThrough(instruction.ip_rel_memory_address())
-        }
-        FlowControl::IndirectBranch => Flow::Indirect,
-        FlowControl::Return => Flow::Return,
-        FlowControl::Interrupt if instruction.code() == Code::Int3 => Flow::Stop,
-        FlowControl::Exception
-        | FlowControl::UnconditionalBranch
-        | FlowControl::ConditionalBranch => Flow::Stop,
-        // Calls and system calls come back.
-        _ => return None,
-    })
-}
-
-fn is_padding(instruction: &Instruction) -> bool {
-    match instruction.mnemonic() {
-        Mnemonic::Nop => true,
-        // `xchg ax, ax` and `lea rsi, [rsi]`: older forms.
-        Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
-        Mnemonic::Lea => {
-            instruction.memory_displacement64() == 0
-                && instruction.memory_index() == Register::None
-                && instruction.memory_base() == instruction.op0_register()
-        }
-        _ => false,
-    }
-}
-
 /// The instructions at `offsets`; those of before the range's start are left out.
-fn redecode(bytes: &[u8], address: u64, offsets: &[u32]) -> Vec<Instruction> {
+fn redecode(range: sweep::Range<'_>, offsets: &[u32]) -> Vec<Instruction> {
     let known = offsets.iter().filter(|o| **o != u32::MAX);
-    known
-        .filter_map(|offset| {
-            let rest = bytes.get(*offset as usize..)?;
-            let ip = address + u64::from(*offset);
-            Some(Decoder::with_ip(64, rest, ip, DecoderOptions::NONE).decode())
-        })
-        .collect()
+    known.map(|o| range.decode(*o as usize)).collect()
 }
 
 /// The slot that a linkage stub jumps through: `jmp [rip + slot]`, maybe after `endbr64`.

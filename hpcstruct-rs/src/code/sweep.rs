@@ -1,0 +1,392 @@
+//! The linear sweep over a range of x86-64 code: its instructions, and those that transfer control.
+//!
+//! Input: the bytes of a range, and what lies behind them. First lengths and classes of all
+//! instructions are found ([`super::quick`]) without a look at what they do; then the few that
+//! matter are read one by one. After bytes that are no instruction the sweep goes on with the next
+//! one. Invariant: the same transfers as from a full decoder alone; a test compares them.
+
+use super::flow::{Decoded, Flow, Transfer};
+use super::quick::{self, Kind};
+use super::x86;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
+
+/// Instructions up to a jump, itself included, that are searched for what leads up to it.
+pub(super) const WINDOW: usize = 24;
+
+/// A `lea` of an address relative to the instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lea {
+    /// Offset of the instruction.
+    pub(super) offset: u32,
+    pub(super) register: Register,
+    pub(super) address: u64,
+}
+
+/// A jump whose targets only a table tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pending {
+    /// Index of its transfer.
+    pub(super) transfer: usize,
+    /// Offsets of the instructions before it, the jump last; `u32::MAX` before the range's start.
+    pub(super) window: [u32; WINDOW],
+}
+
+/// What a sweep finds; reused from range to range.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    /// Offset of every instruction.
+    starts: Vec<u32>,
+    /// Those that are not plain: index in `starts`, and class.
+    events: Vec<(u32, u8)>,
+    pub(super) leas: Vec<Lea>,
+    pub(super) pending: Vec<Pending>,
+}
+
+/// A range of code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range<'a> {
+    /// Its bytes.
+    pub(crate) bytes: &'a [u8],
+    /// The same, and what follows.
+    pub(crate) all: &'a [u8],
+    /// Address of the first one.
+    pub(crate) address: u64,
+}
+
+impl Range<'_> {
+    /// The bytes at an offset as far as instructions go; what is not there is zero.
+    fn window(&self, offset: usize) -> [u8; quick::WINDOW] {
+        let rest = self.all.get(offset..).unwrap_or(&[]);
+        rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut window = [0; quick::WINDOW];
+            window[..rest.len()].copy_from_slice(rest);
+            window
+        })
+    }
+
+    /// The instruction at an offset, by the full decoder.
+    pub(super) fn decode(&self, offset: usize) -> Instruction {
+        let bytes = self.bytes.get(offset..).unwrap_or(&[]);
+        let ip = self.address.wrapping_add(offset as u64);
+        Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode()
+    }
+}
+
+/// Sweeps over a range and appends its transfers of control, tables not yet resolved.
+pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
+    swept.leas.clear();
+    swept.pending.clear();
+    swept.starts.clear();
+    swept.events.clear();
+    find_instructions(range, swept);
+    let mut reader = Reader {
+        range,
+        starts: &swept.starts,
+        leas: &mut swept.leas,
+        pending: &mut swept.pending,
+        out,
+        stopped: false,
+    };
+    let mut next = 0;
+    for (index, class) in &swept.events {
+        reader.plain(next..*index as usize);
+        reader.event(*index as usize, *class);
+        next = *index as usize + 1;
+    }
+    reader.plain(next..swept.starts.len());
+}
+
+/// Finds the instructions, and which are not plain.
+fn find_instructions(range: Range<'_>, swept: &mut Swept) {
+    /// Instructions that are noted at once: blocks of a fixed size need no checks of bounds.
+    const BLOCK: usize = 256;
+    let mut starts = [0u32; BLOCK];
+    let mut events = [(0u32, 0u8); BLOCK];
+    let length = range.bytes.len();
+    let mut at = 0;
+    while at < length {
+        let first = swept.starts.len() as u32;
+        let (mut count, mut special) = (0, 0);
+        while count < BLOCK && at < length {
+            let window = range.all.get(at..).and_then(<[u8]>::first_chunk);
+            let (mut size, mut class) = match window {
+                Some(window) => quick::head(window),
+                None => (0, quick::UNKNOWN),
+            };
+            if class == quick::UNKNOWN || at + size as usize > length {
+                class = quick::UNKNOWN;
+                size = range.decode(at).len().max(1) as u32;
+            }
+            starts[count] = at as u32;
+            events[special] = (first + count as u32, class);
+            special += usize::from(class != quick::PLAIN);
+            count += 1;
+            at += size as usize;
+        }
+        swept.starts.extend_from_slice(&starts[..count]);
+        swept.events.extend_from_slice(&events[..special]);
+    }
+}
+
+/// Reads the instructions that matter, in their order.
+struct Reader<'a> {
+    range: Range<'a>,
+    starts: &'a [u32],
+    leas: &'a mut Vec<Lea>,
+    pending: &'a mut Vec<Pending>,
+    out: &'a mut Decoded,
+    /// Whether control cannot come from the instruction before.
+    stopped: bool,
+}
+
+impl Reader<'_> {
+    fn end_of(&self, index: usize) -> u32 {
+        let next = self.starts.get(index + 1).copied();
+        next.unwrap_or(self.range.bytes.len() as u32)
+    }
+
+    /// Plain instructions: where nothing falls into them, the first ones may be padding.
+    fn plain(&mut self, indices: std::ops::Range<usize>) {
+        for index in indices {
+            if !self.stopped {
+                return;
+            }
+            self.slow(index);
+        }
+    }
+
+    fn event(&mut self, index: usize, class: u8) {
+        if class == quick::UNKNOWN {
+            return self.slow(index);
+        }
+        let offset = self.starts[index];
+        let window = self.range.window(offset as usize);
+        let end = self.end_of(index);
+        let kind = quick::kind(class, &window, end - offset);
+        let next = self.range.address.wrapping_add(u64::from(end));
+        let far = |distance: i32| next.wrapping_add_signed(i64::from(distance));
+        let flow = match kind {
+            Kind::Nop if self.stopped => Flow::Padding,
+            Kind::Plain | Kind::Nop => return,
+            Kind::Lea(register, distance) => {
+                let register = x86::GENERAL[usize::from(register) % x86::GENERAL.len()];
+                return self.lea(offset, register, far(distance));
+            }
+            Kind::Jump(distance) => Flow::Jump(far(distance)),
+            Kind::Branch(distance) => Flow::Branch(far(distance)),
+            Kind::Call(distance) => Flow::Call(far(distance)),
+            Kind::CallThrough(distance) => Flow::CallThrough(far(distance)),
+            Kind::CallAnywhere => Flow::CallAnywhere,
+            Kind::JumpThrough(distance) => Flow::JumpThrough(far(distance)),
+            Kind::JumpAnywhere => Flow::Indirect,
+            Kind::Return => Flow::Return,
+            Kind::Stop => Flow::Stop,
+        };
+        self.flow(index, flow);
+    }
+
+    /// By the full decoder.
+    fn slow(&mut self, index: usize) {
+        let offset = self.starts[index];
+        let instruction = self.range.decode(offset as usize);
+        let code = instruction.code();
+        let flow = match code.flow_control() {
+            FlowControl::Next | FlowControl::XbeginXabortXend => {
+                let padding = self.stopped && is_padding(&instruction);
+                next(&instruction).or(padding.then_some(Flow::Padding))
+            }
+            control => transfer(control, &instruction),
+        };
+        match flow {
+            Some(flow) => self.flow(index, flow),
+            None if code == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() => {
+                let address = instruction.ip_rel_memory_address();
+                self.lea(offset, instruction.op0_register(), address);
+            }
+            None => self.stopped = false,
+        }
+    }
+
+    fn lea(&mut self, offset: u32, register: Register, address: u64) {
+        self.leas.push(Lea {
+            offset,
+            register,
+            address,
+        });
+        self.stopped = false;
+    }
+
+    fn flow(&mut self, index: usize, flow: Flow) {
+        let (offset, end) = (self.starts[index], self.end_of(index));
+        let length = (end - offset) as u8;
+        // Padding is one transfer, whatever the number of its instructions.
+        match self.out.transfers.last_mut() {
+            Some(last) if flow == Flow::Padding && last.flow == flow && last.end == offset => {
+                last.end = end;
+                last.length = last.length.saturating_add(length);
+                return;
+            }
+            _ => {}
+        }
+        if flow == Flow::Indirect {
+            let before = |i: usize| (index + 1 + i).checked_sub(WINDOW);
+            self.pending.push(Pending {
+                transfer: self.out.transfers.len(),
+                window: std::array::from_fn(|i| before(i).map_or(u32::MAX, |at| self.starts[at])),
+            });
+        }
+        self.stopped = match flow {
+            Flow::Branch(_) => false,
+            call if call.is_call() => false,
+            Flow::Padding => self.stopped,
+            _ => true,
+        };
+        self.out.transfers.push(Transfer { end, length, flow });
+    }
+}
+
+/// Transfers that the decoder's tables count as plain instructions.
+fn next(instruction: &Instruction) -> Option<Flow> {
+    match instruction.code() {
+        Code::INVALID | Code::Hlt => Some(Flow::Stop),
+        Code::Xbegin_rel16 | Code::Xbegin_rel32 => {
+            Some(Flow::Branch(instruction.near_branch_target()))
+        }
+        _ => None,
+    }
+}
+
+fn transfer(control: FlowControl, instruction: &Instruction) -> Option<Flow> {
+    let near = instruction.op0_kind() == OpKind::NearBranch64;
+    let through = instruction.is_ip_rel_memory_operand();
+    Some(match control {
+        FlowControl::UnconditionalBranch if near => Flow::Jump(instruction.near_branch_target()),
+        FlowControl::ConditionalBranch if near => Flow::Branch(instruction.near_branch_target()),
+        FlowControl::Call if near => Flow::Call(instruction.near_branch_target()),
+        FlowControl::IndirectCall if through => {
+            Flow::CallThrough(instruction.ip_rel_memory_address())
+        }
+        FlowControl::IndirectCall => Flow::CallAnywhere,
+        FlowControl::IndirectBranch if through => {
+            Flow::JumpThrough(instruction.ip_rel_memory_address())
+        }
+        FlowControl::IndirectBranch => Flow::Indirect,
+        FlowControl::Return => Flow::Return,
+        FlowControl::Interrupt if instruction.code() == Code::Int3 => Flow::Stop,
+        FlowControl::Exception
+        | FlowControl::UnconditionalBranch
+        | FlowControl::ConditionalBranch => Flow::Stop,
+        // Calls and system calls come back.
+        _ => return None,
+    })
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Nop => true,
+        // `xchg ax, ax` and `lea rsi, [rsi]`: older forms.
+        Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
+        Mnemonic::Lea => {
+            instruction.memory_displacement64() == 0
+                && instruction.memory_index() == Register::None
+                && instruction.memory_base() == instruction.op0_register()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: u64 = 0x4000_0000;
+
+    /// What a sweep finds.
+    fn swept(bytes: &[u8], length: usize) -> (Vec<Transfer>, Vec<Lea>, Vec<Pending>) {
+        let range = Range {
+            bytes: &bytes[..length],
+            all: bytes,
+            address: ADDRESS,
+        };
+        let (mut swept, mut out) = (Swept::default(), Decoded::default());
+        out.start(length);
+        sweep(range, &mut swept, &mut out);
+        (out.transfers, swept.leas, swept.pending)
+    }
+
+    /// The same by the full decoder alone.
+    fn slowly(bytes: &[u8], length: usize) -> (Vec<Transfer>, Vec<Lea>, Vec<Pending>) {
+        let range = Range {
+            bytes: &bytes[..length],
+            all: bytes,
+            address: ADDRESS,
+        };
+        let mut starts = Vec::new();
+        let mut at = 0;
+        while at < length {
+            starts.push(at as u32);
+            at += range.decode(at).len();
+        }
+        let (mut leas, mut pending, mut out) = (Vec::new(), Vec::new(), Decoded::default());
+        let mut reader = Reader {
+            range,
+            starts: &starts,
+            leas: &mut leas,
+            pending: &mut pending,
+            out: &mut out,
+            stopped: false,
+        };
+        for index in 0..starts.len() {
+            reader.slow(index);
+        }
+        (out.transfers, leas, pending)
+    }
+
+    /// The code of this program.
+    fn own_code() -> Vec<u8> {
+        use object::{Object as _, ObjectSection as _};
+        let path = std::env::current_exe().expect("a path");
+        let data = std::fs::read(path).expect("readable");
+        let elf = object::File::parse(&*data).expect("an ELF file");
+        if elf.architecture() != object::Architecture::X86_64 {
+            return Vec::new();
+        }
+        let text = elf.section_by_name(".text").expect("code");
+        text.data().expect("in the file").to_vec()
+    }
+
+    #[test]
+    fn code_is_what_the_full_decoder_says() {
+        let code = own_code();
+        let code = &code[..code.len().min(1 << 20)];
+        for (i, part) in code.chunks(5000).enumerate() {
+            // Ranges end within instructions, too, and with code or nothing behind them.
+            let length = part.len() - (i % 40).min(part.len());
+            assert_eq!(swept(part, length), slowly(part, length), "part {i}");
+        }
+    }
+
+    #[test]
+    fn anything_is_what_the_full_decoder_says() {
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let common = [0xc3, 0x90, 0x66, 0x0f, 0x1f, 0xeb, 0xe8, 0xff, 0x48, 0x8d, 0xcc, 0x74];
+        for round in 0..400 {
+            let bytes: Vec<u8> = (0..300)
+                .map(|_| match random() % 2 {
+                    0 => common[random() as usize % common.len()],
+                    _ => random() as u8,
+                })
+                .collect();
+            let length = bytes.len() - round % 20;
+            assert_eq!(swept(&bytes, length), slowly(&bytes, length), "{bytes:02x?}");
+        }
+    }
+}
