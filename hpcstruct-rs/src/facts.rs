@@ -141,11 +141,13 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 impl<'a> Facts<'a> {
-    /// For the load module at `path`.
-    pub(crate) fn new(path: &str, rules: &'a Rules) -> Self {
+    /// For the load module at `path`, which has about so many procedures.
+    pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize) -> Self {
+        // Readable and linkage names, and as many of inlined procedures or loops.
+        let strings = procedures.saturating_mul(3);
         let mut facts = Facts {
             rules,
-            strings: Interner::default(),
+            strings: Interner::with_room(strings),
             module: ModuleFacts::default(),
             by_stem: SharedMap::default(),
             by_place: SharedMap::default(),

@@ -154,7 +154,7 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     let bytes = FileBytes::open(path)?;
     let image = Image::parse(path, bytes.as_slice())?;
     let unwind = Unwind::read(&image);
-    let symbols = symbols::collect(&[&image], &unwind.ranges);
+    let symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
         symbols: &symbols,
@@ -201,10 +201,15 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         split::attach(&mut debug, sections, endian, &mut notes);
     }
     let is_lasting = look_for_debug_file && notes.is_empty();
-    let unwind = Unwind::read(&image);
     let images = parsed.with_symbols(&image);
-    let symbols = symbols::collect(&images, &unwind.ranges);
-    let facts = Facts::new(&path.to_string_lossy(), &options.rules);
+    let (unwind, candidates) = parallel::both(
+        threads,
+        || Unwind::read(&image),
+        || symbols::candidates(&images),
+    );
+    let symbols = candidates.choose(&image, &unwind.ranges);
+    let procedures = symbols.sorted.len();
+    let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
     if facts.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));

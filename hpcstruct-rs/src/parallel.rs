@@ -37,6 +37,26 @@ pub(crate) fn run_with<S, T: Send>(
     in_order(&order, threads, state, job)
 }
 
+/// The results of two jobs, which run at once where there are threads for it.
+pub(crate) fn both<A: Send, B>(
+    threads: usize,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    if threads < 2 {
+        let first = first();
+        return (first, second());
+    }
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        match first.join() {
+            Ok(first) => (first, second),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// Begins the jobs in this order, which has every number once.
 fn in_order<S, T: Send>(
     order: &[usize],
@@ -91,5 +111,8 @@ mod tests {
             assert_eq!(ordered, expected);
         }
         assert!(run(0, 4, |i| i).is_empty());
+        for threads in [1, 2] {
+            assert_eq!(both(threads, || 1, || "two"), (1, "two"));
+        }
     }
 }

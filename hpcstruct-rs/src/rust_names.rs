@@ -52,7 +52,11 @@ fn legacy(body: &str, out: &mut String) -> Option<()> {
         let segment = rest.get(digits..digits.checked_add(length)?)?;
         rest = &rest[digits + length..];
         let hex = |b: u8| b.is_ascii_hexdigit();
-        if rest == "E" && segment.strip_prefix('h').is_some_and(|h| h.bytes().all(hex)) {
+        if rest == "E"
+            && segment
+                .strip_prefix('h')
+                .is_some_and(|h| h.bytes().all(hex))
+        {
             break;
         }
         if !out.is_empty() {
@@ -170,8 +174,7 @@ impl<'s> Printer<'s> {
             }
         }
         if !self.quiet {
-            self.out
-                .extend(digits[at..].iter().map(|d| char::from(*d)));
+            self.out.extend(digits[at..].iter().map(|d| char::from(*d)));
         }
     }
 

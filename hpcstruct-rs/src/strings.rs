@@ -92,7 +92,24 @@ impl Shard {
     }
 }
 
+/// Bytes of a usual string.
+const USUAL: usize = 96;
+
 impl Interner {
+    /// With room for about so many strings. Memory that is not used is not touched either.
+    pub(crate) fn with_room(strings: usize) -> Interner {
+        let interner = Interner::default();
+        let each = strings / SHARDS;
+        for shard in &interner.shards {
+            let mut shard = lock(shard);
+            shard.numbers = HashTable::with_capacity(each);
+            shard.text.reserve(each.saturating_mul(USUAL));
+            shard.ends.reserve(each);
+            shard.hashes.reserve(each);
+        }
+        interner
+    }
+
     /// The id of `text`, new or known.
     pub(crate) fn id(&self, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);

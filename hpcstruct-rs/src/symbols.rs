@@ -48,31 +48,49 @@ struct Candidate<'d> {
     name: &'d [u8],
 }
 
+/// The function symbols of some images, aliases included.
+pub(crate) struct Candidates<'d> {
+    list: Vec<Candidate<'d>>,
+    has_symtab: bool,
+}
+
 /// Collects function symbols of `images` (the module, then its separate debug file).
-pub(crate) fn collect<'d>(images: &[&'d Image<'d>], unwind: &[Range<u64>]) -> Symbols<'d> {
-    let Some(code) = images.first() else {
-        return Symbols::default();
+pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
+    let mut found = Candidates {
+        list: Vec::new(),
+        has_symtab: false,
     };
-    let mut candidates = Vec::new();
-    let mut has_symtab = false;
+    let Some(code) = images.first() else {
+        return found;
+    };
+    let list = &mut found.list;
     for image in images {
-        let before = candidates.len();
-        candidates.extend(image.file.symbols().filter_map(|s| candidate(code, &s)));
-        has_symtab |= candidates.len() > before;
+        let before = list.len();
+        list.extend(image.file.symbols().filter_map(|s| candidate(code, &s)));
+        found.has_symtab |= list.len() > before;
         let dynamic = image.file.dynamic_symbols();
-        candidates.extend(dynamic.filter_map(|s| candidate(code, &s)));
+        list.extend(dynamic.filter_map(|s| candidate(code, &s)));
     }
-    candidates.sort_by(|a, b| (a.start, &a.rank, a.name).cmp(&(b.start, &b.rank, b.name)));
+    list.sort_by(|a, b| (a.start, &a.rank, a.name).cmp(&(b.start, &b.rank, b.name)));
     // The best name wins the address; the size may come from any alias.
-    candidates.dedup_by(|alias, kept| {
+    list.dedup_by(|alias, kept| {
         let same = alias.start == kept.start;
         if same && kept.size == 0 {
             kept.size = alias.size;
         }
         same
     });
-    let sorted = with_ends(code, &candidates, unwind);
-    Symbols { sorted, has_symtab }
+    found
+}
+
+impl<'d> Candidates<'d> {
+    /// The symbols of the code of `image`, with their ends.
+    pub(crate) fn choose(&self, image: &Image<'_>, unwind: &[Range<u64>]) -> Symbols<'d> {
+        Symbols {
+            sorted: with_ends(image, &self.list, unwind),
+            has_symtab: self.has_symtab,
+        }
+    }
 }
 
 fn candidate<'d, 'f>(code: &Image<'_>, symbol: &object::Symbol<'d, 'f>) -> Option<Candidate<'d>> {

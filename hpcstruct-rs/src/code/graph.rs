@@ -55,7 +55,7 @@ impl Graph {
 
     /// Builds the graph of a procedure. `never` tells which procedures never return. Edges from
     /// handlers to themselves are in it until [`Graph::judge_landings`].
-    pub(crate) fn build(&mut self, layout: &Layout, code: &Code, never: &[bool]) {
+    pub(crate) fn build(&mut self, layout: &Layout, code: Code<'_>, never: &[bool]) {
         self.mark_leaders(layout, code, never);
         self.number_blocks(layout);
         self.connect(layout, code, never);
@@ -109,7 +109,7 @@ impl Graph {
         true
     }
 
-    fn mark_leaders(&mut self, layout: &Layout, code: &Code, never: &[bool]) {
+    fn mark_leaders(&mut self, layout: &Layout, code: Code<'_>, never: &[bool]) {
         let length = layout.len();
         self.bits.clear();
         self.bits.resize((length as usize).div_ceil(64), 0);
@@ -119,8 +119,8 @@ impl Graph {
                 bits[offset as usize / 64] |= 1 << (offset % 64);
             }
         };
-        layout.offsets.iter().for_each(|o| lead(*o));
-        for step in &code.steps {
+        layout.offsets().for_each(&mut lead);
+        for step in code.steps {
             if !ends_block(step, never) {
                 continue;
             }
@@ -153,7 +153,7 @@ impl Graph {
         self.ranks[word] + before.count_ones()
     }
 
-    fn connect(&mut self, layout: &Layout, code: &Code, never: &[bool]) {
+    fn connect(&mut self, layout: &Layout, code: Code<'_>, never: &[bool]) {
         let length = layout.len();
         self.branches.clear();
         self.first.clear();
@@ -198,7 +198,7 @@ impl Graph {
         debug_assert!(self.successors.iter().all(|s| *s < count));
     }
 
-    fn add_edges(&mut self, code: &Code, step: &Step, block: u32, next: Option<u32>) {
+    fn add_edges(&mut self, code: Code<'_>, step: &Step, block: u32, next: Option<u32>) {
         match step.kind {
             Kind::Jump => self.successors.push(self.block(step.target)),
             Kind::Branch => {

@@ -8,8 +8,8 @@ use super::unit::Layout;
 /// The index.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// (start, end, procedure), sorted.
-    parts: Vec<(u64, u64, u32)>,
+    /// Sorted.
+    parts: Vec<Part>,
     /// For each bucket the first part that ends after the bucket's first address.
     buckets: Vec<u32>,
     /// First address.
@@ -18,16 +18,31 @@ pub(crate) struct Index {
     shift: u32,
 }
 
+/// A range of a procedure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Part {
+    start: u64,
+    end: u64,
+    procedure: u32,
+    /// Whether the procedure is entered at its start.
+    is_entered: bool,
+}
+
 impl Index {
     /// Over the ranges of all procedures.
     pub(crate) fn new(units: &[Layout]) -> Index {
-        let mut parts: Vec<(u64, u64, u32)> = Vec::with_capacity(units.len());
-        for (i, unit) in units.iter().enumerate() {
-            parts.extend(unit.ranges.iter().map(|r| (r.start, r.end, i as u32)));
+        let mut parts: Vec<Part> = Vec::with_capacity(units.len());
+        for (unit, procedure) in units.iter().zip(0..) {
+            parts.extend(unit.ranges.iter().map(|r| Part {
+                start: r.start,
+                end: r.end,
+                procedure,
+                is_entered: r.start == unit.entry_address(),
+            }));
         }
         parts.sort_unstable();
-        let base = parts.first().map_or(0, |p| p.0);
-        let extent = parts.last().map_or(0, |p| p.1) - base;
+        let base = parts.first().map_or(0, |p| p.start);
+        let extent = parts.last().map_or(0, |p| p.end) - base;
         // About four buckets for each part.
         let most = (4 * parts.len() as u64).max(1);
         let mut shift = 0;
@@ -39,7 +54,7 @@ impl Index {
         let mut part = 0;
         for bucket in 0..count as u64 {
             let start = base + (bucket << shift);
-            while parts.get(part).is_some_and(|p| p.1 <= start) {
+            while parts.get(part).is_some_and(|p| p.end <= start) {
                 part += 1;
             }
             buckets.push(part as u32);
@@ -52,17 +67,17 @@ impl Index {
         }
     }
 
-    /// The procedure whose ranges hold `address`.
-    pub(crate) fn find(&self, address: u64) -> Option<u32> {
+    /// The procedure that is entered at `address`.
+    pub(crate) fn entered_at(&self, address: u64) -> Option<u32> {
         let bucket = address.checked_sub(self.base)? >> self.shift;
         let from = *self.buckets.get(usize::try_from(bucket).ok()?)? as usize;
         let parts = &self.parts[from..];
         // Mostly the first or second; hostile inputs may have very many.
         let mut near = parts.iter().take(8);
-        if let Some(part) = near.find(|p| p.1 > address) {
-            return (part.0 <= address).then_some(part.2);
-        }
-        let part = parts.get(parts.partition_point(|p| p.1 <= address))?;
-        (part.0 <= address).then_some(part.2)
+        let part = match near.find(|p| p.end > address) {
+            Some(part) => part,
+            None => parts.get(parts.partition_point(|p| p.end <= address))?,
+        };
+        (part.start == address && part.is_entered).then_some(part.procedure)
     }
 }

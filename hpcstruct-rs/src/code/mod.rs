@@ -34,7 +34,7 @@ use nest::{NONE, Nest};
 pub(crate) use pads::Handler;
 use std::ops::Range;
 pub(crate) use unit::Layout;
-use unit::{Callee, Callees, Code};
+use unit::{Callee, Callees, Chunk, Code};
 
 /// Instruction sets whose code can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +67,8 @@ pub struct Loop {
     pub parent: Option<u32>,
     /// Whether it can be entered elsewhere than at its header.
     pub irreducible: bool,
-    /// Addresses of branches that leave it or go back to its header; some of them, ascending.
-    pub controls: Vec<u64>,
+    /// Where [`ProcedureLoops::controls`] has its own.
+    controls: Range<u32>,
 }
 
 /// Code of one innermost loop.
@@ -89,6 +89,16 @@ pub struct ProcedureLoops {
     pub loops: Vec<Loop>,
     /// Code that lies in loops, by address; code between regions is in none.
     pub regions: Vec<Region>,
+    /// Addresses of branches, loop by loop.
+    controls: Vec<u64>,
+}
+
+impl ProcedureLoops {
+    /// Addresses of branches that leave a loop or go back to its header; some of them, ascending.
+    pub fn controls_of(&self, found: &Loop) -> &[u64] {
+        let range = found.controls.start as usize..found.controls.end as usize;
+        self.controls.get(range).unwrap_or(&[])
+    }
 }
 
 /// Finds the loops in the bytes of one procedure that is entered at its first byte, `address`.
@@ -135,23 +145,26 @@ const JOB_BYTES: u64 = 1 << 17;
 
 impl Program<'_, '_> {
     /// The loops of every wanted procedure, in their order.
-    pub(crate) fn loops(self) -> Vec<ProcedureLoops> {
-        let count = self.wanted.len();
+    pub(crate) fn loops(mut self) -> Vec<ProcedureLoops> {
+        let mut units = std::mem::take(&mut self.wanted);
+        let wanted = units.len();
         let single = |range: &Range<u64>| Layout::new(vec![range.clone()], 0).unwrap_or_default();
-        let mut units = self.wanted.clone();
         units.extend(self.others.iter().map(single));
-        let analysis = Analysis {
+        let mut analysis = Analysis {
             index: Index::new(&units),
             program: &self,
+            wanted,
+            by_name: ByName::default(),
             units,
         };
-        let codes = analysis.decode(count);
-        let known = analysis.known_never_to_return();
-        let procedure = |i: usize| Some((&analysis.units[i], codes[i].as_ref()?));
-        let never = returns::settle(codes.len(), procedure, known, self.threads);
-        let jobs = jobs(&analysis.units[..count]);
+        analysis.by_name = analysis.known_by_name();
+        let codes = analysis.decode();
+        let known = std::mem::take(&mut analysis.by_name.never_return);
+        let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
+        let never = returns::settle(analysis.units.len(), procedure, known, self.threads);
+        let jobs = jobs(&analysis.units[..wanted]);
         let found = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
-            let of_unit = |u| match &codes[u] {
+            let of_unit = |u| match codes.get(u) {
                 Some(code) => finder.find(&analysis.units[u], code, &never),
                 None => ProcedureLoops::default(),
             };
@@ -159,6 +172,45 @@ impl Program<'_, '_> {
         });
         found.into_iter().flatten().collect()
     }
+}
+
+/// The code of the procedures that were decoded.
+struct Codes {
+    chunks: Vec<Chunk>,
+    /// By procedure: its chunk, and its number in there; the largest chunk number = not decoded.
+    places: Vec<(u32, u32)>,
+}
+
+impl Codes {
+    fn new(count: usize) -> Codes {
+        Codes {
+            chunks: Vec::new(),
+            places: vec![(u32::MAX, 0); count],
+        }
+    }
+
+    fn get(&self, procedure: usize) -> Option<Code<'_>> {
+        let (chunk, index) = *self.places.get(procedure)?;
+        self.chunks.get(chunk as usize)?.get(index as usize)
+    }
+
+    /// Adds the code of these procedures, in their order.
+    fn add(&mut self, procedures: impl Iterator<Item = usize>, chunk: Chunk) {
+        let number = self.chunks.len() as u32;
+        for (procedure, index) in procedures.zip(0..) {
+            self.places[procedure] = (number, index);
+        }
+        self.chunks.push(chunk);
+    }
+}
+
+/// What names tell of procedures, by their numbers.
+#[derive(Default)]
+struct ByName {
+    /// Whether it is known never to return.
+    never_return: Vec<bool>,
+    /// Whether it is known to throw no exception.
+    never_throw: Vec<bool>,
 }
 
 /// Consecutive procedures that make one job each.
@@ -179,34 +231,35 @@ fn jobs(units: &[Layout]) -> Vec<Range<usize>> {
 struct Analysis<'a, 'd> {
     program: &'a Program<'a, 'd>,
     units: Vec<Layout>,
+    /// How many are wanted.
+    wanted: usize,
     index: Index,
+    by_name: ByName,
 }
 
 impl Analysis<'_, '_> {
-    /// Decodes the first `wanted` procedures and what must be known of others to tell whether they
-    /// return.
-    fn decode(&self, wanted: usize) -> Vec<Option<Code>> {
-        let mut codes: Vec<Option<Code>> = Vec::new();
-        codes.resize_with(self.units.len(), || None);
-        let jobs = jobs(&self.units[..wanted]);
+    /// Decodes the wanted procedures and what must be known of others to tell whether they return.
+    fn decode(&self) -> Codes {
+        let mut codes = Codes::new(self.units.len());
+        let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
         let first =
             parallel::run_with(jobs.len(), threads, Translator::default, |translator, j| {
                 self.translate(jobs[j].clone(), translator)
             });
-        for (unit, code) in first.into_iter().flatten() {
-            codes[unit as usize] = Some(code);
+        for (job, chunk) in jobs.into_iter().zip(first) {
+            codes.add(job, chunk);
         }
-        let mut asked: Vec<u32> = (0..wanted as u32).collect();
-        while !asked.is_empty() && wanted < self.units.len() {
+        let mut asked: Vec<u32> = (0..self.wanted as u32).collect();
+        while !asked.is_empty() && self.wanted < self.units.len() {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
             let more = parallel::run_with(chunks.len(), threads, Translator::default, |t, c| {
                 self.translate(chunks[c].iter().map(|u| *u as usize), t)
             });
-            for (unit, code) in more.into_iter().flatten() {
-                codes[unit as usize] = Some(code);
+            for (units, chunk) in chunks.into_iter().zip(more) {
+                codes.add(units.iter().map(|u| *u as usize), chunk);
             }
         }
         codes
@@ -214,72 +267,67 @@ impl Analysis<'_, '_> {
 
     /// Procedures without code that the ones in `asked` call, as far as those do not return
     /// whatever they call.
-    fn undecided_callees(&self, asked: &[u32], codes: &[Option<Code>]) -> Vec<u32> {
+    fn undecided_callees(&self, asked: &[u32], codes: &Codes) -> Vec<u32> {
         let mut scratch = returns::Scratch::default();
         let mut callees = Vec::new();
         for unit in asked {
-            let Some(code) = &codes[*unit as usize] else {
+            let Some(code) = codes.get(*unit as usize) else {
                 continue;
             };
-            let is_wanted = (*unit as usize) < self.program.wanted.len();
+            let is_wanted = (*unit as usize) < self.wanted;
             let layout = &self.units[*unit as usize];
             if !is_wanted && returns::may_return(layout, code, None, &mut scratch) {
                 continue;
             }
-            callees.extend(
-                code.callees()
-                    .filter(|c| codes.get(*c as usize).is_some_and(|known| known.is_none())),
-            );
+            let count = self.units.len();
+            let is_new = |c: &u32| (*c as usize) < count && codes.get(*c as usize).is_none();
+            callees.extend(code.callees().filter(is_new));
         }
         callees.sort_unstable();
         callees.dedup();
         callees
     }
 
-    /// Which procedures are known by name never to return.
-    fn known_never_to_return(&self) -> Vec<bool> {
+    /// What the procedures' names tell.
+    fn known_by_name(&self) -> ByName {
         const CHUNK: usize = 1 << 10;
         let chunks: Vec<_> = self.program.named.chunks(CHUNK).collect();
         let found = parallel::run(chunks.len(), self.program.threads, |c| {
-            let known = chunks[c]
-                .iter()
-                .filter(|(_, name)| returns::known_never_to_return(name));
-            let units = known.filter_map(|(address, _)| self.entered_at(*address));
-            units.collect::<Vec<u32>>()
+            let known = chunks[c].iter().filter_map(|(address, name)| {
+                let never_returns = returns::known_never_to_return(name);
+                let never_throws = returns::never_throws(name);
+                let unit = (never_returns || never_throws).then(|| self.index.entered_at(*address));
+                Some((unit??, never_returns, never_throws))
+            });
+            known.collect::<Vec<_>>()
         });
-        let mut known = vec![false; self.units.len()];
-        for unit in found.into_iter().flatten() {
-            known[unit as usize] = true;
+        let mut by_name = ByName {
+            never_return: vec![false; self.units.len()],
+            never_throw: vec![false; self.units.len()],
+        };
+        for (unit, never_returns, never_throws) in found.into_iter().flatten() {
+            by_name.never_return[unit as usize] |= never_returns;
+            by_name.never_throw[unit as usize] |= never_throws;
         }
-        known
+        by_name
     }
 
-    fn translate(
-        &self,
-        units: impl Iterator<Item = usize>,
-        translator: &mut Translator,
-    ) -> Vec<(u32, Code)> {
+    fn translate(&self, units: impl Iterator<Item = usize>, translator: &mut Translator) -> Chunk {
         let Translator { scratch, recent } = translator;
         let callees = Remembering::new(self, recent);
-        units
-            .map(|u| {
-                let program = self.program;
-                let layout = &self.units[u];
-                let source = unit::Source {
-                    architecture: program.architecture,
-                    memory: program.memory,
-                    handlers: program.handlers,
-                };
-                let code = unit::translate(source, layout, &callees, scratch);
-                (u as u32, code)
-            })
-            .collect()
-    }
-
-    /// The procedure that is entered at an address.
-    fn entered_at(&self, address: u64) -> Option<u32> {
-        let unit = self.index.find(address)?;
-        (self.units[unit as usize].entry_address() == address).then_some(unit)
+        let mut chunk = Chunk::default();
+        let program = self.program;
+        let source = unit::Source {
+            architecture: program.architecture,
+            memory: program.memory,
+            handlers: program.handlers,
+        };
+        for unit in units {
+            let layout = &self.units[unit];
+            unit::translate(source, layout, &callees, scratch, &mut chunk);
+        }
+        chunk.finish();
+        chunk
     }
 
     /// The slot that the linkage stub at an address jumps through; `None` where there is no stub.
@@ -308,7 +356,7 @@ impl Analysis<'_, '_> {
     }
 
     fn local(&self, address: u64) -> Callee {
-        match self.entered_at(address) {
+        match self.index.entered_at(address) {
             Some(unit) => Callee::Procedure(unit),
             None => Callee::Returns,
         }
@@ -331,6 +379,11 @@ impl Callees for Analysis<'_, '_> {
     }
 
     fn may_throw(&self, call: Flow) -> bool {
+        if let Flow::Call(address) = call {
+            if let Some(unit) = self.index.entered_at(address) {
+                return !self.by_name.never_throw[unit as usize];
+            }
+        }
         let name = match call {
             Flow::Call(address) => match self.stub(address) {
                 Some(slot) => slot.and_then(|slot| self.name_through(slot)),
@@ -356,10 +409,14 @@ impl Callees for Analysis<'_, '_> {
 struct Finder {
     graph: Graph,
     nest: Nest,
+    /// Loops and offsets of branches that leave or repeat them.
+    controls: Vec<(u32, u32)>,
+    /// By loop.
+    controlled: Vec<Controlled>,
 }
 
 impl Finder {
-    fn find(&mut self, layout: &Layout, code: &Code, never: &[bool]) -> ProcedureLoops {
+    fn find(&mut self, layout: &Layout, code: Code<'_>, never: &[bool]) -> ProcedureLoops {
         let mut out = ProcedureLoops::default();
         if layout.ranges.is_empty() {
             return out;
@@ -386,7 +443,7 @@ impl Finder {
                 header: layout.address(self.graph.starts[l.header as usize]),
                 parent: (l.parent != NONE).then_some(l.parent),
                 irreducible: l.irreducible,
-                controls: Vec::new(),
+                controls: 0..0,
             })
             .collect();
         if out.loops.is_empty() {
@@ -425,30 +482,45 @@ impl Finder {
 
     /// Collects branches that leave or repeat loops. Code that only an exception leads to has no
     /// say where other code has one: what it does is not how the loop goes.
-    fn add_controls(&self, layout: &Layout, out: &mut ProcedureLoops) {
-        for block in (0..self.graph.len() as u32).filter(|b| self.graph.is_ordinary(*b)) {
-            self.add_controls_of(block, layout, out, |_| true, true);
+    fn add_controls(&mut self, layout: &Layout, out: &mut ProcedureLoops) {
+        self.controls.clear();
+        self.controlled.clear();
+        self.controlled
+            .resize(out.loops.len(), Controlled::default());
+        for block in 0..self.graph.len() as u32 {
+            if self.graph.is_ordinary(block) {
+                self.add_controls_of(block, true);
+            }
         }
-        if !self.graph.has_exceptional {
-            return;
+        if self.graph.has_exceptional {
+            for found in &mut self.controlled {
+                found.is_closed = found.count > 0;
+            }
+            for block in 0..self.graph.len() as u32 {
+                if !self.graph.is_ordinary(block) {
+                    self.add_controls_of(block, false);
+                }
+            }
         }
-        let without: Vec<bool> = out.loops.iter().map(|l| l.controls.is_empty()).collect();
-        for block in (0..self.graph.len() as u32).filter(|b| !self.graph.is_ordinary(*b)) {
-            self.add_controls_of(block, layout, out, |l| without[l as usize], false);
+        // Loop by loop; those of one loop stay in their order.
+        let mut end = 0;
+        for (found, known) in out.loops.iter_mut().zip(&mut self.controlled) {
+            found.controls = end..end + known.count;
+            known.next = end;
+            end += known.count;
+        }
+        out.controls = vec![0; end as usize];
+        for (found, branch) in &self.controls {
+            let known = &mut self.controlled[*found as usize];
+            out.controls[known.next as usize] = layout.address(*branch);
+            known.next += 1;
         }
     }
 
     /// Adds the branch of one block to the loops that it repeats and, if `leaving`, leaves.
-    fn add_controls_of(
-        &self,
-        block: u32,
-        layout: &Layout,
-        out: &mut ProcedureLoops,
-        wants: impl Fn(u32) -> bool,
-        leaving: bool,
-    ) {
+    fn add_controls_of(&mut self, block: u32, leaving: bool) {
         /// Kept for each loop.
-        const MOST: usize = 64;
+        const MOST: u32 = 64;
         /// Loops that one branch may leave.
         const LEVELS: usize = 16;
         let branch = self.graph.branches[block as usize];
@@ -467,14 +539,12 @@ impl Finder {
                 if !repeats && self.nest.holds(around, *to) {
                     break;
                 }
-                let controls = &mut out.loops[around as usize].controls;
-                let address = layout.address(branch);
-                if (repeats || leaving)
-                    && wants(around)
-                    && controls.len() < MOST
-                    && controls.last() != Some(&address)
-                {
-                    controls.push(address);
+                let known = &mut self.controlled[around as usize];
+                let is_new = known.count == 0 || known.last != branch;
+                if (repeats || leaving) && !known.is_closed && known.count < MOST && is_new {
+                    known.count += 1;
+                    known.last = branch;
+                    self.controls.push((around, branch));
                 }
                 if repeats {
                     break;
@@ -483,6 +553,18 @@ impl Finder {
             }
         }
     }
+}
+
+/// The branches of a loop while they are collected.
+#[derive(Clone, Copy, Default)]
+struct Controlled {
+    count: u32,
+    /// Offset of the last one.
+    last: u32,
+    /// Whether no more are wanted.
+    is_closed: bool,
+    /// Where the next one goes.
+    next: u32,
 }
 
 #[cfg(test)]

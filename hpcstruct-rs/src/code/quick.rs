@@ -52,16 +52,27 @@ const JCC: u8 = 4;
 const JMP: u8 = 5;
 const CALL: u8 = 6;
 const RET: u8 = 7;
-// Of these the next number is the same relative to the instruction.
-const LEA: u8 = 8;
-const LEA_RELATIVE: u8 = 9;
-const CALL_ANYWHERE: u8 = 10;
-const CALL_THROUGH: u8 = 11;
-const JUMP_ANYWHERE: u8 = 12;
-const JUMP_THROUGH: u8 = 13;
-const TRAP: u8 = 14;
+const TRAP: u8 = 8;
 /// `nop` with operands.
-const NOP: u8 = 15;
+const NOP: u8 = 9;
+/// `nop`, unless a prefix makes it something else.
+const ONE_NOP: u8 = 10;
+/// `lea` relative to the instruction; others are plain.
+const LEA: u8 = 11;
+/// Increments, calls, jumps, pushes.
+const FF: u8 = 12;
+// Groups, which are plain where they are told.
+/// Only the first of the group.
+const FIRST: u8 = 13;
+/// Only the first two of the group.
+const FIRST_TWO: u8 = 14;
+/// Shifts: the seventh is an alias.
+const SHIFT: u8 = 15;
+/// Bit tests: the last four of the group.
+const LAST_FOUR: u8 = 16;
+/// Tests have an immediate, others of the group none.
+const TEST: u8 = 17;
+const SPECIAL: u8 = 0x1f;
 
 // What follows an opcode.
 /// Operands follow.
@@ -72,28 +83,10 @@ const IMM8: u8 = 0x20;
 const IMM: u8 = 0x40;
 /// An immediate of up to eight bytes.
 const WIDE: u8 = 0x60;
-// Forms that depend on more, beside the classes from 2 on; in the low bits.
-/// Not told here.
-const ABSENT: u8 = 1;
-/// Only the first of the group.
-const FIRST: u8 = 16;
-/// Only the first two of the group.
-const FIRST_TWO: u8 = 17;
-/// Tests have an immediate, others of the group none.
-const TEST: u8 = 18;
-/// Shifts: the seventh is an alias.
-const SHIFT: u8 = 19;
-/// Increments, calls, jumps, pushes.
-const FF: u8 = 20;
-/// Bit tests: the last four of the group.
-const LAST_FOUR: u8 = 21;
-/// `nop`, unless a prefix makes it something else.
-const ONE_NOP: u8 = 22;
-const SPECIAL: u8 = 0x1f;
 
 /// The form of every opcode of one byte, then of every one after 0F.
 const FORMS: [u8; 512] = both(one(), two());
-/// Mandatory prefixes that an opcode may have: bits none, 66, F3, F2.
+/// Prefixes that an opcode may have: bits none, 66, F3, F2.
 const PREFIXES: [u8; 512] = both(first_prefixes(), prefixes());
 
 const fn both(first: [u8; 256], second: [u8; 256]) -> [u8; 512] {
@@ -117,7 +110,7 @@ const fn set(mut table: [u8; 256], from: usize, to: usize, form: u8) -> [u8; 256
 }
 
 const fn one() -> [u8; 256] {
-    let mut t = [ABSENT; 256];
+    let mut t = [UNKNOWN; 256];
     // Arithmetic: two directions, two sizes, two with immediates.
     let mut row = 0;
     while row < 0x40 {
@@ -163,7 +156,7 @@ const fn one() -> [u8; 256] {
 }
 
 const fn two() -> [u8; 256] {
-    let mut t = [ABSENT; 256];
+    let mut t = [UNKNOWN; 256];
     t = set(t, 0x0b, 0x0b, TRAP);
     t = set(t, 0x10, 0x11, PLAIN | MODRM);
     t = set(t, 0x1f, 0x1f, NOP | MODRM);
@@ -239,9 +232,6 @@ const fn prefixes() -> [u8; 256] {
     set(t, 0xfa, 0xfe, 0b0011)
 }
 
-const NO_PREFIX: u8 = 0b0001;
-const SIZE_PREFIX: u8 = 0b0010;
-
 /// Bytes of a ModRM byte and what it says follows, save the displacement of a SIB byte without base.
 const OPERANDS: [u8; 256] = operands();
 
@@ -264,37 +254,132 @@ const fn operands() -> [u8; 256] {
     t
 }
 
-/// The class of every form, by the middle bits of the byte after the opcode.
-const CLASSES: [u8; 256] = classes();
+// What is known of an opcode with its prefixes, in one number. The lowest four bits are the bytes
+// of the immediate.
+const HAS_OPERANDS: u32 = 1 << 4;
+/// A test, whose immediate depends on its group.
+const IS_TEST: u32 = 1 << 5;
+/// From here on a bit for each value of three bits of the byte after the opcode: whether such
+/// an instruction is told.
+const TOLD: u32 = 8;
+/// The class.
+const CLASS: u32 = 16;
+/// How far those three bits are shifted.
+const SHIFT_OF_BITS: u32 = 24;
 
-const fn classes() -> [u8; 256] {
-    let mut t = [UNKNOWN; 256];
+/// By prefix (none, 66, F3, F2), then by the operand's width, then by opcode.
+static KNOWN: [u32; 4096] = known();
+
+const fn known() -> [u32; 4096] {
+    let mut t = [0; 4096];
     let mut i = 0;
-    while i < 256 {
-        let (form, group) = ((i >> 3) as u8, i & 7);
-        t[i] = match (form, group) {
-            (ABSENT, _) => UNKNOWN,
-            (NOP, 1..) => UNKNOWN,
-            (0..=NOP, _) => form,
-            (ONE_NOP, _) => NOP,
-            (FIRST, 0) | (FIRST_TWO, 0 | 1) | (TEST, 0 | 2..) => PLAIN,
-            (SHIFT, 0..=5 | 7) | (LAST_FOUR, 4..) | (FF, 0 | 1 | 6) => PLAIN,
-            (FF, 2) => CALL_ANYWHERE,
-            (FF, 4) => JUMP_ANYWHERE,
-            _ => UNKNOWN,
+    while i < 4096 {
+        let (prefix, is_wide, opcode) = (i >> 10, i >> 9 & 1 == 1, i & 511);
+        let form = FORMS[opcode];
+        let is_short = prefix == 1 && !is_wide;
+        let immediate = match (form & WIDE, is_wide, is_short) {
+            (0, ..) => 0,
+            (IMM8, ..) => 1,
+            (_, _, true) => 2,
+            (WIDE, true, _) => 8,
+            _ => 4,
         };
+        let special = form & SPECIAL;
+        // A group is told by the middle bits; of `lea` the upper ones must not name a register.
+        let (shift, told) = match special {
+            UNKNOWN => (3, 0),
+            LEA => (5, 0b0011_1111),
+            NOP | FIRST => (3, 0b0000_0001),
+            FIRST_TWO => (3, 0b0000_0011),
+            TEST => (3, 0b1111_1101),
+            SHIFT => (3, 0b1011_1111),
+            LAST_FOUR => (3, 0b1111_0000),
+            FF => (3, 0b0101_0111),
+            _ => (3, 0b1111_1111),
+        };
+        let told = if PREFIXES[opcode] & 1 << prefix == 0 {
+            0
+        } else {
+            told
+        };
+        let class = match special {
+            FIRST | FIRST_TWO | TEST | SHIFT | LAST_FOUR => PLAIN,
+            other => other,
+        };
+        t[i] = immediate
+            | if form & MODRM != 0 { HAS_OPERANDS } else { 0 }
+            | if special == TEST { IS_TEST } else { 0 }
+            | told << TOLD
+            | (class as u32) << CLASS
+            | shift << SHIFT_OF_BITS;
         i += 1;
     }
     t
 }
 
-/// Bytes of immediates: none, one, of the operand's size, wide; for operands of the usual size, of
-/// eight bytes, of two.
-const IMMEDIATES: [u8; 16] = [0, 1, 4, 4, 0, 1, 4, 8, 0, 1, 2, 2, 0, 0, 0, 0];
+/// The prefixes of an instruction and what follows.
+#[derive(Clone, Copy)]
+struct Opcode {
+    /// Bytes before the opcode.
+    before: u32,
+    /// Index in [`KNOWN`].
+    index: usize,
+    /// Whether there is a prefix with an extension of the operand's register.
+    is_extended: bool,
+    /// What comes after the opcode.
+    rest: u64,
+}
 
-/// Whether a byte is a prefix that is told here.
-const fn is_prefix(byte: u8) -> bool {
-    matches!(byte, 0x2e | 0x3e | 0x64 | 0x65 | 0x66 | 0xf2 | 0xf3)
+impl Opcode {
+    /// What comes up to the operands is at most seven bytes.
+    #[inline(always)]
+    fn read(window: &[u8; WINDOW]) -> Opcode {
+        let mut rest = window.first_chunk().map_or(0, |c| u64::from_le_bytes(*c));
+        let (mut before, mut prefix) = (0u32, 0);
+        // One prefix of each kind at most, as compilers have them.
+        if PREFIX[usize::from(rest as u8)] != 0 {
+            if PREFIX[usize::from(rest as u8)] == SEGMENT {
+                rest >>= 8;
+                before += 1;
+            }
+            let found = PREFIX[usize::from(rest as u8)];
+            if found != 0 && found != SEGMENT {
+                prefix = usize::from(found);
+                rest >>= 8;
+                before += 1;
+            }
+        }
+        // Half of all instructions have it: no branch.
+        let has_rex = u32::from(rest & 0xf0 == 0x40);
+        let rex = rest as u32 & 0u32.wrapping_sub(has_rex);
+        rest >>= 8 * has_rex;
+        let has_escape = u32::from(rest & 0xff == 0x0f);
+        rest >>= 8 * has_escape;
+        let low = (rest & 0xff | u64::from(has_escape) << 8) as usize;
+        let is_wide = (rex >> 3 & 1) as usize;
+        Opcode {
+            before: before + has_rex + has_escape,
+            index: (prefix << 10 | is_wide << 9 | low) % KNOWN.len(),
+            is_extended: rex & 1 != 0,
+            rest: rest >> 8,
+        }
+    }
+}
+
+/// What kind of prefix a byte is: 0 = none; 1 to 3 as in [`KNOWN`].
+static PREFIX: [u8; 256] = prefix_bytes();
+const SEGMENT: u8 = 4;
+
+const fn prefix_bytes() -> [u8; 256] {
+    let mut t = [0; 256];
+    t[0x2e] = SEGMENT;
+    t[0x3e] = SEGMENT;
+    t[0x64] = SEGMENT;
+    t[0x65] = SEGMENT;
+    t[0x66] = 1;
+    t[0xf3] = 2;
+    t[0xf2] = 3;
+    t
 }
 
 /// Length and class of the instruction that `window` begins with. Of an unknown one the length means
@@ -304,63 +389,24 @@ const fn is_prefix(byte: u8) -> bool {
 /// than all of this.
 #[inline(always)]
 pub(super) fn head(window: &[u8; WINDOW]) -> (u32, u8) {
-    let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *window;
-    // What is not read yet: what comes up to the operands is at most seven bytes.
-    let mut rest = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
-    let mut end = 0u32;
-    let mut mandatory = NO_PREFIX;
-    // One prefix of each kind at most, as compilers have them.
-    if is_prefix(b0) {
-        if matches!(rest as u8, 0x2e | 0x3e | 0x64 | 0x65) {
-            rest >>= 8;
-            end += 1;
-        }
-        let found = match rest as u8 {
-            0x66 => SIZE_PREFIX,
-            0xf3 => 0b0100,
-            0xf2 => 0b1000,
-            _ => 0,
-        };
-        if found != 0 {
-            mandatory = found;
-            rest >>= 8;
-            end += 1;
-        }
+    let opcode = Opcode::read(window);
+    let known = KNOWN[opcode.index];
+    let modrm = opcode.rest as u8;
+    // A SIB byte without a base has a displacement.
+    let no_base = u32::from(opcode.rest & 0x07c7 == 0x0504);
+    let operands = u32::from(OPERANDS[usize::from(modrm)]) + 4 * no_base;
+    let has_operands = known / HAS_OPERANDS & 1;
+    let mut length =
+        opcode.before + 1 + (known & 15) + (operands & 0u32.wrapping_sub(has_operands));
+    if known >> TOLD >> (modrm >> (known >> SHIFT_OF_BITS) & 7) & 1 == 0 {
+        return (0, UNKNOWN);
     }
-    let has_rex = u32::from(rest as u8 & 0xf0 == 0x40);
-    let rex = rest as u8 & 0u8.wrapping_sub(has_rex as u8);
-    rest >>= 8 * has_rex;
-    end += has_rex;
-    let has_escape = u32::from(rest as u8 == 0x0f);
-    rest >>= 8 * has_escape;
-    end += has_escape;
-    let opcode = (has_escape << 8) as usize | usize::from(rest as u8);
-    let form = FORMS[opcode];
-    let special = form & SPECIAL;
-    let (modrm, sib) = ((rest >> 8) as u8, (rest >> 16) as u8);
-    let no_base = modrm & 0xc7 == 4 && sib & 7 == 5;
-    let operands = u32::from(OPERANDS[usize::from(modrm)]) + 4 * u32::from(no_base);
-    let is_wide = rex >> 3 & 1;
-    let is_short = u8::from(mandatory == SIZE_PREFIX) & !is_wide;
-    let size = form >> 5 & 3 | is_wide << 2 | is_short << 3;
-    let no_immediate = special == TEST && modrm & 0x30 != 0;
-    let immediate = u32::from(IMMEDIATES[usize::from(size)]);
-    end += 1
-        + (operands & 0u32.wrapping_sub(u32::from(form & MODRM != 0)))
-        + (immediate & u32::from(no_immediate).wrapping_sub(1));
-    let class = CLASSES[usize::from(special << 3 | modrm >> 3 & 7)];
-    let is_relative = modrm & 0xc7 == 5;
-    let is_memory = modrm < 0xc0;
-    let wrong = (PREFIXES[opcode] & mandatory == 0)
-        | (special == ONE_NOP) & (rex & 1 != 0)
-        | (class == LEA) & !is_memory;
-    let class = match class {
-        CALL_ANYWHERE | JUMP_ANYWHERE => class | u8::from(is_relative),
-        LEA if is_relative && is_wide != 0 => LEA_RELATIVE,
-        LEA => PLAIN,
-        other => other,
-    };
-    (end, if wrong { UNKNOWN } else { class })
+    if known & IS_TEST != 0 && modrm & 0x30 != 0 {
+        length -= known & 15;
+    }
+    let class = (known >> CLASS) as u8 & SPECIAL;
+    let is_near = (class == LEA) & (modrm & 0xc7 != 5);
+    (length, if is_near { PLAIN } else { class })
 }
 
 /// What an instruction of a known class does: `window` begins with it, it has `length` bytes.
@@ -379,12 +425,21 @@ pub(super) fn kind(class: u8, window: &[u8; WINDOW], length: u32) -> Kind {
         RET => Kind::Return,
         TRAP => Kind::Stop,
         NOP => Kind::Nop,
+        ONE_NOP if !Opcode::read(window).is_extended => Kind::Nop,
         // Prefix, opcode, register, distance.
-        LEA_RELATIVE => Kind::Lea(last(5) >> 3 & 7 | (last(7) & 4) << 1, far()),
-        CALL_ANYWHERE => Kind::CallAnywhere,
-        CALL_THROUGH => Kind::CallThrough(far()),
-        JUMP_ANYWHERE => Kind::JumpAnywhere,
-        JUMP_THROUGH => Kind::JumpThrough(far()),
+        LEA if length >= 7 && last(7) & 0xf8 == 0x48 => {
+            Kind::Lea(last(5) >> 3 & 7 | (last(7) & 4) << 1, far())
+        }
+        FF => {
+            let modrm = Opcode::read(window).rest as u8;
+            match (modrm >> 3 & 7, modrm & 0xc7 == 5) {
+                (2, true) => Kind::CallThrough(far()),
+                (2, false) => Kind::CallAnywhere,
+                (4, true) => Kind::JumpThrough(far()),
+                (4, false) => Kind::JumpAnywhere,
+                _ => Kind::Plain,
+            }
+        }
         _ => Kind::Plain,
     }
 }

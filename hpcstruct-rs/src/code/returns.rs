@@ -194,11 +194,11 @@ pub(crate) struct Scratch {
 /// what returns even so, returns whatever the others do.
 pub(crate) fn may_return(
     layout: &Layout,
-    code: &Code,
+    code: Code<'_>,
     others: Option<&[bool]>,
     scratch: &mut Scratch,
 ) -> bool {
-    let steps = &code.steps;
+    let steps = code.steps;
     let at = |offset: u32| steps.partition_point(|s| s.end <= offset) as u32;
     let returns = |procedure: u32| {
         others.is_some_and(|never| never.get(procedure as usize).is_none_or(|n| !n))
@@ -238,7 +238,7 @@ pub(crate) fn may_return(
 }
 
 /// A procedure for [`settle`]: its layout and code, where it was decoded.
-pub(crate) type Decoded<'a> = Option<(&'a Layout, &'a Code)>;
+pub(crate) type Decoded<'a> = Option<(&'a Layout, Code<'a>)>;
 
 /// Procedures that one job asks about.
 const CHUNK: usize = 256;
@@ -303,7 +303,7 @@ struct Calls {
 
 impl Calls {
     /// Adds a row.
-    fn add(&mut self, code: Option<&Code>, count: usize) {
+    fn add(&mut self, code: Option<Code<'_>>, count: usize) {
         if let Some(code) = code {
             let inside = code.callees().filter(|c| (*c as usize) < count);
             self.callees.extend(inside);

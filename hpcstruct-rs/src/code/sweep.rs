@@ -1,7 +1,9 @@
 //! The linear sweep over a range of x86-64 code: its instructions, and those that transfer control.
 //!
 //! Input: the bytes of a range, and what lies behind them. First lengths and classes of all
-//! instructions are found ([`super::quick`]) without a look at what they do; then the few that
+//! instructions are found ([`super::quick`]) without a look at what they do: each begins where the one
+//! before ends, so a long range is read from its start and from its middle at once, which the
+//! processor does at the same time; the two soon agree on where instructions begin. Then the few that
 //! matter are read one by one. After bytes that are no instruction the sweep goes on with the next
 //! one. Invariant: the same transfers as from a full decoder alone; a test compares them.
 
@@ -36,12 +38,22 @@ pub(super) struct Pending {
 /// What a sweep finds; reused from range to range.
 #[derive(Debug, Default)]
 pub(super) struct Swept {
-    /// Offset of every instruction.
+    all: Instructions,
+    /// What was read from the middle of the range on.
+    second: Instructions,
+    pub(super) leas: Vec<Lea>,
+    pub(super) pending: Vec<Pending>,
+}
+
+/// Consecutive instructions.
+#[derive(Debug, Default)]
+struct Instructions {
+    /// Their offsets.
     starts: Vec<u32>,
     /// Those that are not plain: index in `starts`, and class.
     events: Vec<(u32, u8)>,
-    pub(super) leas: Vec<Lea>,
-    pub(super) pending: Vec<Pending>,
+    /// What comes next.
+    block: Block,
 }
 
 /// A range of code.
@@ -78,55 +90,140 @@ impl Range<'_> {
 pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
     swept.leas.clear();
     swept.pending.clear();
-    swept.starts.clear();
-    swept.events.clear();
-    find_instructions(range, swept);
+    swept.all.find(range, &mut swept.second);
     let mut reader = Reader {
         range,
-        starts: &swept.starts,
+        starts: &swept.all.starts,
         leas: &mut swept.leas,
         pending: &mut swept.pending,
         out,
         stopped: false,
     };
     let mut next = 0;
-    for (index, class) in &swept.events {
+    for (index, class) in &swept.all.events {
         reader.plain(next..*index as usize);
         reader.event(*index as usize, *class);
         next = *index as usize + 1;
     }
-    reader.plain(next..swept.starts.len());
+    reader.plain(next..swept.all.starts.len());
 }
 
-/// Finds the instructions, and which are not plain.
-fn find_instructions(range: Range<'_>, swept: &mut Swept) {
-    /// Instructions that are noted at once: blocks of a fixed size need no checks of bounds.
-    const BLOCK: usize = 256;
-    let mut starts = [0u32; BLOCK];
-    let mut events = [(0u32, 0u8); BLOCK];
-    let length = range.bytes.len();
-    let mut at = 0;
-    while at < length {
-        let first = swept.starts.len() as u32;
-        let (mut count, mut special) = (0, 0);
-        while count < BLOCK && at < length {
-            let window = range.all.get(at..).and_then(<[u8]>::first_chunk);
-            let (mut size, mut class) = match window {
-                Some(window) => quick::head(window),
-                None => (0, quick::UNKNOWN),
-            };
-            if class == quick::UNKNOWN || at + size as usize > length {
-                class = quick::UNKNOWN;
-                size = range.decode(at).len().max(1) as u32;
-            }
-            starts[count] = at as u32;
-            events[special] = (first + count as u32, class);
-            special += usize::from(class != quick::PLAIN);
-            count += 1;
-            at += size as usize;
+/// Instructions that are noted at once: blocks of a fixed size need no checks of bounds.
+const BLOCK: usize = 128;
+
+/// Instructions that are not in the list yet.
+#[derive(Debug)]
+struct Block {
+    starts: [u32; BLOCK],
+    count: usize,
+    events: [(u32, u8); BLOCK],
+    special: usize,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Block {
+            starts: [0; BLOCK],
+            count: 0,
+            events: [(0, 0); BLOCK],
+            special: 0,
         }
-        swept.starts.extend_from_slice(&starts[..count]);
-        swept.events.extend_from_slice(&events[..special]);
+    }
+}
+
+impl Block {
+    /// Reads the instruction at an offset and returns that of the next one. There must be room.
+    #[inline(always)]
+    fn read(&mut self, range: Range<'_>, at: usize) -> usize {
+        let window = range.all.get(at..).and_then(<[u8]>::first_chunk);
+        let (mut size, mut class) = match window {
+            Some(window) => quick::head(window),
+            None => (0, quick::UNKNOWN),
+        };
+        if class == quick::UNKNOWN || at + size as usize > range.bytes.len() {
+            class = quick::UNKNOWN;
+            size = range.decode(at).len().max(1) as u32;
+        }
+        self.starts[self.count % BLOCK] = at as u32;
+        self.events[self.special % BLOCK] = (self.count as u32, class);
+        self.special += usize::from(class != quick::PLAIN);
+        self.count += 1;
+        at + size as usize
+    }
+}
+
+impl Instructions {
+    /// Finds those of a range; `second` is room to work in.
+    fn find(&mut self, range: Range<'_>, second: &mut Instructions) {
+        /// Shorter ranges are not worth two beginnings.
+        const SHORT: usize = 256;
+        self.clear();
+        let length = range.bytes.len();
+        if length < SHORT {
+            self.read(range, 0, length);
+            return;
+        }
+        second.clear();
+        let middle = length / 2;
+        let (mut at, mut later) = (0, middle);
+        while at < middle && later < length {
+            let (block, later_block) = (&mut self.block, &mut second.block);
+            while block.count < BLOCK && at < middle && later < length {
+                at = block.read(range, at);
+                later = later_block.read(range, later);
+            }
+            self.take();
+            second.take();
+        }
+        at = self.read(range, at, middle);
+        second.read(range, later, length);
+        // They agree from the first offset on where both have an instruction.
+        let mut joint = 0;
+        while at < length {
+            joint += second.starts[joint..].partition_point(|s| (*s as usize) < at);
+            if second.starts.get(joint).is_some_and(|s| *s as usize == at) {
+                self.append(second, joint);
+                return;
+            }
+            at = self.read(range, at, at + 1);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.starts.clear();
+        self.events.clear();
+    }
+
+    /// Reads instructions from an offset on, up to another; returns that of the next one.
+    fn read(&mut self, range: Range<'_>, mut at: usize, end: usize) -> usize {
+        while at < end {
+            while self.block.count < BLOCK && at < end {
+                at = self.block.read(range, at);
+            }
+            self.take();
+        }
+        at
+    }
+
+    /// Empties the block.
+    fn take(&mut self) {
+        let block = &mut self.block;
+        let first = self.starts.len() as u32;
+        self.starts.extend_from_slice(&block.starts[..block.count]);
+        let events = block.events[..block.special].iter();
+        self.events
+            .extend(events.map(|(index, class)| (first + index, *class)));
+        (block.count, block.special) = (0, 0);
+    }
+
+    /// Appends the instructions of `other` from index `from` on.
+    fn append(&mut self, other: &Instructions, from: usize) {
+        let first = self.starts.len() as u32;
+        self.starts.extend_from_slice(&other.starts[from..]);
+        let from = from as u32;
+        let events = other.events.iter().filter(|(index, _)| *index >= from);
+        self.events
+            .extend(events.map(|(index, class)| (first + index - from, *class)));
     }
 }
 
@@ -168,8 +265,9 @@ impl Reader<'_> {
         let next = self.range.address.wrapping_add(u64::from(end));
         let far = |distance: i32| next.wrapping_add_signed(i64::from(distance));
         let flow = match kind {
+            Kind::Plain => return self.plain(index..index + 1),
             Kind::Nop if self.stopped => Flow::Padding,
-            Kind::Plain | Kind::Nop => return,
+            Kind::Nop => return,
             Kind::Lea(register, distance) => {
                 let register = x86::GENERAL[usize::from(register) % x86::GENERAL.len()];
                 return self.lea(offset, register, far(distance));
@@ -377,7 +475,9 @@ mod tests {
             state ^= state << 17;
             state
         };
-        let common = [0xc3, 0x90, 0x66, 0x0f, 0x1f, 0xeb, 0xe8, 0xff, 0x48, 0x8d, 0xcc, 0x74];
+        let common = [
+            0xc3, 0x90, 0x66, 0x0f, 0x1f, 0xeb, 0xe8, 0xff, 0x48, 0x8d, 0xcc, 0x74,
+        ];
         for round in 0..400 {
             let bytes: Vec<u8> = (0..300)
                 .map(|_| match random() % 2 {
@@ -386,7 +486,11 @@ mod tests {
                 })
                 .collect();
             let length = bytes.len() - round % 20;
-            assert_eq!(swept(&bytes, length), slowly(&bytes, length), "{bytes:02x?}");
+            assert_eq!(
+                swept(&bytes, length),
+                slowly(&bytes, length),
+                "{bytes:02x?}"
+            );
         }
     }
 }

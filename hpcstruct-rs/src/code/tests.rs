@@ -155,7 +155,7 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
     let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
     assert_eq!(inside, [0x1000..0x1004, 0x1008..0x100c]);
     assert_eq!(found.loops[0].header, 0x1000);
-    assert_eq!(found.loops[0].controls, [0x1008]);
+    assert_eq!(found.controls_of(&found.loops[0]), [0x1008]);
 }
 
 #[test]

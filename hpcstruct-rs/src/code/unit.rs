@@ -20,20 +20,22 @@ pub(crate) const MAX_BYTES: u64 = 1 << 30;
 pub(crate) struct Layout {
     /// Address ranges.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// Offset of each range's first byte.
-    pub(crate) offsets: Vec<u32>,
+    /// Offset of each further range's first byte; the first one's is 0. Most have no more.
+    further: Vec<u32>,
     /// Index of the range that is entered at its first byte.
-    pub(crate) entry: usize,
+    entry: usize,
 }
 
 impl Layout {
     /// Of sorted, disjoint ranges; `None` when they are too long. `entry` is the range with the
     /// procedure's entry.
     pub(crate) fn new(ranges: Vec<Range<u64>>, entry: usize) -> Option<Layout> {
-        let mut offsets = Vec::with_capacity(ranges.len());
+        let mut further = Vec::with_capacity(ranges.len().saturating_sub(1));
         let mut total = 0u64;
-        for range in &ranges {
-            offsets.push(total as u32);
+        for (i, range) in ranges.iter().enumerate() {
+            if i > 0 {
+                further.push(total as u32);
+            }
             total = total.checked_add(range.end.checked_sub(range.start)?)?;
             if total > MAX_BYTES {
                 return None;
@@ -41,17 +43,27 @@ impl Layout {
         }
         (total > 0 && entry < ranges.len()).then_some(Layout {
             ranges,
-            offsets,
+            further,
             entry,
         })
     }
 
     /// Number of bytes.
     pub(crate) fn len(&self) -> u32 {
-        match (self.ranges.last(), self.offsets.last()) {
-            (Some(range), Some(offset)) => offset + (range.end - range.start) as u32,
-            _ => 0,
-        }
+        self.ranges.last().map_or(0, |range| {
+            self.offset_of(self.ranges.len() - 1) + (range.end - range.start) as u32
+        })
+    }
+
+    /// Offset of a range's first byte.
+    fn offset_of(&self, range: usize) -> u32 {
+        range.checked_sub(1).map_or(0, |i| self.further[i])
+    }
+
+    /// Offsets of the ranges' first bytes.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = u32> {
+        let first = (!self.ranges.is_empty()).then_some(0);
+        first.into_iter().chain(self.further.iter().copied())
     }
 
     /// The offset of an address.
@@ -63,19 +75,18 @@ impl Layout {
         let range = self.ranges.get(i)?;
         range
             .contains(&address)
-            .then(|| self.offsets[i] + (address - range.start) as u32)
+            .then(|| self.offset_of(i) + (address - range.start) as u32)
     }
 
     /// The address of an offset (of its last byte's successor for the length).
     pub(crate) fn address(&self, offset: u32) -> u64 {
-        let after = self.offsets.partition_point(|o| *o <= offset);
-        let i = after.saturating_sub(1);
-        self.ranges[i].start + u64::from(offset - self.offsets[i])
+        let i = self.further.partition_point(|o| *o <= offset);
+        self.ranges[i].start + u64::from(offset - self.offset_of(i))
     }
 
     /// Offset of the entry.
     pub(crate) fn entry_offset(&self) -> u32 {
-        self.offsets[self.entry]
+        self.offset_of(self.entry)
     }
 
     /// Address of the entry.
@@ -128,30 +139,63 @@ pub(crate) struct Step {
 }
 
 /// The code of a procedure.
-#[derive(Debug, Default)]
-pub(crate) struct Code {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code<'c> {
     /// In the order of offsets; nothing falls through the last step of a range.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: &'c [Step],
     /// Targets of jump tables, as offsets.
-    pub(crate) targets: Vec<u32>,
+    pub(crate) targets: &'c [u32],
     /// Jump tables, as ranges of `targets`.
-    pub(crate) tables: Vec<Range<u32>>,
+    pub(crate) tables: &'c [Range<u32>],
 }
 
-impl Code {
+impl<'c> Code<'c> {
     /// Procedures that are called or jumped to, as often as they are.
-    pub(crate) fn callees(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn callees(self) -> impl Iterator<Item = u32> + 'c {
         let leaves = |s: &&Step| matches!(s.kind, Kind::Call | Kind::TailJump | Kind::TailBranch);
         self.steps.iter().filter(leaves).map(|s| s.target)
     }
 
     /// Whether any transfer could close a loop: a quick test that spares most procedures a graph.
-    pub(crate) fn may_loop(&self) -> bool {
+    pub(crate) fn may_loop(self) -> bool {
         self.steps.iter().any(|s| match s.kind {
             Kind::Jump | Kind::Branch | Kind::Landing => s.target < s.end,
             Kind::Table | Kind::Indirect => true,
             _ => false,
         })
+    }
+}
+
+/// The code of several procedures, behind one another: there are many, and most are short.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    steps: Vec<Step>,
+    targets: Vec<u32>,
+    tables: Vec<Range<u32>>,
+    /// Ends of each procedure's parts of these lists.
+    ends: Vec<[usize; 3]>,
+}
+
+impl Chunk {
+    /// The code of the procedure that was added as number `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<Code<'_>> {
+        let before = index
+            .checked_sub(1)
+            .map(|i| self.ends.get(i))
+            .map_or(Some(&[0; 3]), |e| e)?;
+        let end = self.ends.get(index)?;
+        Some(Code {
+            steps: &self.steps[before[0]..end[0]],
+            targets: &self.targets[before[1]..end[1]],
+            tables: &self.tables[before[2]..end[2]],
+        })
+    }
+
+    /// Everything is in it: gives back the memory that it does not need.
+    pub(crate) fn finish(&mut self) {
+        self.steps.shrink_to_fit();
+        self.targets.shrink_to_fit();
+        self.tables.shrink_to_fit();
     }
 }
 
@@ -182,7 +226,6 @@ pub(crate) struct Scratch {
     decoded: Decoded,
     x86: x86::Scratch,
     sites: Vec<pads::Site>,
-    steps: Vec<Step>,
 }
 
 /// What code is read from.
@@ -196,21 +239,22 @@ pub(crate) struct Source<'a, 'd> {
     pub(crate) handlers: &'a [Handler],
 }
 
-/// Decodes the code of a procedure.
+/// Decodes the code of a procedure and adds it to a chunk.
 pub(crate) fn translate(
     source: Source<'_, '_>,
     layout: &Layout,
     callees: &impl Callees,
     scratch: &mut Scratch,
-) -> Code {
+    code: &mut Chunk,
+) {
     let Source {
         architecture,
         memory,
         handlers,
     } = source;
-    let mut code = Code::default();
-    scratch.steps.clear();
-    for (range, base) in layout.ranges.iter().zip(&layout.offsets) {
+    let (first_step, first_target) = (code.steps.len(), code.targets.len());
+    let first_table = code.tables.len();
+    for (range, base) in layout.ranges.iter().zip(layout.offsets()) {
         let length = (range.end - range.start) as usize;
         let all = memory.bytes(range.start).unwrap_or(&[]);
         let bytes = &all[..all.len().min(length)];
@@ -241,7 +285,7 @@ pub(crate) fn translate(
                 let pad = site.and_then(|s| layout.offset(s.pad));
                 // Compilers join call sites over calls that throw nothing.
                 if let Some(pad) = pad.filter(|_| callees.may_throw(transfer.flow)) {
-                    scratch.steps.push(Step {
+                    code.steps.push(Step {
                         end: base + transfer.end,
                         target: pad,
                         length: transfer.length,
@@ -252,18 +296,20 @@ pub(crate) fn translate(
             let (kind, target) = match transfer.flow {
                 Flow::Table { first, count } => {
                     let read = &decoded.targets[first as usize..(first + count) as usize];
-                    let from = code.targets.len() as u32;
+                    let from = code.targets.len();
                     code.targets
                         .extend(read.iter().filter_map(|t| layout.offset(*t)));
-                    code.tables.push(from..code.targets.len() as u32);
-                    (Kind::Table, code.tables.len() as u32 - 1)
+                    let number = code.tables.len() - first_table;
+                    let place = |at: usize| (at - first_target) as u32;
+                    code.tables.push(place(from)..place(code.targets.len()));
+                    (Kind::Table, number as u32)
                 }
                 other => match step(other, layout, callees) {
                     Some(step) => step,
                     None => continue,
                 },
             };
-            scratch.steps.push(Step {
+            code.steps.push(Step {
                 end: base + transfer.end,
                 target,
                 length: transfer.length,
@@ -271,9 +317,9 @@ pub(crate) fn translate(
             });
         }
         let end = base + length as u32;
-        match scratch.steps.last() {
+        match code.steps[first_step..].last() {
             Some(last) if last.end == end && !falls_through(last.kind) => {}
-            _ => scratch.steps.push(Step {
+            _ => code.steps.push(Step {
                 end,
                 target: 0,
                 length: 0,
@@ -281,9 +327,8 @@ pub(crate) fn translate(
             }),
         }
     }
-    // Of their exact size: there are many.
-    code.steps = scratch.steps.as_slice().into();
-    code
+    code.ends
+        .push([code.steps.len(), code.targets.len(), code.tables.len()]);
 }
 
 /// Whether control may go on after a step.

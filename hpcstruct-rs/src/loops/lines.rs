@@ -91,7 +91,7 @@ impl Nesting<'_> {
 
     /// The smallest line of the branches that leave or repeat a loop, as its level sees them.
     fn line_of_branches(&self, index: usize) -> Option<SourceLine> {
-        let branches = self.loops.loops[index].controls.iter();
+        let branches = self.loops.controls_of(&self.loops.loops[index]).iter();
         let mut lines =
             branches.filter_map(|a| self.line_in(self.levels[index], self.parts_from(*a).next()?));
         let first = lines.next()?;
