@@ -298,8 +298,10 @@ impl Sources<'_, '_> {
                 });
                 strings.id(&name)
             }),
-            // There is one loop of that name.
-            Err(header) => with_address("loop at 0x", header, |name| strings.id(name)),
+            // There is one loop with that header.
+            Err(header) => {
+                with_address("loop at 0x", header, |name| strings.add(name, header / 16))
+            }
         }
     }
 }

@@ -92,25 +92,29 @@ pub(crate) fn origin_of_file(path: &str) -> Option<Origin> {
 /// The path that owns a readable Rust name, without generic arguments:
 /// `<&mut a::T<u8> as b::Act>::act` gives `a::T::act`, `<u8 as b::Act>::act` gives `b::Act::act`.
 pub(crate) fn owner_path(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
     let Some((inside, rest)) = split_angle(name) else {
-        return remove_generics(name);
+        add_without_generics(name, &mut out);
+        return out;
     };
     let (self_type, of_trait) = match split_as(inside) {
         Some((self_type, of_trait)) => (self_type, Some(of_trait)),
         None => (inside, None),
     };
-    let own = type_path(self_type);
-    let foreign = own
-        .as_deref()
-        .is_none_or(|path| origin_of_crate(root(path)) == Origin::System);
-    let of_trait = of_trait.and_then(type_path);
-    let owner = match (own, of_trait) {
-        (_, Some(of_trait)) if foreign => of_trait,
-        (Some(own), _) => own,
+    let has_own = add_type_path(self_type, &mut out);
+    let foreign = !has_own || origin_of_crate(root(&out)) == Origin::System;
+    if let Some(of_trait) = of_trait.filter(|_| foreign) {
+        let own = out.len();
+        if add_type_path(of_trait, &mut out) {
+            out.drain(..own);
+        }
+    }
+    if out.is_empty() {
         // An inherent method of a primitive or a slice is core's (or alloc's).
-        (None, of_trait) => of_trait.unwrap_or_else(|| "core".to_owned()),
-    };
-    owner + &remove_generics(rest)
+        out.push_str("core");
+    }
+    add_without_generics(rest, &mut out);
+    out
 }
 
 /// A readable Rust name as users write it: `<a::T<u8>>::f` is `a::T<u8>::f`. Types that are no
@@ -188,8 +192,8 @@ fn split_as(inside: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The path that a type is named by; `None` for primitives and generic parameters.
-fn type_path(mut text: &str) -> Option<String> {
+/// Appends the path that a type is named by; `false` for primitives and generic parameters.
+fn add_type_path(mut text: &str, out: &mut String) -> bool {
     loop {
         let before = text;
         for prefix in ["&", "*const ", "*mut ", "mut ", "dyn ", "[", "(", "<"] {
@@ -205,26 +209,30 @@ fn type_path(mut text: &str) -> Option<String> {
     let end = text
         .find([' ', ',', ';', ')', ']', '+'])
         .unwrap_or(text.len());
-    let path = remove_generics(match text.find('<') {
+    let start = out.len();
+    let path = match text.find('<') {
         Some(angle) if angle < end => text,
         _ => &text[..end],
-    });
-    first_colons(&path).map(|_| path)
+    };
+    add_without_generics(path, out);
+    let is_path = first_colons(&out[start..]).is_some();
+    if !is_path {
+        out.truncate(start);
+    }
+    is_path
 }
 
-/// Removes `<…>` and the `::` before it; `<impl Trait for T>` too.
-fn remove_generics(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
+/// Appends a name without `<…>` and the `::` before it; `<impl Trait for T>` too.
+fn add_without_generics(name: &str, out: &mut String) {
     let mut rest = name;
     while let Some(open) = rest.find('<') {
         out.push_str(rest[..open].trim_end_matches("::"));
         let Some(close) = matching_angle(&rest[open + 1..]) else {
-            return out;
+            return;
         };
         rest = &rest[open + 1 + close + 1..];
     }
     out.push_str(rest);
-    out
 }
 
 /// Whether a frame is a closure: code that its caller passes in.

@@ -336,18 +336,10 @@ impl Opcode {
     fn read(window: &[u8; WINDOW]) -> Opcode {
         let mut rest = window.first_chunk().map_or(0, |c| u64::from_le_bytes(*c));
         let (mut before, mut prefix) = (0u32, 0);
-        // One prefix of each kind at most, as compilers have them.
         if PREFIX[usize::from(rest as u8)] != 0 {
-            if PREFIX[usize::from(rest as u8)] == SEGMENT {
-                rest >>= 8;
-                before += 1;
-            }
-            let found = PREFIX[usize::from(rest as u8)];
-            if found != 0 && found != SEGMENT {
-                prefix = usize::from(found);
-                rest >>= 8;
-                before += 1;
-            }
+            (before, prefix) = prefixes_of(window);
+            let after = window.get(before as usize..).and_then(<[u8]>::first_chunk);
+            rest = after.map_or(0, |c| u64::from_le_bytes(*c));
         }
         // Half of all instructions have it: no branch.
         let has_rex = u32::from(rest & 0xf0 == 0x40);
@@ -364,6 +356,23 @@ impl Opcode {
             rest: rest >> 8,
         }
     }
+}
+
+/// How many prefixes an instruction has, and which one matters. More than three, or different ones
+/// that matter, end before the opcode, and then nothing is told.
+fn prefixes_of(window: &[u8; WINDOW]) -> (u32, usize) {
+    let (mut count, mut known) = (0, 0);
+    for byte in &window[..3] {
+        let found = PREFIX[usize::from(*byte)];
+        if found == 0 || found != SEGMENT && known != 0 && found != known {
+            break;
+        }
+        if found != SEGMENT {
+            known = found;
+        }
+        count += 1;
+    }
+    (count, usize::from(known))
 }
 
 /// What kind of prefix a byte is: 0 = none; 1 to 3 as in [`KNOWN`].
@@ -395,7 +404,7 @@ pub(super) fn head(window: &[u8; WINDOW]) -> (u32, u8) {
     // A SIB byte without a base has a displacement.
     let no_base = u32::from(opcode.rest & 0x07c7 == 0x0504);
     let operands = u32::from(OPERANDS[usize::from(modrm)]) + 4 * no_base;
-    let has_operands = known / HAS_OPERANDS & 1;
+    let has_operands = u32::from(known & HAS_OPERANDS != 0);
     let mut length =
         opcode.before + 1 + (known & 15) + (operands & 0u32.wrapping_sub(has_operands));
     if known >> TOLD >> (modrm >> (known >> SHIFT_OF_BITS) & 7) & 1 == 0 {
@@ -407,6 +416,11 @@ pub(super) fn head(window: &[u8; WINDOW]) -> (u32, u8) {
     let class = (known >> CLASS) as u8 & SPECIAL;
     let is_near = (class == LEA) & (modrm & 0xc7 != 5);
     (length, if is_near { PLAIN } else { class })
+}
+
+/// Whether a plain instruction may be one of the older forms of padding: an exchange or a `lea`.
+pub(super) fn may_pad(window: &[u8; WINDOW]) -> bool {
+    matches!(Opcode::read(window).index & 511, 0x86 | 0x87 | 0x8d)
 }
 
 /// What an instruction of a known class does: `window` begins with it, it has `length` bytes.
@@ -511,7 +525,7 @@ mod tests {
 
     #[test]
     fn all_forms_are_what_the_full_decoder_says() {
-        let prefixes: [&[u8]; 12] = [
+        let prefixes: [&[u8]; 17] = [
             &[],
             &[0x66],
             &[0xf2],
@@ -524,6 +538,11 @@ mod tests {
             &[0x64, 0xf3],
             &[0x3e, 0xf2],
             &[0x66, 0x66],
+            &[0x66, 0x2e],
+            &[0x66, 0x66, 0x2e],
+            &[0xf3, 0x66],
+            &[0xf3, 0x2e, 0xf3],
+            &[0x66, 0x66, 0x66, 0x2e],
         ];
         let rexes: [&[u8]; 4] = [&[], &[0x41], &[0x48], &[0x4f]];
         let mut told = 0u32;

@@ -67,7 +67,7 @@ pub(crate) struct Range<'a> {
     pub(crate) address: u64,
 }
 
-impl Range<'_> {
+impl<'a> Range<'a> {
     /// The bytes at an offset as far as instructions go; what is not there is zero.
     fn window(&self, offset: usize) -> [u8; quick::WINDOW] {
         let rest = self.all.get(offset..).unwrap_or(&[]);
@@ -78,11 +78,29 @@ impl Range<'_> {
         })
     }
 
-    /// The instruction at an offset, by the full decoder.
-    pub(super) fn decode(&self, offset: usize) -> Instruction {
-        let bytes = self.bytes.get(offset..).unwrap_or(&[]);
-        let ip = self.address.wrapping_add(offset as u64);
-        Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode()
+    /// The full decoder.
+    pub(super) fn decoder(self) -> Full<'a> {
+        Full {
+            decoder: Decoder::with_ip(64, self.bytes, self.address, DecoderOptions::NONE),
+            address: self.address,
+        }
+    }
+}
+
+/// The full decoder of a range; it takes a while to make.
+pub(super) struct Full<'a> {
+    decoder: Decoder<'a>,
+    address: u64,
+}
+
+impl Full<'_> {
+    /// The instruction at an offset within the range.
+    pub(super) fn decode(&mut self, offset: usize) -> Instruction {
+        // Within the bytes, so that it does not fail.
+        let _ = self.decoder.set_position(offset);
+        self.decoder
+            .set_ip(self.address.wrapping_add(offset as u64));
+        self.decoder.decode()
     }
 }
 
@@ -90,9 +108,11 @@ impl Range<'_> {
 pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
     swept.leas.clear();
     swept.pending.clear();
-    swept.all.find(range, &mut swept.second);
+    let mut full = range.decoder();
+    swept.all.find(range, &mut full, &mut swept.second);
     let mut reader = Reader {
         range,
+        full,
         starts: &swept.all.starts,
         leas: &mut swept.leas,
         pending: &mut swept.pending,
@@ -134,7 +154,7 @@ impl Default for Block {
 impl Block {
     /// Reads the instruction at an offset and returns that of the next one. There must be room.
     #[inline(always)]
-    fn read(&mut self, range: Range<'_>, at: usize) -> usize {
+    fn read(&mut self, range: Range<'_>, full: &mut Full<'_>, at: usize) -> usize {
         let window = range.all.get(at..).and_then(<[u8]>::first_chunk);
         let (mut size, mut class) = match window {
             Some(window) => quick::head(window),
@@ -142,7 +162,7 @@ impl Block {
         };
         if class == quick::UNKNOWN || at + size as usize > range.bytes.len() {
             class = quick::UNKNOWN;
-            size = range.decode(at).len().max(1) as u32;
+            size = full.decode(at).len().max(1) as u32;
         }
         self.starts[self.count % BLOCK] = at as u32;
         self.events[self.special % BLOCK] = (self.count as u32, class);
@@ -154,13 +174,13 @@ impl Block {
 
 impl Instructions {
     /// Finds those of a range; `second` is room to work in.
-    fn find(&mut self, range: Range<'_>, second: &mut Instructions) {
+    fn find(&mut self, range: Range<'_>, full: &mut Full<'_>, second: &mut Instructions) {
         /// Shorter ranges are not worth two beginnings.
         const SHORT: usize = 256;
         self.clear();
         let length = range.bytes.len();
         if length < SHORT {
-            self.read(range, 0, length);
+            self.read(range, full, 0, length);
             return;
         }
         second.clear();
@@ -169,14 +189,14 @@ impl Instructions {
         while at < middle && later < length {
             let (block, later_block) = (&mut self.block, &mut second.block);
             while block.count < BLOCK && at < middle && later < length {
-                at = block.read(range, at);
-                later = later_block.read(range, later);
+                at = block.read(range, full, at);
+                later = later_block.read(range, full, later);
             }
             self.take();
             second.take();
         }
-        at = self.read(range, at, middle);
-        second.read(range, later, length);
+        at = self.read(range, full, at, middle);
+        second.read(range, full, later, length);
         // They agree from the first offset on where both have an instruction.
         let mut joint = 0;
         while at < length {
@@ -185,7 +205,7 @@ impl Instructions {
                 self.append(second, joint);
                 return;
             }
-            at = self.read(range, at, at + 1);
+            at = self.read(range, full, at, at + 1);
         }
     }
 
@@ -195,10 +215,10 @@ impl Instructions {
     }
 
     /// Reads instructions from an offset on, up to another; returns that of the next one.
-    fn read(&mut self, range: Range<'_>, mut at: usize, end: usize) -> usize {
+    fn read(&mut self, range: Range<'_>, full: &mut Full<'_>, mut at: usize, end: usize) -> usize {
         while at < end {
             while self.block.count < BLOCK && at < end {
-                at = self.block.read(range, at);
+                at = self.block.read(range, full, at);
             }
             self.take();
         }
@@ -230,6 +250,7 @@ impl Instructions {
 /// Reads the instructions that matter, in their order.
 struct Reader<'a> {
     range: Range<'a>,
+    full: Full<'a>,
     starts: &'a [u32],
     leas: &'a mut Vec<Lea>,
     pending: &'a mut Vec<Pending>,
@@ -250,7 +271,11 @@ impl Reader<'_> {
             if !self.stopped {
                 return;
             }
-            self.slow(index);
+            if quick::may_pad(&self.range.window(self.starts[index] as usize)) {
+                self.slow(index);
+            } else {
+                self.stopped = false;
+            }
         }
     }
 
@@ -288,7 +313,7 @@ impl Reader<'_> {
     /// By the full decoder.
     fn slow(&mut self, index: usize) {
         let offset = self.starts[index];
-        let instruction = self.range.decode(offset as usize);
+        let instruction = self.full.decode(offset as usize);
         let code = instruction.code();
         let flow = match code.flow_control() {
             FlowControl::Next | FlowControl::XbeginXabortXend => {
@@ -425,11 +450,12 @@ mod tests {
         let mut at = 0;
         while at < length {
             starts.push(at as u32);
-            at += range.decode(at).len();
+            at += range.decoder().decode(at).len();
         }
         let (mut leas, mut pending, mut out) = (Vec::new(), Vec::new(), Decoded::default());
         let mut reader = Reader {
             range,
+            full: range.decoder(),
             starts: &starts,
             leas: &mut leas,
             pending: &mut pending,

@@ -9,7 +9,7 @@
 
 use super::flow::{Decoded, Entry, Flow, Table, Within, read_table};
 use super::memory::Memory;
-use super::sweep::{self, Lea, Swept, WINDOW};
+use super::sweep::{self, Full, Lea, Swept, WINDOW};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Registers by their numbers.
@@ -56,8 +56,9 @@ pub(crate) fn decode(
     bases.extend(swept.leas.iter().map(|l| l.address));
     bases.sort_unstable();
     bases.dedup();
+    let mut full = range.decoder();
     for pending in &swept.pending {
-        let window = redecode(range, &pending.window);
+        let window = redecode(&mut full, &pending.window);
         let resolver = Resolver {
             memory,
             within,
@@ -74,9 +75,9 @@ pub(crate) fn decode(
 }
 
 /// The instructions at `offsets`; those of before the range's start are left out.
-fn redecode(range: sweep::Range<'_>, offsets: &[u32]) -> Vec<Instruction> {
+fn redecode(full: &mut Full<'_>, offsets: &[u32]) -> Vec<Instruction> {
     let known = offsets.iter().filter(|o| **o != u32::MAX);
-    known.map(|o| range.decode(*o as usize)).collect()
+    known.map(|o| full.decode(*o as usize)).collect()
 }
 
 /// The slot that a linkage stub jumps through: `jmp [rip + slot]`, maybe after `endbr64`.
