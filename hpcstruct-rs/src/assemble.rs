@@ -101,6 +101,9 @@ struct Sources<'a, 'd> {
 #[derive(Default)]
 struct Buffers {
     pieces: Vec<Piece>,
+    /// Of the group.
+    scopes: Vec<Scope>,
+    cut: Vec<(Piece, Option<StringId>)>,
     placed: Placed,
     names: Map<SourceLine, StringId>,
     uses: Uses,
@@ -132,8 +135,8 @@ impl Sources<'_, '_> {
     fn build(&self, procedures: Range<usize>, buffers: &mut Buffers) -> Part {
         let mut part = Part {
             procedures: Vec::with_capacity(procedures.len()),
-            scopes: Vec::new(),
-            pieces: Vec::new(),
+            scopes: std::mem::take(&mut buffers.scopes),
+            pieces: std::mem::take(&mut buffers.cut),
             segments: Vec::with_capacity(procedures.len()),
             strings: Vec::new(),
             tags: Vec::new(),
@@ -142,8 +145,13 @@ impl Sources<'_, '_> {
             self.add(number, &mut part, buffers);
         }
         part.strings = buffers.uses.take();
-        part.scopes.shrink_to_fit();
-        part.pieces.shrink_to_fit();
+        // Exactly as long as they have to be; the room stays for the next group.
+        let scopes = part.scopes.as_slice().into();
+        buffers.scopes = std::mem::replace(&mut part.scopes, scopes);
+        buffers.scopes.clear();
+        let pieces = part.pieces.as_slice().into();
+        buffers.cut = std::mem::replace(&mut part.pieces, pieces);
+        buffers.cut.clear();
         part
     }
 

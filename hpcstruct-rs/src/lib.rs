@@ -187,7 +187,24 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     let shared = parsed.shared();
     let shared = shared.map(|file| dwarf::load(file, threads, &mut notes));
     let endian = dwarf::endian(is_little_endian(&image));
-    let debug = dwarf::Debug::new(&sections, shared.as_ref(), endian, threads, &mut notes);
+    let images = parsed.with_symbols(&image);
+    let ((mut debug, found), (unwind, candidates)) = parallel::both(
+        threads,
+        || {
+            let mut found = Vec::new();
+            let shared = shared.as_ref();
+            let debug = dwarf::Debug::new(&sections, shared, endian, threads, &mut found);
+            (debug, found)
+        },
+        || {
+            parallel::both(
+                threads,
+                || Unwind::read(&image),
+                || symbols::candidates(&images),
+            )
+        },
+    );
+    notes.extend(found);
     let split_files = folders.map(|folders| {
         let search = split::Search {
             files: &[path, parsed.path().unwrap_or(path)],
@@ -196,17 +213,10 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         split::open(wanted_skeletons(&debug, &wanted), search)
     });
     let split_sections = split_files.as_ref().map(|f| split::load(f, &mut notes));
-    let mut debug = debug;
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }
     let is_lasting = look_for_debug_file && notes.is_empty();
-    let images = parsed.with_symbols(&image);
-    let (unwind, candidates) = parallel::both(
-        threads,
-        || Unwind::read(&image),
-        || symbols::candidates(&images),
-    );
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
     let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures);
@@ -259,13 +269,20 @@ fn products(inputs: &Inputs<'_, '_>, progress: Option<&Progress>) -> Vec<product
     if let Some(progress) = progress {
         progress.begin((0..units.len()).map(weight).sum());
     }
-    parallel::run_heaviest_first(units.len(), inputs.threads, weight, |i| {
-        let product = product::analyse(inputs, units[i]);
-        if let Some(progress) = progress {
-            progress.add(weight(i));
-        }
-        product
-    })
+    let buffers = product::Buffers::default;
+    parallel::run_heaviest_first(
+        units.len(),
+        inputs.threads,
+        weight,
+        buffers,
+        |buffers, i| {
+            let product = product::analyse(inputs, units[i], buffers);
+            if let Some(progress) = progress {
+                progress.add(weight(i));
+            }
+            product
+        },
+    )
 }
 
 fn is_little_endian(image: &Image<'_>) -> bool {

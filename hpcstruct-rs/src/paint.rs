@@ -28,47 +28,77 @@ pub(crate) struct Segment {
     pub(crate) scope: Option<usize>,
 }
 
-/// Paints `layers` onto `base` (sorted and disjoint after this call's own cleaning).
-pub(crate) fn paint(base: &[Range<u64>], layers: &[Layer]) -> Vec<Segment> {
-    let mut base: Vec<Range<u64>> = base.iter().filter(|r| r.start < r.end).cloned().collect();
-    base.sort_by_key(|r| (r.start, r.end));
-    let mut out = Vec::new();
+/// Buffers of [`paint`], reused from procedure to procedure.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    base: Vec<Range<u64>>,
+    starts: Vec<(u64, u32)>,
+    open: Vec<(u32, u32)>,
+    late: BinaryHeap<(u32, u32)>,
+}
+
+/// Paints `layers` onto `base`, in any order; the segments go to `out`.
+pub(crate) fn paint(
+    base: &[Range<u64>],
+    layers: &[Layer],
+    scratch: &mut Scratch,
+    out: &mut Vec<Segment>,
+) {
+    let Scratch {
+        base: sorted,
+        starts,
+        open,
+        late,
+    } = scratch;
+    out.clear();
+    sorted.clear();
+    sorted.extend(base.iter().filter(|r| r.start < r.end).cloned());
+    sorted.sort_by_key(|r| (r.start, r.end));
     // By start; packed with the number, since equal starts come in the order of the list.
-    let mut starts: Vec<(u64, u32)> = layers
-        .iter()
-        .zip(0..)
-        .filter(|(layer, _)| layer.range.start < layer.range.end)
-        .map(|(layer, i)| (layer.range.start, i))
-        .collect();
+    starts.clear();
+    let some = layers.iter().zip(0..);
+    starts.extend(
+        some.filter(|(layer, _)| layer.range.start < layer.range.end)
+            .map(|(layer, i)| (layer.range.start, i)),
+    );
     // Entries are mostly in order already, which this sort makes use of.
     starts.sort();
     let mut next = 0;
-    // Those that began: by depth, then number, the innermost on top. Those that ended leave when
-    // they come to the top.
-    let mut open: BinaryHeap<(u32, u32)> = BinaryHeap::new();
+    // Those that began: by depth, then number. Usual ones begin within those before them: the
+    // innermost is the last. Others go where the innermost of them is found. Those that ended leave
+    // when they are the innermost.
+    open.clear();
+    late.clear();
     let mut free_from = 0;
-    for range in &base {
+    for range in sorted.iter() {
         let mut at = range.start.max(free_from);
         while at < range.end {
             while let Some((_, i)) = starts.get(next).filter(|s| s.0 <= at) {
-                open.push((layers[*i as usize].depth, *i));
+                let layer = (layers[*i as usize].depth, *i);
+                match open.last() {
+                    Some(last) if *last > layer => late.push(layer),
+                    _ => open.push(layer),
+                }
                 next += 1;
             }
-            let ended = |top: &(u32, u32)| layers[top.1 as usize].range.end <= at;
-            while open.peek().is_some_and(ended) {
+            let has_ended = |top: &(u32, u32)| layers[top.1 as usize].range.end <= at;
+            while open.last().is_some_and(has_ended) {
                 open.pop();
             }
-            let innermost = open.peek().map(|(_, i)| &layers[*i as usize]);
+            while late.peek().is_some_and(has_ended) {
+                late.pop();
+            }
+            let innermost = open.last().max(late.peek());
+            let innermost = innermost.map(|(_, i)| &layers[*i as usize]);
             let mut end = innermost.map_or(range.end, |l| l.range.end.min(range.end));
             if let Some((start, _)) = starts.get(next) {
                 end = end.min(*start);
             }
-            push(&mut out, at..end, innermost.map(|l| l.scope));
+            push(out, at..end, innermost.map(|l| l.scope));
             at = end;
         }
         free_from = free_from.max(range.end);
     }
-    out
 }
 
 fn push(out: &mut Vec<Segment>, range: Range<u64>, scope: Option<usize>) {
@@ -103,8 +133,14 @@ mod tests {
         })
     }
 
+    fn painted(base: &[Range<u64>], layers: &[Layer]) -> Vec<Segment> {
+        let mut out = Vec::new();
+        paint(base, layers, &mut Scratch::default(), &mut out);
+        out
+    }
+
     fn check(base: &[Range<u64>], layers: &[Layer]) {
-        let painted = paint(base, layers);
+        let painted = painted(base, layers);
         for pair in painted.windows(2) {
             assert!(pair[0].range.end <= pair[1].range.start, "{painted:?}");
         }
@@ -125,7 +161,7 @@ mod tests {
             layer(12..20, 1, 1),
             layer(20..22, 1, 2),
         ];
-        let painted = paint(std::slice::from_ref(&(0..40)), &layers);
+        let painted = painted(std::slice::from_ref(&(0..40)), &layers);
         let scopes: Vec<_> = painted.iter().map(|s| (s.range.start, s.scope)).collect();
         assert_eq!(
             scopes,

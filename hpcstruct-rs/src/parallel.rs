@@ -12,18 +12,19 @@ pub(crate) fn run<T: Send>(
     run_with(count, threads, || (), |(), i| job(i))
 }
 
-/// As [`run`]; jobs of much `weight` begin first, so that none of them is left over for the end.
-pub(crate) fn run_heaviest_first<T: Send>(
+/// As [`run_with`]; jobs of much `weight` begin first, so that none of them is left over for the end.
+pub(crate) fn run_heaviest_first<S, T: Send>(
     count: usize,
     threads: usize,
     weight: impl Fn(usize) -> u64,
-    job: impl Fn(usize) -> T + Sync,
+    state: impl Fn() -> S + Sync,
+    job: impl Fn(&mut S, usize) -> T + Sync,
 ) -> Vec<T> {
     let mut order: Vec<usize> = (0..count).collect();
     if threads > 1 {
         order.sort_by_cached_key(|i| std::cmp::Reverse(weight(*i)));
     }
-    in_order(&order, threads, || (), |(), i| job(i))
+    in_order(&order, threads, state, job)
 }
 
 /// As [`run`]; the jobs of one thread share what `state` makes, for buffers.
@@ -107,7 +108,7 @@ mod tests {
         let expected: Vec<usize> = (0..1000).map(|i| i * i).collect();
         for threads in [0, 1, 2, 7, 5000] {
             assert_eq!(run(1000, threads, |i| i * i), expected);
-            let ordered = run_heaviest_first(1000, threads, |i| i as u64 % 7, |i| i * i);
+            let ordered = run_heaviest_first(1000, threads, |i| i as u64 % 7, || (), |(), i| i * i);
             assert_eq!(ordered, expected);
         }
         assert!(run(0, 4, |i| i).is_empty());

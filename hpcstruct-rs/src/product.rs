@@ -35,7 +35,7 @@ pub(crate) struct Inputs<'a, 'd> {
 }
 
 /// A scope of a [`Function`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct InlinedScope {
     /// Index of the enclosing scope in the same function.
     pub(crate) parent: Option<u32>,
@@ -121,9 +121,46 @@ pub(crate) struct Product {
     pub(crate) notes: Vec<String>,
 }
 
+/// What the analysis of a unit works in; a thread reuses it from unit to unit.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers<'d> {
+    walked: Walked<'d>,
+    rows: Vec<Row>,
+    of_function: OfFunction,
+}
+
+/// What the analysis of a procedure works in.
+#[derive(Debug, Default)]
+struct OfFunction {
+    base: Vec<Range<u64>>,
+    /// Its scopes as indices into the walk.
+    ids: Vec<usize>,
+    layers: Vec<Layer>,
+    paint: paint::Scratch,
+    segments: Vec<Segment>,
+    drafts: Vec<Draft>,
+    call_tags: Vec<Option<Tag>>,
+    /// Whether a chain has any tag; most have none and need no verdict.
+    is_tagged: Vec<bool>,
+    pieces: Vec<Piece>,
+    /// New numbers of scopes.
+    numbers: Vec<Option<u32>>,
+    scopes: Vec<InlinedScope>,
+}
+
 /// Analyses unit `unit`.
-pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
-    let walked = walk::walk(inputs.debug, inputs.debug.entries_of(unit), inputs.wanted);
+pub(crate) fn analyse<'d>(
+    inputs: &Inputs<'_, 'd>,
+    unit: u32,
+    buffers: &mut Buffers<'d>,
+) -> Product {
+    let Buffers {
+        walked,
+        rows,
+        of_function,
+    } = buffers;
+    let entries = inputs.debug.entries_of(unit);
+    walk::walk(inputs.debug, entries, inputs.wanted, walked);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let covered = disjoint(walked.covered.iter());
     if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
@@ -138,20 +175,19 @@ pub(crate) fn analyse(inputs: &Inputs<'_, '_>, unit: u32) -> Product {
         inputs.wanted.is_all() || overlaps(&wanted, start, end) || !overlaps(&covered, start, end)
     };
     let begins = |address| inputs.image.code_at(address).is_some();
-    let (rows, damage) = lines::rows(inputs.debug, unit, begins, in_wanted);
-    notes.extend(damage);
+    notes.extend(lines::rows(inputs.debug, unit, begins, in_wanted, rows));
     let mut builder = Builder {
         inputs,
         unit,
-        walked: &walked,
-        rows: &rows,
+        walked,
+        rows,
         frames: Frames::new(inputs.debug, unit, inputs.facts),
     };
     let functions: Vec<_> = walked
         .functions
         .iter()
         .enumerate()
-        .filter_map(|(i, f)| builder.function(i, f))
+        .filter_map(|(i, f)| builder.function(i, f, of_function))
         .collect();
     let loose = builder.loose(&covered);
     Product {
@@ -170,6 +206,7 @@ struct Builder<'a, 'd> {
 }
 
 /// A scope while its function is built.
+#[derive(Debug)]
 struct Draft {
     parent: Option<usize>,
     frame: Frame,
@@ -180,38 +217,57 @@ struct Draft {
 }
 
 impl Builder<'_, '_> {
-    fn function(&mut self, index: usize, die: &FunctionDie) -> Option<Function> {
-        let base: Vec<Range<u64>> = die
-            .ranges
-            .iter()
-            .filter_map(|r| {
-                let (section, _) = self.inputs.image.code_at(r.start)?;
-                Some(r.start..r.end.min(section.end))
-            })
-            .collect();
-        let entry_address = base.first()?.start;
-        let (ids, layers) = self.layers(index, die);
+    fn function(
+        &mut self,
+        index: usize,
+        die: &FunctionDie,
+        buffers: &mut OfFunction,
+    ) -> Option<Function> {
+        buffers.base.clear();
+        for range in &die.ranges {
+            if let Some((section, _)) = self.inputs.image.code_at(range.start) {
+                buffers.base.push(range.start..range.end.min(section.end));
+            }
+        }
+        let entry_address = buffers.base.first()?.start;
+        self.layers(index, die, &mut buffers.ids, &mut buffers.layers);
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
-        let body = self.body_file(&ids, None, &base);
+        let body = self.body_file(&buffers.ids, None, &buffers.base);
         let frame = self
             .frames
             .of_procedure(die.entry, self.walked, symbol, body);
-        let mut drafts = self.drafts(&ids, &frame);
-        let segments = paint::paint(&base, &layers);
+        self.drafts(&frame, buffers);
+        paint::paint(
+            &buffers.base,
+            &buffers.layers,
+            &mut buffers.paint,
+            &mut buffers.segments,
+        );
         let own_tag = verdict::tag(std::iter::once(Step {
             frame,
             call_tag: None,
         }));
-        let pieces = self.pieces(&segments, &mut drafts, own_tag);
-        Some(finish(frame, &drafts, pieces))
+        self.pieces(
+            &buffers.segments,
+            &mut buffers.drafts,
+            own_tag,
+            &mut buffers.pieces,
+        );
+        Some(finish(frame, buffers))
     }
 
     /// The scopes of a function (indices into the walk) and their ranges as layers, whose scope
     /// is an index into that list.
-    fn layers(&self, index: usize, die: &FunctionDie) -> (Vec<usize>, Vec<Layer>) {
-        let mut ids = Vec::with_capacity(die.scopes.len());
-        let mut layers = Vec::with_capacity(die.scopes.len());
+    fn layers(
+        &self,
+        index: usize,
+        die: &FunctionDie,
+        ids: &mut Vec<usize>,
+        layers: &mut Vec<Layer>,
+    ) {
+        ids.clear();
+        layers.clear();
         for id in die.scopes.clone() {
             let scope = &self.walked.scopes[id];
             if scope.function as usize != index {
@@ -226,7 +282,6 @@ impl Builder<'_, '_> {
             }
             ids.push(id);
         }
-        (ids, layers)
     }
 
     /// Where a procedure's body lies: where its first inlined call is made, else its
@@ -257,12 +312,18 @@ impl Builder<'_, '_> {
         Some(Body { file, line })
     }
 
-    fn drafts(&mut self, ids: &[usize], procedure: &Frame) -> Vec<Draft> {
-        let mut drafts: Vec<Draft> = Vec::with_capacity(ids.len());
-        let mut call_tags: Vec<Option<Tag>> = Vec::with_capacity(ids.len());
-        // Whether a chain has any tag; most have none and need no verdict.
-        let mut is_tagged: Vec<bool> = Vec::with_capacity(ids.len());
-        for id in ids {
+    fn drafts(&mut self, procedure: &Frame, buffers: &mut OfFunction) {
+        let OfFunction {
+            ids,
+            drafts,
+            call_tags,
+            is_tagged,
+            ..
+        } = buffers;
+        drafts.clear();
+        call_tags.clear();
+        is_tagged.clear();
+        for id in ids.iter() {
             let die = &self.walked.scopes[*id];
             let site = die.call.and_then(|(file, line)| {
                 Some((self.frames.file(self.unit, u64::from(file))?, line))
@@ -286,15 +347,14 @@ impl Builder<'_, '_> {
         }
         for i in (0..drafts.len()).filter(|i| is_tagged[*i]) {
             let chain = Chain {
-                drafts: &drafts,
-                call_tags: &call_tags,
+                drafts,
+                call_tags,
                 procedure,
                 next: Some(Some(i)),
                 call_tag: None,
             };
             drafts[i].tag = verdict::tag(chain);
         }
-        drafts
     }
 
     fn scope_frame(&mut self, ids: &[usize], id: usize, origin: Option<EntryRef>) -> Frame {
@@ -318,8 +378,9 @@ impl Builder<'_, '_> {
         segments: &[Segment],
         drafts: &mut [Draft],
         own_tag: Option<Tag>,
-    ) -> Vec<Piece> {
-        let mut out: Vec<Piece> = Vec::with_capacity(segments.len());
+        out: &mut Vec<Piece>,
+    ) {
+        out.clear();
         let module_tag = self.inputs.facts.module.tag;
         for segment in segments {
             if let Some(scope) = segment.scope {
@@ -338,7 +399,7 @@ impl Builder<'_, '_> {
                 let tagging = file.filter(|_| line.is_some() || !self.frames.is_rust);
                 let line_tag = tagging.and_then(|file| file.tag);
                 push(
-                    &mut out,
+                    out,
                     Piece {
                         scope,
                         ..Piece::new(range, line, line_tag.or(scope_tag).or(module_tag))
@@ -346,7 +407,6 @@ impl Builder<'_, '_> {
                 );
             }
         }
-        out
     }
 
     /// Lines of code that no procedure entry covers: assembler, and with line tables only all that
@@ -432,31 +492,39 @@ fn keep(drafts: &mut [Draft], scope: usize) {
     }
 }
 
-/// Renumbers the kept scopes.
-fn finish(frame: Frame, drafts: &[Draft], mut pieces: Vec<Piece>) -> Function {
-    let mut number = vec![None; drafts.len()];
-    let mut scopes = Vec::new();
-    for (i, draft) in drafts.iter().enumerate() {
+/// Renumbers the kept scopes; the lists of the result have no room to spare, since there are many.
+fn finish(frame: Frame, buffers: &mut OfFunction) -> Function {
+    let OfFunction {
+        drafts,
+        numbers,
+        scopes,
+        pieces,
+        ..
+    } = buffers;
+    numbers.clear();
+    scopes.clear();
+    for draft in drafts.iter() {
         if !draft.kept {
+            numbers.push(None);
             continue;
         }
-        number[i] = Some(scopes.len() as u32);
+        numbers.push(Some(scopes.len() as u32));
         scopes.push(InlinedScope {
-            parent: draft.parent.and_then(|p| number[p]),
+            parent: draft.parent.and_then(|p| numbers[p]),
             name: draft.frame.name,
             declared: draft.frame.declared,
             origin: draft.frame.origin,
             site: draft.site,
         });
     }
-    for piece in &mut pieces {
-        let kept = piece.scope().and_then(|s| number[s as usize]);
+    for piece in pieces.iter_mut() {
+        let kept = piece.scope().and_then(|s| numbers[s as usize]);
         piece.scope = kept.unwrap_or(u32::MAX);
     }
     Function {
         frame,
-        scopes,
-        pieces,
+        scopes: scopes.as_slice().into(),
+        pieces: pieces.as_slice().into(),
     }
 }
 

@@ -25,14 +25,14 @@ const SHARDS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct SharedMap<K, V> {
     hasher: Hasher,
-    shards: [Mutex<Map<K, V>>; SHARDS],
+    shards: [Mutex<HashTable<(K, V)>>; SHARDS],
 }
 
 impl<K, V> Default for SharedMap<K, V> {
     fn default() -> Self {
         SharedMap {
             hasher: Hasher::default(),
-            shards: std::array::from_fn(|_| Mutex::new(Map::default())),
+            shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
         }
     }
 }
@@ -56,12 +56,20 @@ impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let shard = &self.shards[shard_of(self.hasher.hash_one(key))];
-        if let Some(known) = lock(shard).get(key) {
+        let hash = self.hasher.hash_one(key);
+        let shard = &self.shards[shard_of(hash)];
+        let is_it = |known: &(K, V)| known.0.borrow() == key;
+        if let Some((_, known)) = lock(shard).find(hash, is_it) {
             return known.clone();
         }
         let made = make();
-        lock(shard).entry(key.to_owned()).or_insert(made).clone()
+        let mut shard = lock(shard);
+        if let Some((_, known)) = shard.find(hash, is_it) {
+            return known.clone();
+        }
+        let rehash = |known: &(K, V)| self.hasher.hash_one(known.0.borrow());
+        shard.insert_unique(hash, (key.to_owned(), made.clone()), rehash);
+        made
     }
 }
 

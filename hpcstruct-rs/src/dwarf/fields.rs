@@ -47,7 +47,9 @@ enum Take {
 #[derive(Debug)]
 pub(crate) struct Values<'f> {
     fields: &'f Fields,
-    values: [Option<u64>; FIELDS],
+    values: [u64; FIELDS],
+    /// Which of them are there, as bits.
+    present: u8,
     /// Where the entry ends.
     pub(crate) end: usize,
 }
@@ -129,33 +131,56 @@ impl Fields {
         has(Field::Low) || has(Field::Ranges)
     }
 
+    /// Whether entries have a name.
+    pub(crate) fn has_name(&self) -> bool {
+        self.forms[Field::Name as usize] != DwForm(0)
+    }
+
     /// Reads the entry whose attributes begin at `at`.
     pub(crate) fn read(&self, data: &[u8], at: usize) -> Option<Values<'_>> {
-        let mut values = [None; FIELDS];
+        let mut values = [0; FIELDS];
+        let mut present = 0;
         let mut end = at;
         for take in &self.takes {
-            match take {
-                Take::Skip(step) => end = step.end(data, end)?,
+            let (field, value) = match take {
+                Take::Skip(step) => {
+                    end = step.end(data, end)?;
+                    continue;
+                }
                 Take::Number(field, size) => {
-                    let bytes = data.get(end..end + size)?;
-                    let mut wide = [0; 8];
-                    wide[..*size].copy_from_slice(bytes);
-                    values[*field as usize] = Some(u64::from_le_bytes(wide));
+                    let value = number(data, end, *size)?;
                     end += size;
+                    (*field, value)
                 }
                 Take::Leb(field) => {
                     let (value, after) = skip::leb(data, end)?;
-                    values[*field as usize] = Some(value);
                     end = after;
+                    (*field, value)
                 }
-                Take::Constant(field, value) => values[*field as usize] = Some(*value),
-            }
+                Take::Constant(field, value) => (*field, *value),
+            };
+            values[field as usize] = value;
+            present |= 1 << field as u8;
         }
         (end <= data.len()).then_some(Values {
             fields: self,
             values,
+            present,
             end,
         })
+    }
+}
+
+/// A little-endian number of 1, 2, 4 or 8 bytes.
+fn number(data: &[u8], at: usize, size: usize) -> Option<u64> {
+    let rest = data.get(at..)?;
+    match rest.first_chunk() {
+        // Mostly there is more behind it.
+        Some(wide) => Some(u64::from_le_bytes(*wide) & (u64::MAX >> (64 - 8 * size))),
+        None => {
+            let bytes = rest.get(..size)?;
+            Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+        }
     }
 }
 
@@ -170,7 +195,8 @@ impl Values<'_> {
 
     /// A plain number.
     pub(crate) fn number(&self, field: Field) -> Option<u64> {
-        self.values[field as usize]
+        let is_there = self.present >> field as u8 & 1 == 1;
+        is_there.then_some(self.values[field as usize])
     }
 
     /// The name.

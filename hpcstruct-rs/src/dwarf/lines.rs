@@ -3,6 +3,7 @@
 //! Invariants: rows are sorted by start and do not overlap; of several rows at one address the
 //! last stated one counts; a damaged program yields the rows before the damage.
 
+use super::program::{self, State};
 use super::{Debug, Reader};
 use gimli::{Dwarf, Unit};
 
@@ -19,54 +20,93 @@ pub(crate) struct Row {
     pub(crate) line: u32,
 }
 
-/// Runs the line program of unit `index`. Sequences are left out that begin where `begins` is false:
-/// of functions that the linker dropped. `keep` decides about a row's range.
+/// Runs the line program of unit `index` and puts its rows into `out`. Sequences are left out that
+/// begin where `begins` is false: of functions that the linker dropped. `keep` decides about a
+/// row's range. Returns what is damaged.
 pub(crate) fn rows(
     debug: &Debug<'_>,
     index: u32,
     begins: impl Fn(u64) -> bool,
     keep: impl Fn(u64, u64) -> bool,
-) -> (Vec<Row>, Option<String>) {
-    let mut out = Vec::new();
-    let program = debug.units.get(debug.lines_of(index) as usize);
-    let Some(program) = program.and_then(|u| u.line_program.clone()) else {
-        return (out, None);
+    out: &mut Vec<Row>,
+) -> Option<String> {
+    out.clear();
+    let unit = debug.units.get(debug.lines_of(index) as usize)?;
+    let program = unit.line_program.as_ref()?;
+    let mut collector = Collector {
+        begins,
+        keep,
+        out,
+        open: None,
+        in_code: None,
     };
-    let mut rows = program.rows();
-    let mut open: Option<Row> = None;
     let mut damage = None;
-    let mut sequence = None;
-    loop {
-        let row = match rows.next_row() {
-            Ok(Some((_, row))) => row,
-            Ok(None) => break,
-            Err(error) => {
-                damage = Some(format!("damaged line table: {error}"));
-                break;
+    let emit = |state: &State| collector.add(state);
+    if program::run(program, debug.little_endian, emit).is_none() {
+        collector.clear();
+        let mut rows = program.clone().rows();
+        loop {
+            match rows.next_row() {
+                Ok(Some((_, row))) => collector.add(&State {
+                    address: row.address(),
+                    file: row.file_index(),
+                    line: row.line().map_or(0, |l| l.get()),
+                    is_end: row.end_sequence(),
+                }),
+                Ok(None) => break,
+                Err(error) => {
+                    damage = Some(format!("damaged line table: {error}"));
+                    break;
+                }
             }
-        };
-        if let Some(mut row_before) = open.take() {
-            row_before.end = row.address();
-            if row_before.end > row_before.start && keep(row_before.start, row_before.end) {
-                out.push(row_before);
-            }
-        }
-        let in_code = *sequence.get_or_insert_with(|| begins(row.address()));
-        if row.end_sequence() {
-            sequence = None;
-        } else if in_code {
-            let line = row.line().map_or(0, |l| l.get());
-            open = Some(Row {
-                start: row.address(),
-                end: 0,
-                file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
-                line: u32::try_from(line).unwrap_or(0),
-            });
         }
     }
     out.sort_by_key(|r| r.start);
-    remove_overlaps(&mut out);
-    (out, damage)
+    remove_overlaps(out);
+    damage
+}
+
+/// Makes ranges of rows.
+struct Collector<'o, B, K> {
+    begins: B,
+    keep: K,
+    out: &'o mut Vec<Row>,
+    /// The row before, whose end is not known yet.
+    open: Option<Row>,
+    /// Whether the sequence begins in code; `None` before its first row.
+    in_code: Option<bool>,
+}
+
+impl<B: Fn(u64) -> bool, K: Fn(u64, u64) -> bool> Collector<'_, B, K> {
+    fn clear(&mut self) {
+        self.out.clear();
+        self.open = None;
+        self.in_code = None;
+    }
+
+    #[inline]
+    fn add(&mut self, state: &State) {
+        if let Some(mut before) = self.open.take() {
+            before.end = state.address;
+            if before.end > before.start && (self.keep)(before.start, before.end) {
+                self.out.push(before);
+            }
+        }
+        let in_code = match self.in_code {
+            Some(known) => known,
+            None => *self.in_code.insert((self.begins)(state.address)),
+        };
+        if state.is_end {
+            self.in_code = None;
+        } else if in_code {
+            self.open = Some(Row {
+                start: state.address,
+                end: 0,
+                file: u32::try_from(state.file).unwrap_or(u32::MAX),
+                line: u32::try_from(state.line).unwrap_or(0),
+            });
+        }
+    }
 }
 
 /// Sequences of one unit may claim the same code (folded functions): the first one keeps it.

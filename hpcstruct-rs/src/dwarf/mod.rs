@@ -9,6 +9,8 @@
 pub(crate) mod describe;
 mod fields;
 pub(crate) mod lines;
+mod program;
+mod ranges;
 mod skip;
 pub(crate) mod walk;
 

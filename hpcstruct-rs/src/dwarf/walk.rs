@@ -5,10 +5,11 @@
 //! cannot be read ends the pass, and what came before it is kept.
 
 use super::fields::{Field, Fields, Values};
+use super::ranges;
 use super::skip::{self, Skip};
 use super::{Debug, EntryRef, Reader};
 use crate::wanted::Wanted;
-use gimli::{AttributeValue, DwTag, Dwarf, EntriesRaw, Unit, UnitOffset};
+use gimli::{AttributeValue, DwTag, Dwarf, EntriesRaw, Section as _, Unit, UnitOffset};
 use std::ops::Range;
 
 /// A procedure with code.
@@ -77,6 +78,18 @@ pub(crate) struct Walked<'d> {
 }
 
 impl<'d> Walked<'d> {
+    /// Nothing of unit `unit` yet.
+    fn clear(&mut self, unit: u32) {
+        self.unit = unit;
+        self.functions.clear();
+        self.scopes.clear();
+        self.ranges.clear();
+        self.contexts.clear();
+        self.context_of.clear();
+        self.covered.clear();
+        self.damage = None;
+    }
+
     /// The code of a scope.
     pub(crate) fn ranges_of(&self, scope: &ScopeDie) -> &[Range<u64>] {
         &self.ranges[scope.ranges.start as usize..scope.ranges.end as usize]
@@ -105,6 +118,8 @@ impl<'d> Walked<'d> {
 #[derive(Clone, Copy)]
 enum Around {
     Context(usize),
+    /// A context that nobody asked for yet: where its attributes begin, and its shape.
+    Unread(usize, usize),
     /// A procedure whose scopes are wanted.
     Function(u32),
     Scope(u32),
@@ -124,29 +139,32 @@ struct Attributes<'d> {
     call_line: Option<u32>,
 }
 
-/// Walks unit `index`, keeping the procedures that hold wanted addresses.
-pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted) -> Walked<'d> {
-    let mut out = Walked {
-        unit: index,
-        ..Walked::default()
-    };
+/// Walks unit `index`, keeping the procedures that hold wanted addresses; `out` is what an earlier
+/// walk found.
+pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted, out: &mut Walked<'d>) {
+    out.clear(index);
     let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index)) else {
-        return out;
+        return;
     };
+    let plain = debug.little_endian
+        && unit.encoding().version < 5
+        && unit.encoding().address_size == 8
+        && dwarf.file_type == gimli::DwarfFileType::Main;
     let mut walker = Walker {
         debug,
         dwarf,
         unit,
         index,
         wanted,
+        plain_ranges: plain.then(|| dwarf.ranges.debug_ranges().reader().slice()),
         stack: Vec::new(),
         shapes: Vec::new(),
-        out: &mut out,
+        plans: Vec::new(),
+        out,
     };
     if let Err(error) = walker.run() {
         out.damage = Some(format!("damaged debug information: {error}"));
     }
-    out
 }
 
 /// What the walk does with entries of one abbreviation.
@@ -168,6 +186,14 @@ struct Shape {
     fields: Option<Fields>,
 }
 
+/// The same in brief, for entries that are only stepped over.
+#[derive(Clone, Copy, Default, Debug)]
+struct Plan {
+    /// Bytes of its attributes, and one; 0 = look at the shape.
+    size_and_one: u32,
+    has_children: bool,
+}
+
 /// Abbreviation codes from here on are looked up each time; compilers number from 1.
 const MAX_SHAPES: usize = 1 << 14;
 
@@ -177,10 +203,13 @@ struct Walker<'a, 'd> {
     unit: &'a Unit<Reader<'d>>,
     index: u32,
     wanted: &'a Wanted,
+    /// The section of ranges, where these have a simple form.
+    plain_ranges: Option<&'d [u8]>,
     /// Depth of each open entry that matters.
     stack: Vec<(isize, Around)>,
     /// By abbreviation code, those met so far.
     shapes: Vec<Option<Shape>>,
+    plans: Vec<Plan>,
     out: &'a mut Walked<'d>,
 }
 
@@ -194,60 +223,97 @@ impl<'d> Walker<'_, 'd> {
         let mut at = 0;
         let mut depth = 0isize;
         while at < data.len() {
-            let offset = UnitOffset(base + at);
             let (code, after_code) = skip::leb(data, at).ok_or(gimli::Error::BadUnsignedLeb128)?;
             if code == 0 {
                 depth -= 1;
                 at = after_code;
+                while self.stack.last().is_some_and(|(d, _)| *d >= depth) {
+                    self.stack.pop();
+                }
                 continue;
             }
-            let index = self.shape(code)?;
-            let shape = self.shapes.get(index).and_then(Option::as_ref);
-            let shape = shape.ok_or(gimli::Error::UnknownAbbreviation(code))?;
-            let (interest, has_children) = (shape.interest, shape.has_children);
-            let here = depth;
-            depth += isize::from(has_children);
+            // Most entries are of this kind.
+            if let Some(plan) = self.plans.get(code as usize).filter(|p| p.size_and_one > 0) {
+                let end = after_code + plan.size_and_one as usize - 1;
+                if end <= data.len() {
+                    depth += isize::from(plan.has_children);
+                    at = end;
+                    continue;
+                }
+            }
+            at = self.next_entry(data, (at, after_code), base, &mut depth, code)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the entry of abbreviation `code` that begins at `places.0` and whose attributes begin
+    /// at `places.1`; returns where the next one begins.
+    fn next_entry(
+        &mut self,
+        data: &[u8],
+        places: (usize, usize),
+        base: usize,
+        depth: &mut isize,
+        code: u64,
+    ) -> gimli::Result<usize> {
+        let (at, after_code) = places;
+        let offset = UnitOffset(base + at);
+        let index = self.shape(code)?;
+        let shape = self.shapes.get(index).and_then(Option::as_ref);
+        let shape = shape.ok_or(gimli::Error::UnknownAbbreviation(code))?;
+        let (interest, has_children) = (shape.interest, shape.has_children);
+        let here = *depth;
+        *depth += isize::from(has_children);
+        if self.stack.len() > MAX_NESTING {
+            return Err(gimli::Error::UnsupportedOffset);
+        }
+        let wants = match interest {
+            Interest::Function => true,
+            Interest::Inlined => matches!(
+                self.stack.last(),
+                Some((_, Around::Function(_) | Around::Scope(_)))
+            ),
+            Interest::Context => has_children,
+            Interest::Nothing => false,
+        };
+        let fields = shape.fields.as_ref();
+        let end = if !wants {
+            shape.skip.end(data, after_code)
+        } else if interest == Interest::Function && fields.is_some_and(|f| !f.may_have_code()) {
+            let end = shape.skip.end(data, after_code);
+            if end.is_some() {
+                self.function_without_code(here, offset);
+            }
+            end
+        } else if interest == Interest::Context && fields.is_some() {
+            let has_name = fields.is_some_and(Fields::has_name);
+            let end = shape.skip.end(data, after_code);
+            if end.is_some() && has_name {
+                self.stack.push((here, Around::Unread(after_code, index)));
+            }
+            end
+        } else {
+            match fields.and_then(|fields| fields.read(data, after_code)) {
+                Some(values) => {
+                    let end = values.end;
+                    let attributes = self.simple_attributes(&values)?;
+                    self.take(offset, here, interest, &attributes)?;
+                    Some(end)
+                }
+                None => None,
+            }
+        };
+        let end = match end {
+            Some(end) => end,
+            None => self.entry(offset, here, interest, wants)? - base,
+        };
+        // Nothing lies in it.
+        if !has_children {
             while self.stack.last().is_some_and(|(d, _)| *d >= here) {
                 self.stack.pop();
             }
-            if self.stack.len() > MAX_NESTING {
-                return Err(gimli::Error::UnsupportedOffset);
-            }
-            let wants = match interest {
-                Interest::Function => true,
-                Interest::Inlined => matches!(
-                    self.stack.last(),
-                    Some((_, Around::Function(_) | Around::Scope(_)))
-                ),
-                Interest::Context => has_children,
-                Interest::Nothing => false,
-            };
-            let fields = shape.fields.as_ref();
-            let end = if !wants {
-                shape.skip.end(data, after_code)
-            } else if interest == Interest::Function && fields.is_some_and(|f| !f.may_have_code()) {
-                let end = shape.skip.end(data, after_code);
-                if end.is_some() {
-                    self.function_without_code(here, offset);
-                }
-                end
-            } else {
-                match fields.and_then(|fields| fields.read(data, after_code)) {
-                    Some(values) => {
-                        let end = values.end;
-                        let attributes = self.simple_attributes(&values)?;
-                        self.take(offset, here, interest, &attributes)?;
-                        Some(end)
-                    }
-                    None => None,
-                }
-            };
-            at = match end {
-                Some(end) => end,
-                None => self.entry(offset, here, interest, wants)? - base,
-            };
         }
-        Ok(())
+        Ok(end)
     }
 
     /// The index of the shape of abbreviation `code`, made when it is new.
@@ -273,7 +339,18 @@ impl<'d> Walker<'_, 'd> {
         };
         if self.shapes.len() <= index {
             self.shapes.resize_with(index + 1, || None);
+            self.plans.resize(index + 1, Plan::default());
         }
+        let is_stepped_over = shape.interest == Interest::Nothing
+            || shape.interest == Interest::Context && !shape.has_children;
+        let size = match shape.skip {
+            Skip::Fixed(size) if is_stepped_over && index < MAX_SHAPES => u32::try_from(size).ok(),
+            _ => None,
+        };
+        self.plans[index] = Plan {
+            size_and_one: size.and_then(|s| s.checked_add(1)).unwrap_or(0),
+            has_children: shape.has_children,
+        };
         self.shapes[index] = Some(shape);
         Ok(index)
     }
@@ -450,14 +527,36 @@ impl<'d> Walker<'_, 'd> {
         }
     }
 
-    fn innermost_context(&self) -> Option<usize> {
-        self.stack
-            .iter()
-            .rev()
-            .find_map(|(_, around)| match around {
-                Around::Context(c) => Some(*c),
-                _ => None,
-            })
+    /// The nearest context around the current entry; those that were not read yet are read now.
+    fn innermost_context(&mut self) -> Option<usize> {
+        let is_context = |(_, around): &(isize, Around)| {
+            matches!(around, Around::Context(_) | Around::Unread(..))
+        };
+        let nearest = self.stack.iter().rposition(is_context)?;
+        if let Around::Context(known) = self.stack[nearest].1 {
+            return Some(known);
+        }
+        let base = self.unit.header.header_size();
+        let data = self.unit.header.range_from(UnitOffset(base)..).ok()?;
+        let mut parent = None;
+        for (_, around) in &mut self.stack[..=nearest] {
+            match *around {
+                Around::Context(known) => parent = Some(known),
+                Around::Unread(at, shape) => {
+                    let shape = self.shapes.get(shape).and_then(Option::as_ref);
+                    let fields = shape.and_then(|s| s.fields.as_ref());
+                    let values = fields.and_then(|f| f.read(data.slice(), at));
+                    if let Some(name) = values.and_then(|v| v.name()) {
+                        let number = self.out.contexts.len();
+                        self.out.contexts.push(Context { parent, name });
+                        *around = Around::Context(number);
+                        parent = Some(number);
+                    }
+                }
+                _ => {}
+            }
+        }
+        parent
     }
 
     fn ranges_of(
@@ -466,6 +565,19 @@ impl<'d> Walker<'_, 'd> {
         mut emit: impl FnMut(Range<u64>),
     ) -> gimli::Result<()> {
         if let Some(value) = attributes.ranges {
+            if let (Some(section), AttributeValue::RangeListsRef(offset)) =
+                (self.plain_ranges, &value)
+            {
+                let base = self.unit.low_pc;
+                if ranges::read(section, offset.0, base, &mut emit).is_some() {
+                    return Ok(());
+                }
+                // What there is has been told; what is wrong gimli knows.
+                let offset = self.dwarf.ranges_offset_from_raw(self.unit, *offset);
+                let mut iter = self.dwarf.ranges(self.unit, offset)?;
+                while iter.next()?.is_some() {}
+                return Ok(());
+            }
             if let Some(offset) = self.dwarf.attr_ranges_offset(self.unit, value)? {
                 let mut iter = self.dwarf.ranges(self.unit, offset)?;
                 while let Some(range) = iter.next()? {
