@@ -61,8 +61,10 @@ pub(crate) fn assemble(
     );
     let tags = tag_uses(&sources, &parts);
     // It can be as much as what comes next takes.
+    let freed = products.iter().flat_map(|p| &p.functions);
+    let freed = freed.map(|f| size_of_val(f.pieces.as_slice())).sum();
     drop(products);
-    reclaim::freed_memory();
+    reclaim::freed_memory(freed);
     (join(inputs, parts), tags)
 }
 
@@ -396,7 +398,7 @@ fn join(inputs: &Inputs<'_, '_>, mut parts: Vec<Part>) -> Structure {
     for part in &mut parts {
         part.scopes = Vec::new();
     }
-    reclaim::freed_memory();
+    reclaim::freed_memory(size_of_val(scopes.as_slice()));
     Structure {
         strings: numbering.texts(strings, threads),
         procedures,

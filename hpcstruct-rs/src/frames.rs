@@ -113,6 +113,62 @@ impl<'a, 'd> Frames<'a, 'd> {
         self.known.get(&entry).copied()
     }
 
+    /// The frame of the inlined procedure that an entry describes, where it does not matter where the
+    /// body lies: it has a mangled name and says where it is declared.
+    pub(crate) fn without_body(&mut self, entry: EntryRef, walked: &Walked<'d>) -> Option<Frame> {
+        let description = describe(self.debug, entry);
+        let place = description.linkage?.place(self.debug);
+        let read = || description.linkage.and_then(|t| t.get(self.debug));
+        let linkage = self.facts.linkage_at(place, read)?;
+        if matches!(linkage, Linkage::Plain) {
+            return None;
+        }
+        let (unit, file, line) = description.declared?;
+        let declared = (self.file(unit, file)?, line);
+        let path = || self.path_of(entry, &description, walked);
+        let named = self.name_of_linkage(&linkage, &description, path)?;
+        let frame = self.frame(&named, Some(declared), None);
+        self.known.insert(entry, frame);
+        Some(frame)
+    }
+
+    /// The names around an entry.
+    fn path_of(
+        &self,
+        entry: EntryRef,
+        description: &Description<'d>,
+        walked: &Walked<'d>,
+    ) -> Vec<&'d str> {
+        match description.root {
+            Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a stated linkage name tells; `None` when it is not mangled.
+    fn name_of_linkage<'n>(
+        &self,
+        linkage: &Linkage,
+        description: &Description<'d>,
+        path: impl FnOnce() -> Vec<&'n str>,
+    ) -> Option<NameFacts> {
+        match linkage {
+            Linkage::Whole(facts) => Some(*facts),
+            Linkage::Closure(readable) => {
+                let path = path();
+                let place = description.linkage.and_then(|l| l.place(self.debug));
+                Some(self.facts.closure_at(place, &path, || {
+                    let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
+                    let text = read(description.linkage).unwrap_or("?");
+                    let plain = read(description.name).unwrap_or(text);
+                    let numbered = names::number_closures(readable, &path, plain);
+                    self.facts.named(&numbered, text, Scheme::Rust)
+                }))
+            }
+            Linkage::Plain | Linkage::Absent => None,
+        }
+    }
+
     /// The frame of the inlined procedure that an entry describes; `body` is where its body lies.
     pub(crate) fn of_inlined(
         &mut self,
@@ -169,10 +225,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let declared = description
             .declared
             .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
-        let path = || match description.root {
-            Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
-            _ => Vec::new(),
-        };
+        let path = || self.path_of(entry, description, walked);
         let named = self.name(description, path, symbol, body);
         self.frame(&named, declared, body)
     }

@@ -5,6 +5,7 @@
 //! other units' products, so units can be done in any order.
 
 use crate::dwarf::lines::{self, Row};
+use crate::dwarf::shapes::KnownShapes;
 use crate::dwarf::walk::{self, FunctionDie, Walked};
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Tag};
@@ -124,6 +125,7 @@ pub(crate) struct Product {
 /// What the analysis of a unit works in; a thread reuses it from unit to unit.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<'d> {
+    shapes: KnownShapes,
     walked: Walked<'d>,
     rows: Vec<Row>,
     of_function: OfFunction,
@@ -155,12 +157,13 @@ pub(crate) fn analyse<'d>(
     buffers: &mut Buffers<'d>,
 ) -> Product {
     let Buffers {
+        shapes,
         walked,
         rows,
         of_function,
     } = buffers;
     let entries = inputs.debug.entries_of(unit);
-    walk::walk(inputs.debug, entries, inputs.wanted, walked);
+    walk::walk(inputs.debug, entries, inputs.wanted, shapes, walked);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let covered = disjoint(walked.covered.iter());
     if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
@@ -302,7 +305,7 @@ impl Builder<'_, '_> {
         let (file, line) = match child.and_then(|s| s.call) {
             Some((file, line)) => (file, line),
             None => {
-                let row = row_at(self.rows, ranges.first()?.start)?;
+                let row = lines::row_at(self.rows, ranges.first()?.start)?;
                 (row.file, row.line)
             }
         };
@@ -362,6 +365,9 @@ impl Builder<'_, '_> {
             return known;
         }
         let walked = self.walked;
+        if let Some(frame) = origin.and_then(|entry| self.frames.without_body(entry, walked)) {
+            return frame;
+        }
         let ranges = walked.ranges_of(&walked.scopes[id]);
         // Scopes are sorted: a scope's children come after it.
         let after = ids.partition_point(|i| *i <= id);
@@ -391,7 +397,7 @@ impl Builder<'_, '_> {
                 None => own_tag,
             };
             let scope = segment.scope.map_or(u32::MAX, |s| s as u32);
-            for (range, row) in split(self.rows, &segment.range) {
+            for (range, row) in lines::split(self.rows, &segment.range) {
                 let file = row.and_then(|row| self.frames.file(self.unit, u64::from(row.file)));
                 let line = source_line(file, row);
                 // Of line 0 the file is kept by clang for `#line` regions, and is a left-over
@@ -558,45 +564,6 @@ fn disjoint<'r>(ranges: impl Iterator<Item = &'r Range<u64>>) -> Vec<Range<u64>>
         touches
     });
     ranges
-}
-
-/// The row that holds `address`.
-fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
-    let after = rows.partition_point(|r| r.start <= address);
-    rows.get(after.checked_sub(1)?).filter(|r| address < r.end)
-}
-
-/// Cuts a range at the boundaries of rows; parts without a row are kept.
-fn split<'r>(
-    rows: &'r [Row],
-    range: &Range<u64>,
-) -> impl Iterator<Item = (Range<u64>, Option<&'r Row>)> {
-    let mut at = range.start;
-    let end = range.end;
-    let mut next = rows.partition_point(|r| r.end <= at);
-    std::iter::from_fn(move || {
-        if at >= end {
-            return None;
-        }
-        let start = at;
-        let found = rows.get(next).filter(|r| r.start < end);
-        let row = match found {
-            Some(row) if row.start <= at => {
-                at = row.end.min(end);
-                next += 1;
-                Some(row)
-            }
-            Some(row) => {
-                at = row.start;
-                None
-            }
-            None => {
-                at = end;
-                None
-            }
-        };
-        Some((start..at, row))
-    })
 }
 
 /// Appends a piece, or extends the last one when nothing but the address differs.

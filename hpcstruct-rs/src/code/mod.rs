@@ -488,7 +488,7 @@ impl Finder {
         self.controlled
             .resize(out.loops.len(), Controlled::default());
         for block in 0..self.graph.len() as u32 {
-            if self.graph.is_ordinary(block) {
+            if self.may_control(block) && self.graph.is_ordinary(block) {
                 self.add_controls_of(block, true);
             }
         }
@@ -497,7 +497,7 @@ impl Finder {
                 found.is_closed = found.count > 0;
             }
             for block in 0..self.graph.len() as u32 {
-                if !self.graph.is_ordinary(block) {
+                if self.may_control(block) && !self.graph.is_ordinary(block) {
                     self.add_controls_of(block, false);
                 }
             }
@@ -517,6 +517,12 @@ impl Finder {
         }
     }
 
+    /// Whether a block lies in a loop and ends with a transfer of control.
+    fn may_control(&self, block: u32) -> bool {
+        let block = block as usize;
+        self.graph.branches[block] != u32::MAX && self.nest.inner[block] != NONE
+    }
+
     /// Adds the branch of one block to the loops that it repeats and, if `leaving`, leaves.
     fn add_controls_of(&mut self, block: u32, leaving: bool) {
         /// Kept for each loop.
@@ -525,9 +531,6 @@ impl Finder {
         const LEVELS: usize = 16;
         let branch = self.graph.branches[block as usize];
         let inner = self.nest.inner[block as usize];
-        if branch == u32::MAX || inner == NONE {
-            return;
-        }
         for to in self.graph.successors(block) {
             let mut around = inner;
             for _ in 0..LEVELS {

@@ -6,6 +6,8 @@
 use super::program::{self, State};
 use super::{Debug, Reader};
 use gimli::{Dwarf, Unit};
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// Code of one source line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +124,45 @@ fn remove_overlaps(rows: &mut Vec<Row>) {
     });
 }
 
+/// The row that holds `address`.
+pub(crate) fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
+    let after = rows.partition_point(|r| r.start <= address);
+    rows.get(after.checked_sub(1)?).filter(|r| address < r.end)
+}
+
+/// Cuts a range at the boundaries of rows; parts without a row are kept.
+pub(crate) fn split<'r>(
+    rows: &'r [Row],
+    range: &Range<u64>,
+) -> impl Iterator<Item = (Range<u64>, Option<&'r Row>)> {
+    let mut at = range.start;
+    let end = range.end;
+    let mut next = rows.partition_point(|r| r.end <= at);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let start = at;
+        let found = rows.get(next).filter(|r| r.start < end);
+        let row = match found {
+            Some(row) if row.start <= at => {
+                at = row.end.min(end);
+                next += 1;
+                Some(row)
+            }
+            Some(row) => {
+                at = row.start;
+                None
+            }
+            None => {
+                at = end;
+                None
+            }
+        };
+        Some((start..at, row))
+    })
+}
+
 /// The full path of file `file` of unit `unit`.
 pub(crate) fn path(debug: &Debug<'_>, unit: u32, file: u64) -> Option<String> {
     let number = debug.lines_of(unit);
@@ -134,12 +175,12 @@ fn resolve<'d>(dwarf: &Dwarf<Reader<'d>>, unit: &Unit<Reader<'d>>, file: u64) ->
     let entry = header.file(file)?;
     let name = lossy(dwarf, unit, entry.path_name())?;
     if name.starts_with('/') {
-        return Some(clean(&name));
+        return Some(clean(name.into_owned()));
     }
-    let mut path = match unit.comp_dir {
-        Some(directory) => String::from_utf8_lossy(directory.slice()).into_owned(),
-        None => String::new(),
-    };
+    let mut path = String::with_capacity(128);
+    if let Some(directory) = unit.comp_dir {
+        path.push_str(&String::from_utf8_lossy(directory.slice()));
+    }
     // Directory 0 is the compilation directory itself, before DWARF 5 without an entry.
     if entry.directory_index() != 0 || header.version() >= 5 {
         let directory = entry
@@ -150,16 +191,16 @@ fn resolve<'d>(dwarf: &Dwarf<Reader<'d>>, unit: &Unit<Reader<'d>>, file: u64) ->
         }
     }
     join(&mut path, &name);
-    Some(clean(&path))
+    Some(clean(path))
 }
 
 fn lossy<'d>(
     dwarf: &Dwarf<Reader<'d>>,
     unit: &Unit<Reader<'d>>,
     value: gimli::AttributeValue<Reader<'d>>,
-) -> Option<String> {
+) -> Option<Cow<'d, str>> {
     let reader = dwarf.attr_string(unit, value).ok()?;
-    Some(String::from_utf8_lossy(reader.slice()).into_owned())
+    Some(String::from_utf8_lossy(reader.slice()))
 }
 
 /// Appends `next` to a path, or replaces it by an absolute one.
@@ -173,9 +214,10 @@ fn join(path: &mut String, next: &str) {
 }
 
 /// Removes `.` segments and resolves `..` by name.
-fn clean(path: &str) -> String {
-    if !path.contains("/.") && !path.contains("//") {
-        return path.to_owned();
+fn clean(path: String) -> String {
+    let doubtful = |pair: &[u8]| matches!(pair, b"/." | b"//");
+    if !path.as_bytes().windows(2).any(doubtful) {
+        return path;
     }
     let absolute = path.starts_with('/');
     let mut segments: Vec<&str> = Vec::new();
@@ -199,11 +241,11 @@ mod tests {
 
     #[test]
     fn paths_are_cleaned_by_name() {
-        assert_eq!(clean("/a/./b/../c.rs"), "/a/c.rs");
-        assert_eq!(clean("/../x"), "/x");
-        assert_eq!(clean("../x/./y"), "../x/y");
-        assert_eq!(clean("/a//b"), "/a/b");
-        assert_eq!(clean("/a/.hidden/b"), "/a/.hidden/b");
+        assert_eq!(clean("/a/./b/../c.rs".to_owned()), "/a/c.rs");
+        assert_eq!(clean("/../x".to_owned()), "/x");
+        assert_eq!(clean("../x/./y".to_owned()), "../x/y");
+        assert_eq!(clean("/a//b".to_owned()), "/a/b");
+        assert_eq!(clean("/a/.hidden/b".to_owned()), "/a/.hidden/b");
     }
 
     #[test]

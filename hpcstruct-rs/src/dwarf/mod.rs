@@ -11,12 +11,13 @@ mod fields;
 pub(crate) mod lines;
 mod program;
 mod ranges;
+pub(crate) mod shapes;
 mod skip;
 pub(crate) mod walk;
 
 use crate::image::section_of;
 use crate::parallel;
-use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId, Unit};
+use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, SectionId, Unit};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -347,7 +348,14 @@ impl<'d> Debug<'d> {
         value: gimli::AttributeValue<Reader<'d>>,
     ) -> Option<&'d str> {
         let unit = self.units.get(number as usize)?;
-        let reader = self.dwarf(number)?.attr_string(unit, value).ok()?;
+        let dwarf = self.dwarf(number)?;
+        if let gimli::AttributeValue::DebugStrRef(offset) = value {
+            // The usual case; the search for the end is a fast one.
+            let rest = dwarf.debug_str.reader().slice().get(offset.0..)?;
+            let text = std::ffi::CStr::from_bytes_until_nul(rest).ok()?;
+            return text.to_str().ok();
+        }
+        let reader = dwarf.attr_string(unit, value).ok()?;
         std::str::from_utf8(reader.slice()).ok()
     }
 }

@@ -6,10 +6,11 @@
 
 use super::fields::{Field, Fields, Values};
 use super::ranges;
-use super::skip::{self, Skip};
+use super::shapes::{Interest, KnownShapes, Shapes};
+use super::skip;
 use super::{Debug, EntryRef, Reader};
 use crate::wanted::Wanted;
-use gimli::{AttributeValue, DwTag, Dwarf, EntriesRaw, Section as _, Unit, UnitOffset};
+use gimli::{AttributeValue, Dwarf, EntriesRaw, Section as _, Unit, UnitOffset};
 use std::ops::Range;
 
 /// A procedure with code.
@@ -141,7 +142,13 @@ struct Attributes<'d> {
 
 /// Walks unit `index`, keeping the procedures that hold wanted addresses; `out` is what an earlier
 /// walk found.
-pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted, out: &mut Walked<'d>) {
+pub(crate) fn walk<'d>(
+    debug: &Debug<'d>,
+    index: u32,
+    wanted: &Wanted,
+    known: &mut KnownShapes,
+    out: &mut Walked<'d>,
+) {
     out.clear(index);
     let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index)) else {
         return;
@@ -158,44 +165,13 @@ pub(crate) fn walk<'d>(debug: &Debug<'d>, index: u32, wanted: &Wanted, out: &mut
         wanted,
         plain_ranges: plain.then(|| dwarf.ranges.debug_ranges().reader().slice()),
         stack: Vec::new(),
-        shapes: Vec::new(),
-        plans: Vec::new(),
+        shapes: known.of(debug, index, unit),
         out,
     };
     if let Err(error) = walker.run() {
-        out.damage = Some(format!("damaged debug information: {error}"));
+        walker.out.damage = Some(format!("damaged debug information: {error}"));
     }
 }
-
-/// What the walk does with entries of one abbreviation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Interest {
-    Function,
-    Inlined,
-    Context,
-    Nothing,
-}
-
-/// An abbreviation as the walk sees it.
-#[derive(Debug)]
-struct Shape {
-    interest: Interest,
-    has_children: bool,
-    skip: Skip,
-    /// How to read what is of interest, where that has a simple form.
-    fields: Option<Fields>,
-}
-
-/// The same in brief, for entries that are only stepped over.
-#[derive(Clone, Copy, Default, Debug)]
-struct Plan {
-    /// Bytes of its attributes, and one; 0 = look at the shape.
-    size_and_one: u32,
-    has_children: bool,
-}
-
-/// Abbreviation codes from here on are looked up each time; compilers number from 1.
-const MAX_SHAPES: usize = 1 << 14;
 
 struct Walker<'a, 'd> {
     debug: &'a Debug<'d>,
@@ -207,9 +183,7 @@ struct Walker<'a, 'd> {
     plain_ranges: Option<&'d [u8]>,
     /// Depth of each open entry that matters.
     stack: Vec<(isize, Around)>,
-    /// By abbreviation code, those met so far.
-    shapes: Vec<Option<Shape>>,
-    plans: Vec<Plan>,
+    shapes: &'a mut Shapes,
     out: &'a mut Walked<'d>,
 }
 
@@ -233,10 +207,10 @@ impl<'d> Walker<'_, 'd> {
                 continue;
             }
             // Most entries are of this kind.
-            if let Some(plan) = self.plans.get(code as usize).filter(|p| p.size_and_one > 0) {
-                let end = after_code + plan.size_and_one as usize - 1;
+            if let Some((size, has_children)) = self.shapes.step_over(code) {
+                let end = after_code + size;
                 if end <= data.len() {
-                    depth += isize::from(plan.has_children);
+                    depth += isize::from(has_children);
                     at = end;
                     continue;
                 }
@@ -258,8 +232,10 @@ impl<'d> Walker<'_, 'd> {
     ) -> gimli::Result<usize> {
         let (at, after_code) = places;
         let offset = UnitOffset(base + at);
-        let index = self.shape(code)?;
-        let shape = self.shapes.get(index).and_then(Option::as_ref);
+        let index = self
+            .shapes
+            .index(code, self.unit, self.debug.little_endian)?;
+        let shape = self.shapes.get(index);
         let shape = shape.ok_or(gimli::Error::UnknownAbbreviation(code))?;
         let (interest, has_children) = (shape.interest, shape.has_children);
         let here = *depth;
@@ -314,45 +290,6 @@ impl<'d> Walker<'_, 'd> {
             }
         }
         Ok(end)
-    }
-
-    /// The index of the shape of abbreviation `code`, made when it is new.
-    fn shape(&mut self, code: u64) -> gimli::Result<usize> {
-        // Codes beyond the table share its last place, one at a time.
-        let index = usize::try_from(code).map_or(MAX_SHAPES, |c| c.min(MAX_SHAPES));
-        if index < MAX_SHAPES && matches!(self.shapes.get(index), Some(Some(_))) {
-            return Ok(index);
-        }
-        let abbreviation = self.unit.abbreviations.get(code);
-        let abbreviation = abbreviation.ok_or(gimli::Error::UnknownAbbreviation(code))?;
-        let interest = interest(abbreviation.tag());
-        let header = &self.unit.header;
-        let shape = Shape {
-            interest,
-            has_children: abbreviation.has_children(),
-            skip: Skip::new(abbreviation, header),
-            fields: if interest == Interest::Nothing {
-                None
-            } else {
-                Fields::new(abbreviation, header, self.debug.little_endian)
-            },
-        };
-        if self.shapes.len() <= index {
-            self.shapes.resize_with(index + 1, || None);
-            self.plans.resize(index + 1, Plan::default());
-        }
-        let is_stepped_over = shape.interest == Interest::Nothing
-            || shape.interest == Interest::Context && !shape.has_children;
-        let size = match shape.skip {
-            Skip::Fixed(size) if is_stepped_over && index < MAX_SHAPES => u32::try_from(size).ok(),
-            _ => None,
-        };
-        self.plans[index] = Plan {
-            size_and_one: size.and_then(|s| s.checked_add(1)).unwrap_or(0),
-            has_children: shape.has_children,
-        };
-        self.shapes[index] = Some(shape);
-        Ok(index)
     }
 
     fn simple_attributes(&self, values: &Values<'_>) -> gimli::Result<Attributes<'d>> {
@@ -543,7 +480,7 @@ impl<'d> Walker<'_, 'd> {
             match *around {
                 Around::Context(known) => parent = Some(known),
                 Around::Unread(at, shape) => {
-                    let shape = self.shapes.get(shape).and_then(Option::as_ref);
+                    let shape = self.shapes.get(shape);
                     let fields = shape.and_then(|s| s.fields.as_ref());
                     let values = fields.and_then(|f| f.read(data.slice(), at));
                     if let Some(name) = values.and_then(|v| v.name()) {
@@ -603,18 +540,5 @@ impl<'d> Walker<'_, 'd> {
             emit(low..high);
         }
         Ok(())
-    }
-}
-
-fn interest(tag: DwTag) -> Interest {
-    match tag {
-        gimli::DW_TAG_subprogram => Interest::Function,
-        gimli::DW_TAG_inlined_subroutine => Interest::Inlined,
-        gimli::DW_TAG_namespace
-        | gimli::DW_TAG_structure_type
-        | gimli::DW_TAG_class_type
-        | gimli::DW_TAG_union_type
-        | gimli::DW_TAG_enumeration_type => Interest::Context,
-        _ => Interest::Nothing,
     }
 }
