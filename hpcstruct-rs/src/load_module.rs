@@ -13,11 +13,16 @@ use hpc_formats::structure::{ProcedureId, Structure};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
+/// Of a path that XML cannot state.
+const UNNAMEABLE: &str = "HPCToolkit finds a module by its path, and XML cannot state this one (control characters, or not UTF-8): its hpcprof will not use the structure; run the program under another path";
+
 /// A load module as HPCToolkit sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadModule {
     /// The path that measurements name.
     pub path: String,
+    /// What keeps HPCToolkit from finding the module by that path.
+    pub note: Option<&'static str>,
     /// Entry addresses of procedures that do not begin with their lowest byte, such as those
     /// whose unlikely code the linker put first.
     pub entries: BTreeMap<ProcedureId, u64>,
@@ -33,8 +38,14 @@ impl LoadModule {
         let lowest = lowest_of_split(structure);
         let mut module = LoadModule {
             path: absolute(path),
-            entries: BTreeMap::new(),
+            ..LoadModule::default()
         };
+        if module
+            .path
+            .contains(|c: char| c.is_control() || c == '\u{fffd}')
+        {
+            module.note = Some(UNNAMEABLE);
+        }
         if lowest.is_empty() {
             return Ok(module);
         }

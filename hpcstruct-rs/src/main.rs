@@ -295,6 +295,9 @@ fn bytes_of(
         Format::Text => text::render(structure).into_bytes(),
         Format::Hpcstruct => {
             let module = LoadModule::read(structure, options)?;
+            if let Some(note) = module.note {
+                eprintln!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
+            }
             xml::render(structure, &module).into_bytes()
         }
     })

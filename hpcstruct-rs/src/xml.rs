@@ -15,6 +15,8 @@ use hpc_formats::structure::{ProcedureId, ScopeId, ScopeKind, SourceLine, Span, 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Stands for a character that XML forbids.
+const REPLACEMENT: &str = "\u{fffd}";
 /// The name of an `A` that only changes the file.
 const GUARD: &str = "<inline>";
 
@@ -356,24 +358,29 @@ impl<'s> Writer<'s> {
 
 /// Writes `text` as an attribute's value; what XML has no way to say becomes U+FFFD.
 fn escape(text: &str, out: &mut String) {
-    // 0xef begins U+FFFE and U+FFFF.
-    let is_plain = |b: u8| b >= 0x20 && b != 0xef && !b"&<>\"'".contains(&b);
-    if text.bytes().all(is_plain) {
-        out.push_str(text);
-        return;
+    let bytes = text.as_bytes();
+    // Where what is not written yet begins.
+    let mut rest = 0;
+    for (i, byte) in bytes.iter().enumerate() {
+        let (replacement, length) = match byte {
+            b'&' => ("&amp;", 1),
+            b'<' => ("&lt;", 1),
+            b'>' => ("&gt;", 1),
+            b'"' => ("&quot;", 1),
+            b'\'' => ("&apos;", 1),
+            b'\t' | b'\n' | b'\r' => (" ", 1),
+            0..=0x1f => (REPLACEMENT, 1),
+            // U+FFFE and U+FFFF.
+            0xef if matches!(bytes.get(i + 1..i + 3), Some([0xbf, 0xbe | 0xbf])) => {
+                (REPLACEMENT, 3)
+            }
+            _ => continue,
+        };
+        out.push_str(&text[rest..i]);
+        out.push_str(replacement);
+        rest = i + length;
     }
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\t' | '\n' | '\r' => out.push(' '),
-            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
+    out.push_str(&text[rest..]);
 }
 
 #[cfg(test)]
@@ -383,7 +390,8 @@ mod tests {
     #[test]
     fn what_xml_forbids_is_replaced() {
         let mut out = String::new();
-        escape("a<b>&\"'\u{1}\n\u{ffff}é", &mut out);
-        assert_eq!(out, "a&lt;b&gt;&amp;&quot;&apos;\u{fffd} \u{fffd}é");
+        escape("a<b>&\"'\u{1}\n\u{ffff}é\u{fffe}\u{fffd}ｏ日", &mut out);
+        let expected = "a&lt;b&gt;&amp;&quot;&apos;\u{fffd} \u{fffd}é\u{fffd}\u{fffd}ｏ日";
+        assert_eq!(out, expected);
     }
 }

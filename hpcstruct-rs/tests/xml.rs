@@ -411,7 +411,22 @@ fn the_module_has_the_path_that_measurements_name() {
     std::os::unix::fs::symlink(&program, folder.0.join("link")).expect("a link");
     let link = folder.0.join("link");
     let module = LoadModule::read(&whole(&link), &Options::default()).expect("still there");
-    assert_eq!(Path::new(&module.path), link);
+    assert_eq!((Path::new(&module.path), module.note), (&*link, None));
+
+    // No text of ours could be equal to such a path.
+    let odd = folder.0.join("odd\u{1}name");
+    std::fs::copy(&program, &odd).expect("a copy");
+    let output = Command::new(env!("CARGO_BIN_EXE_hpcstruct-rs"))
+        .args(["--no-cache", "--format", "hpcstruct", "-o", "odd.hpcstruct"])
+        .arg(&odd)
+        .current_dir(&folder.0)
+        .output()
+        .expect("the command runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && messages.contains("XML cannot state this one"),
+        "{messages}"
+    );
 }
 
 /// One procedure, of which the first two spans lie in an inlined scope and in a loop.
@@ -469,7 +484,7 @@ fn names_that_xml_or_hpcprof_refuse_are_replaced() {
         let structure = small(strings);
         let module = LoadModule {
             path: structure.module.clone(),
-            entries: BTreeMap::new(),
+            ..LoadModule::default()
         };
         read(&xml::render(&structure, &module))
     };
