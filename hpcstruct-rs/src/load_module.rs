@@ -67,7 +67,8 @@ impl LoadModule {
         // The structure has these notes already.
         let files = separate::open(&image, path, folders, &mut Vec::new());
         let parsed = files.parse();
-        let symbols = symbols::collect(&parsed.with_symbols(&image), &[]);
+        let images = parsed.with_symbols(&image);
+        let symbols = symbols::candidates(&images).choose(&image, &[]);
         module.entries = entries(structure, &symbols, &lowest);
         Ok(module)
     }
