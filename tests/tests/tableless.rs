@@ -3,7 +3,7 @@
 //!
 //! In the fixture `c/tableless.c` a function's name states its depth. A path is right exactly when it goes
 //! from `main` over `enter` through the depths 0, 1, 2 … without a gap. Not one sample may be elsewhere; a
-//! few may have no caller, between the look into a table and the jump that it leads to.
+//! few may have no caller, before a jump to where a register says.
 
 use hpcrun_tests::run::Spec;
 use hpcrun_tests::tools::{can_run, check, folder, machine, workspace};

@@ -142,20 +142,58 @@ std::arch::global_asm!(
     "9:",
     "pop rbx",
     "ret",
-    // The way out is in a table.
+    // The way out is in a table, as compilers lay them out.
     ".p2align 4",
     "bare_table:",
     "push rbx",
+    "mov ebx, 1",
     "note",
-    "lea rcx, [rip + 6f]",
-    "xor eax, eax",
-    "movsxd rax, [rcx + rax * 4]",
-    "add rax, rcx",
+    "lea rdx, [rip + 6f]",
+    "movsxd rax, dword ptr [rdx + rbx * 4]",
+    "add rax, rdx",
     "jmp rax",
+    "ud2",
+    "66:",
+    "pop rbx",
+    "ret",
     ".p2align 2",
     "6:",
-    ".long 66f - 6b",
-    "66:",
+    ".long 66b - 6b, 66b - 6b, 66b - 6b, 66b - 6b",
+    // Two tables, and a sum with a displacement, as kernels have them.
+    ".p2align 4",
+    "bare_tables:",
+    "push rbx",
+    "mov ebx, 1",
+    "note",
+    "lea r9, [rip + 11f + 100]",
+    "mov ecx, ebx",
+    "movsxd rax, dword ptr [r9 + rbx * 4 - 100]",
+    "movsxd rcx, dword ptr [r9 + rcx * 4 - 84]",
+    "lea rax, [r9 + rax - 100]",
+    "add rcx, r9",
+    "xor r9d, r9d",
+    "jmp rax",
+    "ud2",
+    "12:",
+    "jmp rcx",
+    "ud2",
+    "13:",
+    "pop rbx",
+    "ret",
+    ".p2align 2",
+    "11:",
+    ".long 12b - 11b, 12b - 11b, 12b - 11b, 12b - 11b",
+    ".long 13b - 11b - 100, 13b - 11b - 100, 13b - 11b - 100, 13b - 11b - 100",
+    // The way out is worked out.
+    ".p2align 4",
+    "bare_computed:",
+    "push rbx",
+    "note",
+    "xor eax, eax",
+    "lea rcx, [rip + 10f]",
+    "add rax, rcx",
+    "jmp rax",
+    "10:",
     "pop rbx",
     "ret",
     // What it returns to has called nothing.
@@ -184,6 +222,8 @@ unsafe extern "C" {
     fn bare_tail(seen: *mut Seen, callback: Callback);
     fn bare_outer(seen: *mut Seen, callback: Callback);
     fn bare_halves(seen: *mut Seen, callback: Callback);
+    fn bare_computed(seen: *mut Seen, callback: Callback);
+    fn bare_tables(seen: *mut Seen, callback: Callback);
     fn bare_table(seen: *mut Seen, callback: Callback);
     fn bare_uncalled(seen: *mut Seen, callback: Callback);
 }
@@ -265,6 +305,8 @@ fn the_code_leads_to_the_caller() {
         bare_jumps,
         bare_tail,
         bare_halves,
+        bare_table,
+        bare_tables,
     ] {
         assert_seen_through(assembly, call, 1);
     }
@@ -275,7 +317,7 @@ fn the_code_leads_to_the_caller() {
 #[test]
 fn a_caller_to_which_no_way_leads_is_not_guessed() {
     use hpc_formats::loss::LossCause;
-    for assembly in [bare_table, bare_uncalled] {
+    for assembly in [bare_computed, bare_uncalled] {
         let walk = run(assembly, call);
         assert_eq!(walk.end, Some(End::Broken(LossCause::NoUnwindInfo)));
         assert_eq!(walk.frames.len(), 1);

@@ -59,7 +59,13 @@ pub struct Cursor<'a> {
     /// As `exact`, at `start`.
     start_exact: bool,
     steps: u32,
+    /// Bare frames left since `full` was last given up.
+    bare_steps: u32,
 }
+
+/// Bare frames that are left with the full register file: parts of one kernel call each other with
+/// conventions of their own. Then it is given up, so that a walk can go on in the way of the last one.
+const FULL_BARE_STEPS: u32 = 4;
 
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -97,6 +103,7 @@ impl<'a> Cursor<'a> {
             start: registers,
             start_exact: true,
             steps: 0,
+            bare_steps: 0,
         }
     }
 
@@ -114,6 +121,7 @@ impl<'a> Cursor<'a> {
         self.start = registers;
         self.start_exact = true;
         self.steps = 0;
+        self.bare_steps = 0;
         self.exact = true;
         self.place()
     }
@@ -263,7 +271,7 @@ impl<'a> Cursor<'a> {
                 None => return Err(End::Root),
             }
         };
-        self.full = None;
+        self.give_up_full();
         let bank = rules::hash(self.frame.lookup) as usize % FRAMEHOP_CACHES;
         let stack = &mut self.stack;
         let mut read = |a: u64| stack.read(a).ok_or(());
@@ -285,6 +293,13 @@ impl<'a> Cursor<'a> {
             Err(framehop::Error::ReturnAddressIsNull) => Err(End::Root),
             Err(_) => Err(End::Broken(LossCause::NoProgress)),
         }
+    }
+
+    /// From here on the walk depends on its position alone, and on the memory.
+    #[inline]
+    fn give_up_full(&mut self) {
+        self.full = None;
+        self.bare_steps = 0;
     }
 
     /// Moves to the caller of a frame without information, if its code leads there.
@@ -314,6 +329,10 @@ impl<'a> Cursor<'a> {
         self.start = self.full.unwrap_or(caller);
         self.start_exact = false;
         self.steps = 0;
+        self.bare_steps += 1;
+        if self.bare_steps > FULL_BARE_STEPS {
+            self.give_up_full();
+        }
         Ok(())
     }
 

@@ -90,20 +90,34 @@ impl<'a> StackReader<'a> {
         self.scratch.words.push(address, value);
     }
 
-    /// The word at `address`, or nothing when it is not readable.
+    /// The word at `address`, or nothing when it is not readable. It is noted.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
-        if address >= self.bounds.low && address.checked_add(8)? <= self.bounds.high {
-            // SAFETY: the bounds are those of a live stack, from the interrupted (or suspended)
-            // frame's stack pointer up: mapped and readable. The value may be anything. The
-            // owner of the stack is this thread or one suspended in a call that cannot return
-            // before our path is complete (the boundary's contract in hpcrun-abi).
-            let value = unsafe { (address as *const u64).read_unaligned() };
+        if let Some(value) = self.read_directly(address) {
             self.scratch.words.push(address, value);
             return Some(value);
         }
         self.scratch.words.push(0, 0);
         self.read_checked(address)
+    }
+
+    /// As [`Self::read`], for what the walk may turn out not to depend on: it is not noted.
+    #[inline]
+    pub fn peek(&mut self, address: u64) -> Option<u64> {
+        let value = self.read_directly(address);
+        value.or_else(|| self.read_checked(address))
+    }
+
+    #[inline]
+    fn read_directly(&self, address: u64) -> Option<u64> {
+        if address < self.bounds.low || address.checked_add(8)? > self.bounds.high {
+            return None;
+        }
+        // SAFETY: the bounds are those of a live stack, from the interrupted (or suspended)
+        // frame's stack pointer up: mapped and readable. The value may be anything. The
+        // owner of the stack is this thread or one suspended in a call that cannot return
+        // before our path is complete (the boundary's contract in hpcrun-abi).
+        Some(unsafe { (address as *const u64).read_unaligned() })
     }
 
     #[cold]

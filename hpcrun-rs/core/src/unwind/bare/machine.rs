@@ -19,6 +19,12 @@ const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 const RESULTS: [Register; 2] = [0, 2];
 /// Most words that a function writes on its way out.
 const MOST_WRITTEN: usize = 12;
+/// Most words that are kept as those on which a way depends.
+const MOST_DEPENDS: usize = 6;
+
+fn displace(base: u64, slot: Slot) -> u64 {
+    base.wrapping_add_signed(i64::from(slot.displacement))
+}
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +35,23 @@ pub(super) struct Machine {
     /// Words written since, last last: address and value.
     written: [(u64, Option<u64>); MOST_WRITTEN],
     count: usize,
+    /// Registers that hold something out of tables.
+    looked: [Option<Looked>; 2],
+    /// Where in memory the registers' values come from; 0: from nowhere else than the beginning.
+    sources: [u64; 16],
+    /// Words on which the stack pointer or the way has come to depend.
+    depends: [u64; MOST_DEPENDS],
+    depends_count: usize,
+}
+
+/// What a register has of a table of distances, whichever its entry.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    register: Register,
+    /// From where the distances count, once it holds the place rather than the distance.
+    base: Option<u64>,
+    /// The first entry.
+    table: u64,
 }
 
 impl Machine {
@@ -38,6 +61,10 @@ impl Machine {
             floor: registers.sp(),
             written: [(0, None); MOST_WRITTEN],
             count: 0,
+            looked: [None; 2],
+            sources: [0; 16],
+            depends: [0; MOST_DEPENDS],
+            depends_count: 0,
         }
     }
 
@@ -47,8 +74,21 @@ impl Machine {
         self.registers.get(DWARF[usize::from(register & 15)])
     }
 
+    /// Sets a register to what does not depend on memory.
     #[inline]
     fn set(&mut self, register: Register, value: Option<u64>) {
+        self.set_from(register, value, 0);
+    }
+
+    /// Sets a register; `source` is the word that the value comes from.
+    fn set_from(&mut self, register: Register, value: Option<u64>, source: u64) {
+        self.sources[usize::from(register & 15)] = source;
+        if register == SP {
+            self.depend(source);
+        }
+        for looked in &mut self.looked {
+            *looked = looked.filter(|l| l.register != register);
+        }
         let register = DWARF[usize::from(register & 15)];
         match value {
             Some(value) => self.registers.set(register, value),
@@ -56,10 +96,30 @@ impl Machine {
         }
     }
 
-    fn at(&self, slot: Option<Slot>) -> Option<u64> {
+    fn source(&self, register: Register) -> u64 {
+        self.sources[usize::from(register & 15)]
+    }
+
+    /// The result depends on the word at an address; 0: on nothing.
+    fn depend(&mut self, source: u64) {
+        if source == 0 || self.depends[..self.depends_count.min(MOST_DEPENDS)].contains(&source) {
+            return;
+        }
+        if let Some(free) = self.depends.get_mut(self.depends_count) {
+            *free = source;
+        }
+        self.depends_count += 1;
+    }
+
+    /// The value of a register, on which the way depends from here on.
+    pub(super) fn decide_by(&mut self, register: Register) -> Option<u64> {
+        self.depend(self.source(register));
+        self.get(register)
+    }
+
+    fn at(&mut self, slot: Option<Slot>) -> Option<u64> {
         let slot = slot?;
-        let base = self.get(slot.base)?;
-        Some(base.wrapping_add_signed(i64::from(slot.displacement)))
+        Some(displace(self.decide_by(slot.base)?, slot))
     }
 
     /// The word of the stack at an address.
@@ -70,11 +130,12 @@ impl Machine {
         }
         // Other memory than the stack does not hold a stack pointer.
         let above = address.wrapping_sub(self.floor);
-        (above < 1 << 32).then(|| stack.read(address)).flatten()
+        (above < 1 << 32).then(|| stack.peek(address)).flatten()
     }
 
     /// `None` when there is no space for it.
-    fn write(&mut self, address: u64, value: Option<u64>) -> Option<()> {
+    fn write(&mut self, address: u64, from: Option<Register>) -> Option<()> {
+        let value = from.and_then(|register| self.decide_by(register));
         let written = &mut self.written;
         let known = written[..self.count].iter().position(|w| w.0 == address);
         let index = known.unwrap_or(self.count);
@@ -83,10 +144,13 @@ impl Machine {
         Some(())
     }
 
-    fn pop(&mut self, stack: &mut StackReader<'_>) -> Option<u64> {
-        let sp = self.get(SP)?;
+    /// Pops a word: where it is, and what it is if that is known.
+    fn pop(&mut self, stack: &mut StackReader<'_>) -> (u64, Option<u64>) {
+        let Some(sp) = self.get(SP) else {
+            return (0, None);
+        };
         self.set(SP, Some(sp.wrapping_add(8)));
-        self.read(sp, stack)
+        (sp, self.read(sp, stack))
     }
 
     /// Does what an instruction that ends at `next` does to registers and stack. `None` when its effect
@@ -102,32 +166,55 @@ impl Machine {
                 self.set(to, Some(next.wrapping_add_signed(distance.into())));
             }
             Effect::Push(register) => {
-                let value = register.and_then(|r| self.get(r));
                 let sp = self.get(SP).map(|sp| sp.wrapping_sub(8));
-                self.set(SP, sp);
                 if let Some(sp) = sp {
-                    self.write(sp, value)?;
+                    self.write(sp, register)?;
                 }
+                self.set(SP, sp);
             }
             Effect::Pop(register) => {
-                let value = self.pop(stack);
+                let (source, value) = self.pop(stack);
                 if let Some(register) = register {
-                    self.set(register, value);
+                    self.set_from(register, value, source);
                 }
             }
             Effect::Add(register, by) => {
                 let value = self.get(register);
-                self.set(register, value.map(|v| v.wrapping_add_signed(by.into())));
+                let value = value.map(|v| v.wrapping_add_signed(by.into()));
+                self.set_from(register, value, self.source(register));
+            }
+            Effect::AddRegister { to, from } => self.add(to, from),
+            Effect::Look { to, table } => {
+                let first = self.at(Some(table));
+                self.set(to, None);
+                if let Some(table) = first {
+                    self.look(Looked {
+                        register: to,
+                        table,
+                        base: None,
+                    });
+                }
+            }
+            Effect::Sum { to, of, index } => {
+                let mut displaced = |register| self.decide_by(register).map(|v| displace(v, of));
+                let (a, b) = (displaced(of.base), displaced(index));
+                let place = self.place(of.base, b).or_else(|| self.place(index, a));
+                self.set(to, a.zip(self.get(index)).map(|(a, b)| a.wrapping_add(b)));
+                self.hold_place(to, place);
             }
             Effect::And(register, mask) => {
-                let value = self.get(register);
-                self.set(register, value.map(|v| v & i64::from(mask) as u64));
+                let value = self.get(register).map(|v| v & i64::from(mask) as u64);
+                self.set_from(register, value, self.source(register));
             }
-            Effect::Copy { to, from } => self.set(to, self.get(from)),
-            Effect::Address { to, of } => self.set(to, self.at(of)),
-            Effect::Load { to, from } => {
-                let value = self.at(from).and_then(|a| self.read(a, stack));
+            Effect::Copy { to, from } => self.set_from(to, self.get(from), self.source(from)),
+            Effect::Address { to, of } => {
+                let value = self.at(of);
                 self.set(to, value);
+            }
+            Effect::Load { to, from } => {
+                let address = self.at(from);
+                let value = address.and_then(|a| self.read(a, stack));
+                self.set_from(to, value, address.unwrap_or(0));
             }
             Effect::Store { to, from } => {
                 // Only what is written to the stack can be a saved register.
@@ -135,14 +222,14 @@ impl Machine {
                     return Some(());
                 };
                 if address.wrapping_sub(self.lowest()) < 1 << 20 {
-                    self.write(address, self.get(from))?;
+                    self.write(address, Some(from))?;
                 }
             }
             Effect::Change(register) => self.set(register, None),
             Effect::Leave => {
-                self.set(SP, self.get(FP));
-                let saved = self.pop(stack);
-                self.set(FP, saved);
+                self.set_from(SP, self.get(FP), self.source(FP));
+                let (source, saved) = self.pop(stack);
+                self.set_from(FP, saved, source);
             }
             // The address of the next instruction, for code that needs it.
             Effect::Call(Some(0)) => self.apply(Effect::Push(None), next, stack)?,
@@ -158,10 +245,52 @@ impl Machine {
             | Effect::Branch(_)
             | Effect::JumpThrough
             | Effect::JumpTo(_)
+            | Effect::JumpInTable(_)
             | Effect::JumpAnywhere
             | Effect::Stop => {}
         }
         Some(())
+    }
+
+    fn add(&mut self, to: Register, from: Register) {
+        let (a, b) = (self.decide_by(to), self.decide_by(from));
+        let place = self.place(to, b).or_else(|| self.place(from, a));
+        self.set(to, a.zip(b).map(|(a, b)| a.wrapping_add(b)));
+        self.hold_place(to, place);
+    }
+
+    /// What the sum of a register and a known value is, if the register holds a distance.
+    fn place(&self, register: Register, base: Option<u64>) -> Option<Looked> {
+        let mut looked = self.looked.iter().flatten();
+        let distance = looked.find(|l| l.register == register && l.base.is_none())?;
+        Some(Looked {
+            base: Some(base?),
+            ..*distance
+        })
+    }
+
+    fn hold_place(&mut self, register: Register, place: Option<Looked>) {
+        if let Some(place) = place {
+            self.look(Looked { register, ..place });
+        }
+    }
+
+    fn look(&mut self, looked: Looked) {
+        let free = self.looked.iter().position(Option::is_none);
+        self.looked[free.unwrap_or(0)] = Some(looked);
+    }
+
+    /// The place that an entry of a table leads to, if the register holds the place of some entry.
+    pub(super) fn place_of(
+        &self,
+        register: Register,
+        entry: u64,
+        stack: &mut StackReader<'_>,
+    ) -> Option<u64> {
+        let mut looked = self.looked.iter().flatten();
+        let looked = looked.find(|l| l.register == register)?;
+        let distance = stack.read(looked.table.wrapping_add(4 * entry))? as i32;
+        Some(looked.base?.wrapping_add_signed(distance.into()))
     }
 
     /// The lowest address that the function may have for its own.
@@ -172,7 +301,7 @@ impl Machine {
     }
 
     /// Where the word at the top of the stack leads, and the registers once it has been popped: those
-    /// of the caller, if the function returns here.
+    /// of the caller, if the function returns here. All words on which that depends are noted.
     pub(super) fn caller(
         mut self,
         arguments: u16,
@@ -182,7 +311,18 @@ impl Machine {
         if sp < self.floor || sp % 8 != 0 {
             return None;
         }
-        let ip = self.pop(stack)?;
+        self.depend(self.source(FP));
+        match self.depends.get(..self.depends_count) {
+            Some(depends) => {
+                for word in depends {
+                    stack.read(*word);
+                }
+            }
+            None => stack.spoil(),
+        }
+        let (place, ip) = self.pop(stack);
+        let ip = ip?;
+        stack.read(place);
         for register in RESULTS {
             self.set(register, None);
         }

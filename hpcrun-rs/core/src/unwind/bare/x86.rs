@@ -9,6 +9,10 @@
 //!
 //! Async-signal-safe.
 
+mod operands;
+
+use operands::{Operands, Prefixes, Reader, operands};
+
 /// A general register, by its number in instructions: 4 is the stack pointer, 5 the frame pointer.
 pub(super) type Register = u8;
 
@@ -36,6 +40,10 @@ pub(super) enum Effect {
     /// Pops into a register, or elsewhere.
     Pop(Option<Register>),
     Add(Register, i32),
+    AddRegister {
+        to: Register,
+        from: Register,
+    },
     And(Register, i32),
     Copy {
         to: Register,
@@ -46,6 +54,12 @@ pub(super) enum Effect {
         to: Register,
         of: Option<Slot>,
     },
+    /// `lea` of two registers and a displacement: what the slot says, and the index.
+    Sum {
+        to: Register,
+        of: Slot,
+        index: Register,
+    },
     /// `lea` of what lies this far away.
     Near(Register, i32),
     Load {
@@ -55,6 +69,11 @@ pub(super) enum Effect {
     Store {
         to: Option<Slot>,
         from: Register,
+    },
+    /// Loads a distance from a table: of some entry of four bytes from this slot on.
+    Look {
+        to: Register,
+        table: Slot,
     },
     /// The register has a value that is not worked out.
     Change(Register),
@@ -70,7 +89,9 @@ pub(super) enum Effect {
     JumpThrough,
     /// Jumps to where a register says.
     JumpTo(Register),
-    /// Jumps anywhere: to a place of a table.
+    /// Jumps to where some word of a table says, which is at this address.
+    JumpInTable(u32),
+    /// Jumps anywhere.
     JumpAnywhere,
     /// Control does not go on.
     Stop,
@@ -189,77 +210,6 @@ const IMM8_0F: Opcodes = Opcodes::of(&[
     (0xc4, 0xc6),
 ]);
 
-/// Bytes of code, in order.
-struct Reader<'a> {
-    code: &'a [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.code.get(self.at).copied()
-    }
-
-    #[inline]
-    fn byte(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn int8(&mut self) -> Option<i32> {
-        Some(i32::from(self.byte()? as i8))
-    }
-
-    fn int32(&mut self) -> Option<i32> {
-        let bytes = self.code.get(self.at..)?.first_chunk()?;
-        self.at += 4;
-        Some(i32::from_le_bytes(*bytes))
-    }
-
-    fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.at += bytes;
-        (self.at <= self.code.len()).then_some(())
-    }
-}
-
-/// What comes before an opcode.
-#[derive(Clone, Copy, Default)]
-struct Prefixes {
-    /// 66: operands of two bytes.
-    is_short: bool,
-    /// 67: addresses of four bytes.
-    is_narrow: bool,
-    /// REX.W: operands of eight bytes.
-    is_wide: bool,
-    /// Added to the register number in `reg`.
-    reg: u8,
-    /// To that of an index.
-    index: u8,
-    /// To that in `rm`, of a base, or in the opcode.
-    base: u8,
-}
-
-/// Operands as a ModRM byte gives them.
-#[derive(Clone, Copy)]
-struct Operands {
-    reg: Register,
-    /// The other one, where it is a register.
-    register: Option<Register>,
-    /// Where it is memory at a register and a displacement.
-    slot: Option<Slot>,
-    /// Where it is memory this far from the instruction's end.
-    near: Option<i32>,
-}
-
-impl Operands {
-    /// The opcode's extension in `reg`.
-    fn group(&self) -> u8 {
-        self.reg & 7
-    }
-}
-
 /// The instruction that `code` begins with; `None` where the bytes are no instruction, or of an
 /// extension that is not known here.
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
@@ -308,46 +258,6 @@ fn is_prefix(byte: u8) -> bool {
         byte,
         0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3
     )
-}
-
-fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Operands> {
-    let modrm = reader.byte()?;
-    let (mode, rm) = (modrm >> 6, modrm & 7);
-    let mut operands = Operands {
-        reg: modrm >> 3 & 7 | prefixes.reg,
-        register: None,
-        slot: None,
-        near: None,
-    };
-    if mode == 3 {
-        operands.register = Some(rm | prefixes.base);
-        return Some(operands);
-    }
-    let mut base = Some(rm | prefixes.base);
-    let mut has_index = false;
-    let mut has_word = mode == 2;
-    if rm == 4 {
-        let sib = reader.byte()?;
-        base = Some(sib & 7 | prefixes.base);
-        has_index = sib >> 3 & 7 | prefixes.index != 4;
-        if mode == 0 && sib & 7 == 5 {
-            base = None;
-            has_word = true;
-        }
-    } else if mode == 0 && rm == 5 {
-        base = None;
-        has_word = true;
-    }
-    let displacement = match mode {
-        1 => reader.int8()?,
-        _ if has_word => reader.int32()?,
-        _ => 0,
-    };
-    operands.near = (mode == 0 && rm == 5 && !prefixes.is_narrow).then_some(displacement);
-    operands.slot = base
-        .filter(|_| !has_index && !prefixes.is_narrow)
-        .map(|base| Slot { base, displacement });
-    Some(operands)
 }
 
 fn one_byte(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8) -> Option<Effect> {
@@ -431,9 +341,16 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
         },
         (0x8d, None) if is_wide => match o.near {
             Some(distance) => Effect::Near(o.reg, distance),
-            None => Effect::Address {
-                to: o.reg,
-                of: o.slot,
+            None => match o.sum {
+                Some((of, index)) => Effect::Sum {
+                    to: o.reg,
+                    of,
+                    index,
+                },
+                None => Effect::Address {
+                    to: o.reg,
+                    of: o.slot,
+                },
             },
         },
         (0x81 | 0x83, Some(register)) if is_wide => match o.group() {
@@ -442,6 +359,12 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
             5 => Effect::Add(register, immediate.wrapping_neg()),
             7 => Effect::None,
             _ => Effect::Change(register),
+        },
+        (0x01, Some(to)) if is_wide => Effect::AddRegister { to, from: o.reg },
+        (0x03, Some(from)) if is_wide => Effect::AddRegister { to: o.reg, from },
+        (0x63, None) if is_wide => match o.table {
+            Some(table) => Effect::Look { to: o.reg, table },
+            None => Effect::Change(o.reg),
         },
         // Arithmetic and moves into a register.
         (
@@ -459,7 +382,11 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
             0 | 1 => o.register.map_or(Effect::None, Effect::Change),
             2 => Effect::Call(None),
             4 if o.near.is_some() => Effect::JumpThrough,
-            4 => o.register.map_or(Effect::JumpAnywhere, Effect::JumpTo),
+            4 => match (o.register, o.words) {
+                (Some(register), _) => Effect::JumpTo(register),
+                (_, Some(words)) => Effect::JumpInTable(words),
+                _ => Effect::JumpAnywhere,
+            },
             6 => Effect::Push(o.register),
             // Far calls and jumps.
             _ => Effect::Stop,

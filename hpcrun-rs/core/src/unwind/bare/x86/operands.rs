@@ -1,0 +1,132 @@
+//! What lies around an opcode: prefixes, and operands as a ModRM byte gives them.
+
+use super::{Register, Slot};
+
+/// Bytes of code, in order.
+pub(super) struct Reader<'a> {
+    pub(super) code: &'a [u8],
+    pub(super) at: usize,
+}
+
+impl Reader<'_> {
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.code.get(self.at).copied()
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    pub(super) fn int8(&mut self) -> Option<i32> {
+        Some(i32::from(self.byte()? as i8))
+    }
+
+    pub(super) fn int32(&mut self) -> Option<i32> {
+        let bytes = self.code.get(self.at..)?.first_chunk()?;
+        self.at += 4;
+        Some(i32::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.at += bytes;
+        (self.at <= self.code.len()).then_some(())
+    }
+}
+
+/// What comes before an opcode.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Prefixes {
+    /// 66: operands of two bytes.
+    pub(super) is_short: bool,
+    /// 67: addresses of four bytes.
+    pub(super) is_narrow: bool,
+    /// REX.W: operands of eight bytes.
+    pub(super) is_wide: bool,
+    /// Added to the register number in `reg`.
+    pub(super) reg: u8,
+    /// To that of an index.
+    pub(super) index: u8,
+    /// To that in `rm`, of a base, or in the opcode.
+    pub(super) base: u8,
+}
+
+/// Operands as a ModRM byte gives them.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) reg: Register,
+    /// The other one, where it is a register.
+    pub(super) register: Option<Register>,
+    /// Where it is memory at a register and a displacement.
+    pub(super) slot: Option<Slot>,
+    /// Where it is memory this far from the instruction's end.
+    pub(super) near: Option<i32>,
+    /// Where it is an entry of four bytes in a table at a register and a displacement.
+    pub(super) table: Option<Slot>,
+    /// Where it is memory at two registers and a displacement: the index.
+    pub(super) sum: Option<(Slot, Register)>,
+    /// Where it is a word in a table at an address.
+    pub(super) words: Option<u32>,
+}
+
+impl Operands {
+    /// The opcode's extension in `reg`.
+    pub(super) fn group(&self) -> u8 {
+        self.reg & 7
+    }
+}
+
+pub(super) fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Operands> {
+    let modrm = reader.byte()?;
+    let (mode, rm) = (modrm >> 6, modrm & 7);
+    let mut operands = Operands {
+        reg: modrm >> 3 & 7 | prefixes.reg,
+        register: None,
+        slot: None,
+        near: None,
+        table: None,
+        sum: None,
+        words: None,
+    };
+    if mode == 3 {
+        operands.register = Some(rm | prefixes.base);
+        return Some(operands);
+    }
+    let mut base = Some(rm | prefixes.base);
+    let mut index = 0;
+    let mut scale = None;
+    let mut has_word = mode == 2;
+    if rm == 4 {
+        let sib = reader.byte()?;
+        base = Some(sib & 7 | prefixes.base);
+        index = sib >> 3 & 7 | prefixes.index;
+        scale = (index != 4).then_some(1 << (sib >> 6));
+        if mode == 0 && sib & 7 == 5 {
+            base = None;
+            has_word = true;
+        }
+    } else if mode == 0 && rm == 5 {
+        base = None;
+        has_word = true;
+    }
+    let displacement = match mode {
+        1 => reader.int8()?,
+        _ if has_word => reader.int32()?,
+        _ => 0,
+    };
+    if !prefixes.is_narrow {
+        let slot = base.map(|base| Slot { base, displacement });
+        match scale {
+            None => operands.slot = slot,
+            Some(1) => operands.sum = slot.map(|slot| (slot, index)),
+            Some(4) => operands.table = slot,
+            Some(8) if base.is_none() => operands.words = u32::try_from(displacement).ok(),
+            Some(_) => {}
+        }
+        operands.near = (mode == 0 && rm == 5).then_some(displacement);
+    }
+    Some(operands)
+}
