@@ -42,14 +42,14 @@ pub(crate) fn assemble(
     products: Vec<Product>,
     claims: &Claims,
     by_procedure: &ByProcedure,
-    found: &loops::Found,
+    found: loops::Found,
 ) -> (Structure, Vec<TagUse>) {
     let sources = Sources {
         inputs,
         products: &products,
         claims,
         by_procedure,
-        found,
+        found: &found,
         tags: inputs.facts.tag_texts(),
     };
     let groups = groups(claims, by_procedure);
@@ -65,7 +65,9 @@ pub(crate) fn assemble(
     let freed = freed.map(|f| size_of_val(f.pieces.as_slice())).sum();
     drop(products);
     reclaim::freed_memory(freed);
-    (join(inputs, parts), tags)
+    // Many small pieces of memory: given back meanwhile.
+    let (structure, ()) = parallel::both(inputs.threads, || join(inputs, parts), || drop(found));
+    (structure, tags)
 }
 
 /// Consecutive procedures, about as much code each.

@@ -47,24 +47,24 @@ pub(crate) struct NameFacts {
 }
 
 /// What a linkage name tells.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Linkage {
     /// It is not mangled.
     Plain,
     /// Everything.
     Whole(NameFacts),
     /// A readable Rust name whose closures have no numbers.
-    Closure(Arc<str>),
+    Closure(StringId),
     /// It cannot be read.
     Absent,
 }
 
 /// [`Linkage`] without what the rules say of the linkage name itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Demangled {
     Plain,
     Whole(Judged),
-    Closure(Arc<str>),
+    Closure(StringId),
 }
 
 /// What a readable name tells: facts without a rule, and the first rule that matches.
@@ -214,7 +214,7 @@ impl<'a> Facts<'a> {
         match scheme {
             Scheme::Plain => Demangled::Plain,
             Scheme::Rust if readable.contains("{closure}") => {
-                Demangled::Closure(Arc::from(&*readable))
+                Demangled::Closure(self.strings.id(&readable))
             }
             _ => Demangled::Whole(self.judge(&readable, scheme)),
         }
@@ -267,7 +267,10 @@ impl<'a> Facts<'a> {
         };
         match linkage {
             Linkage::Whole(facts) => facts,
-            Linkage::Closure(readable) => self.named(&readable, symbol, Scheme::Rust),
+            Linkage::Closure(readable) => {
+                let readable = self.strings.with(readable, str::to_owned);
+                self.named(&readable, symbol, Scheme::Rust)
+            }
             Linkage::Plain | Linkage::Absent => {
                 let stem = names::stem(symbol).name;
                 self.with_rule(self.judge(stem, Scheme::Plain), symbol)

@@ -161,7 +161,7 @@ impl<'a, 'd> Frames<'a, 'd> {
                     let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
                     let text = read(description.linkage).unwrap_or("?");
                     let plain = read(description.name).unwrap_or(text);
-                    let numbered = names::number_closures(readable, &path, plain);
+                    let numbered = self.number_closures(*readable, &path, plain);
                     self.facts.named(&numbered, text, Scheme::Rust)
                 }))
             }
@@ -280,7 +280,7 @@ impl<'a, 'd> Frames<'a, 'd> {
                 self.facts.closure_at(place, &path, || {
                     let text = text();
                     let plain = plain().unwrap_or(text);
-                    let numbered = names::number_closures(readable, &path, plain);
+                    let numbered = self.number_closures(*readable, &path, plain);
                     self.facts.named(&numbered, text, Scheme::Rust)
                 })
             }
@@ -292,6 +292,11 @@ impl<'a, 'd> Frames<'a, 'd> {
                 self.facts.named(&readable, text, scheme)
             }
         }
+    }
+
+    fn number_closures(&self, readable: StringId, path: &[&str], plain: &str) -> String {
+        let number = |text: &str| names::number_closures(text, path, plain);
+        self.facts.strings.with(readable, number)
     }
 
     /// A Rust name of which debug information has only the last part (line tables alone): it is

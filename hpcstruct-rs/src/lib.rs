@@ -63,6 +63,7 @@ pub use rules::Rules;
 
 use bytes::FileBytes;
 use claims::Claims;
+use code::memory::Memory;
 use facts::Facts;
 use hpc_formats::structure::Origin;
 use image::Image;
@@ -157,6 +158,7 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     let symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
+        memory: &Memory::new(&image.file),
         symbols: &symbols,
         unwind: &unwind,
         threads,
@@ -188,7 +190,7 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     let shared = shared.map(|file| dwarf::load(file, threads, &mut notes));
     let endian = dwarf::endian(is_little_endian(&image));
     let images = parsed.with_symbols(&image);
-    let ((mut debug, found), (unwind, candidates)) = parallel::both(
+    let ((mut debug, found), ((unwind, memory), candidates)) = parallel::both(
         threads,
         || {
             let mut found = Vec::new();
@@ -199,7 +201,7 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
         || {
             parallel::both(
                 threads,
-                || Unwind::read(&image),
+                || (Unwind::read(&image), Memory::new(&image.file)),
                 || symbols::candidates(&images),
             )
         },
@@ -236,13 +238,16 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     // The debug information has been read; what follows needs the memory.
     if let Source::File(bytes) = source {
-        bytes.forget_pages();
-        files.forget_pages();
+        if !debug.is_empty() {
+            bytes.forget_pages();
+            files.forget_pages();
+        }
     }
     let claims = Claims::new(&inputs, &products, &unwind.ranges);
     let by_procedure = claims.by_procedure();
     let sources = loops::Sources {
         image: &image,
+        memory: &memory,
         symbols: &symbols,
         unwind: &unwind,
         threads,
@@ -250,7 +255,7 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
     notes.extend(found.note.iter().cloned());
     let (mut structure, tags) =
-        assemble::assemble(&inputs, products, &claims, &by_procedure, &found);
+        assemble::assemble(&inputs, products, &claims, &by_procedure, found);
     structure.complete = wanted.is_all();
     structure.module = path.to_string_lossy().into_owned();
     structure.build_id = image.build_id.clone();

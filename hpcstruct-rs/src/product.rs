@@ -4,7 +4,7 @@
 //! not overlap; only scopes that hold code are kept, parents before children; nothing depends on
 //! other units' products, so units can be done in any order.
 
-use crate::dwarf::lines::{self, Row};
+use crate::dwarf::lines::{self, Cutter, Row};
 use crate::dwarf::shapes::KnownShapes;
 use crate::dwarf::walk::{self, FunctionDie, Walked};
 use crate::dwarf::{Debug, EntryRef};
@@ -388,6 +388,7 @@ impl Builder<'_, '_> {
     ) {
         out.clear();
         let module_tag = self.inputs.facts.module.tag;
+        let mut cutter = Cutter::new(self.rows);
         for segment in segments {
             if let Some(scope) = segment.scope {
                 keep(drafts, scope);
@@ -397,7 +398,7 @@ impl Builder<'_, '_> {
                 None => own_tag,
             };
             let scope = segment.scope.map_or(u32::MAX, |s| s as u32);
-            for (range, row) in lines::split(self.rows, &segment.range) {
+            cutter.cut(&segment.range, |range, row| {
                 let file = row.and_then(|row| self.frames.file(self.unit, u64::from(row.file)));
                 let line = source_line(file, row);
                 // Of line 0 the file is kept by clang for `#line` regions, and is a left-over
@@ -411,7 +412,7 @@ impl Builder<'_, '_> {
                         ..Piece::new(range, line, line_tag.or(scope_tag).or(module_tag))
                     },
                 );
-            }
+            });
         }
     }
 

@@ -34,13 +34,16 @@ pub(super) fn fill<'f>(
     });
     let free = free_of(&claims.runs);
     let named = name_symbols(inputs, &free, &loose);
+    let count = named.iter().flatten().count();
+    claims.procedures.reserve(count);
+    claims.by_linkage.reserve(count);
     let mut filler = Filler {
         claims,
         inputs,
         loose,
         free,
         added: Vec::new(),
-        fresh: Vec::new(),
+        fresh: Vec::with_capacity(count),
         free_from: 0,
     };
     // Cold parts come second: they belong to the procedure of their stem.
@@ -232,7 +235,11 @@ impl Filler<'_, '_> {
         if self.fresh.is_empty() {
             return;
         }
-        self.added.append(&mut self.fresh);
+        if self.added.is_empty() {
+            std::mem::swap(&mut self.added, &mut self.fresh);
+        } else {
+            self.added.append(&mut self.fresh);
+        }
         // Two sorted runs: the sort merges them in one pass.
         self.added.sort_by_key(|s| s.start);
         let before = std::mem::take(&mut self.free);
@@ -255,6 +262,11 @@ impl Filler<'_, '_> {
     /// Adds the new runs to the claims.
     fn finish(self) {
         let runs = &mut self.claims.runs;
+        if runs.is_empty() {
+            // Sorted already.
+            *runs = self.added;
+            return;
+        }
         runs.extend(self.added);
         runs.sort_by_key(|r| r.start);
     }

@@ -130,37 +130,60 @@ pub(crate) fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
     rows.get(after.checked_sub(1)?).filter(|r| address < r.end)
 }
 
-/// Cuts a range at the boundaries of rows; parts without a row are kept.
-pub(crate) fn split<'r>(
+/// Cuts ranges at the boundaries of rows; ranges mostly follow each other.
+#[derive(Debug)]
+pub(crate) struct Cutter<'r> {
     rows: &'r [Row],
-    range: &Range<u64>,
-) -> impl Iterator<Item = (Range<u64>, Option<&'r Row>)> {
-    let mut at = range.start;
-    let end = range.end;
-    let mut next = rows.partition_point(|r| r.end <= at);
-    std::iter::from_fn(move || {
-        if at >= end {
-            return None;
+    /// The row to look at next.
+    next: usize,
+}
+
+impl<'r> Cutter<'r> {
+    pub(crate) fn new(rows: &'r [Row]) -> Self {
+        Cutter { rows, next: 0 }
+    }
+
+    /// Hands the parts of a range to `emit`, each with its row; parts without a row are kept.
+    pub(crate) fn cut(
+        &mut self,
+        range: &Range<u64>,
+        mut emit: impl FnMut(Range<u64>, Option<&'r Row>),
+    ) {
+        /// Rows that may lie between a range and the one before, to be stepped over.
+        const NEAR: usize = 4;
+        let (mut at, end) = (range.start, range.end);
+        let is_before = |row: &Row| row.end <= at;
+        // The last row of the range before may go on into this one.
+        let mut next = self.next.saturating_sub(1);
+        let near = self.rows.get(next..(next + NEAR).min(self.rows.len()));
+        let skipped = near.and_then(|near| near.iter().position(|row| !is_before(row)));
+        let is_here = next == 0 || is_before(&self.rows[next - 1]);
+        match skipped {
+            Some(skipped) if is_here => next += skipped,
+            _ => next = self.rows.partition_point(is_before),
         }
-        let start = at;
-        let found = rows.get(next).filter(|r| r.start < end);
-        let row = match found {
-            Some(row) if row.start <= at => {
-                at = row.end.min(end);
-                next += 1;
-                Some(row)
-            }
-            Some(row) => {
-                at = row.start;
-                None
-            }
-            None => {
-                at = end;
-                None
-            }
-        };
-        Some((start..at, row))
-    })
+        while at < end {
+            let start = at;
+            let found = self.rows.get(next).filter(|r| r.start < end);
+            let row = match found {
+                Some(row) if row.start <= at => {
+                    at = row.end.min(end);
+                    next += 1;
+                    Some(row)
+                }
+                Some(row) => {
+                    at = row.start;
+                    None
+                }
+                None => {
+                    at = end;
+                    None
+                }
+            };
+            emit(start..at, row);
+        }
+        self.next = next;
+    }
 }
 
 /// The full path of file `file` of unit `unit`.
@@ -246,6 +269,43 @@ mod tests {
         assert_eq!(clean("../x/./y".to_owned()), "../x/y");
         assert_eq!(clean("/a//b".to_owned()), "/a/b");
         assert_eq!(clean("/a/.hidden/b".to_owned()), "/a/.hidden/b");
+    }
+
+    #[test]
+    fn ranges_are_cut_at_rows_whatever_their_order() {
+        let row = |start, end| Row {
+            start,
+            end,
+            file: 1,
+            line: start as u32,
+        };
+        let rows: Vec<Row> = (0..40)
+            .map(|i| row(10 * i, 10 * i + 7 + 3 * (i % 2)))
+            .collect();
+        let mut cutter = Cutter::new(&rows);
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut at = 0;
+        for _ in 0..2000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // Mostly the range that follows, sometimes one somewhere else.
+            let start = if state % 8 == 0 { state % 420 } else { at };
+            at = (start + (state >> 20) % 30).min(430);
+            let mut expected = start;
+            cutter.cut(&(start..at), |part, found| {
+                assert_eq!(part.start, expected);
+                assert!(part.start < part.end && part.end <= at);
+                expected = part.end;
+                for address in part {
+                    assert_eq!(found, row_at(&rows, address));
+                }
+            });
+            assert_eq!(expected, at);
+            if at == 430 {
+                at = 0;
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ use std::ops::Range;
 pub(crate) struct Sources<'a, 'd> {
     /// The load module.
     pub(crate) image: &'a Image<'d>,
+    /// It as the code sees it.
+    pub(crate) memory: &'a Memory<'d>,
     /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
     /// Its unwind entries.
@@ -60,7 +62,6 @@ pub(crate) fn find(
             ..Found::default()
         };
     };
-    let memory = Memory::new(&sources.image.file);
     let stubs = stubs(sources.image);
     let mut found = Found {
         places: vec![u32::MAX; claims.procedures.len()],
@@ -89,7 +90,7 @@ pub(crate) fn find(
     };
     let program = Program {
         architecture,
-        memory: &memory,
+        memory: sources.memory,
         stubs: &stubs,
         handlers: &sources.unwind.handlers,
         wanted,
@@ -108,13 +109,12 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
     let Some(architecture) = Architecture::of(&sources.image.file) else {
         return Vec::new();
     };
-    let memory = Memory::new(&sources.image.file);
     let stubs = stubs(sources.image);
     let ranges = others(std::iter::empty(), sources, &stubs);
     let layout = |range| Layout::new(std::iter::once(range).collect(), 0);
     let program = Program {
         architecture,
-        memory: &memory,
+        memory: sources.memory,
         stubs: &stubs,
         handlers: &sources.unwind.handlers,
         wanted: ranges.into_iter().filter_map(layout).collect(),
