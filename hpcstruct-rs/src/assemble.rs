@@ -105,9 +105,6 @@ struct Sources<'a, 'd> {
 #[derive(Default)]
 struct Buffers {
     pieces: Vec<Piece>,
-    /// Of the group.
-    scopes: Vec<Scope>,
-    cut: Vec<(Piece, Option<StringId>)>,
     placed: Placed,
     names: Map<SourceLine, StringId>,
     uses: Uses,
@@ -137,10 +134,11 @@ struct Segment {
 
 impl Sources<'_, '_> {
     fn build(&self, procedures: Range<usize>, buffers: &mut Buffers) -> Part {
+        let (scopes, pieces) = self.expected(procedures.clone());
         let mut part = Part {
             procedures: Vec::with_capacity(procedures.len()),
-            scopes: std::mem::take(&mut buffers.scopes),
-            pieces: std::mem::take(&mut buffers.cut),
+            scopes: Vec::with_capacity(scopes),
+            pieces: Vec::with_capacity(pieces),
             segments: Vec::with_capacity(procedures.len()),
             strings: Vec::new(),
             tags: Vec::new(),
@@ -149,14 +147,28 @@ impl Sources<'_, '_> {
             self.add(number, &mut part, buffers);
         }
         part.strings = buffers.uses.take();
-        // Exactly as long as they have to be; the room stays for the next group.
-        let scopes = part.scopes.as_slice().into();
-        buffers.scopes = std::mem::replace(&mut part.scopes, scopes);
-        buffers.scopes.clear();
-        let pieces = part.pieces.as_slice().into();
-        buffers.cut = std::mem::replace(&mut part.pieces, pieces);
-        buffers.cut.clear();
         part
+    }
+
+    /// About how many scopes and pieces the procedures have: loops cut some in two.
+    fn expected(&self, procedures: Range<usize>) -> (usize, usize) {
+        let (mut scopes, mut pieces) = (0, 0);
+        for number in procedures {
+            if let Some((p, f)) = self.claims.procedures[number].function {
+                scopes += self.products[p as usize].functions[f as usize].scopes.len();
+            }
+            for run in self.by_procedure.of(number) {
+                pieces += match &self.claims.runs[*run as usize].code {
+                    Code::Pieces(range) => range.len(),
+                    Code::Plain(..) => 1,
+                };
+            }
+            if let Some(loops) = self.found.of(number) {
+                scopes += loops.loops.len();
+                pieces += loops.regions.len();
+            }
+        }
+        (scopes + scopes / 2, pieces + pieces / 4)
     }
 
     fn add(&self, number: usize, part: &mut Part, buffers: &mut Buffers) {

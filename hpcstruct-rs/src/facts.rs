@@ -141,8 +141,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 impl<'a> Facts<'a> {
-    /// For the load module at `path`, which has about so many procedures.
-    pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize) -> Self {
+    /// For the load module at `path`, which has about so many procedures, and so many bytes of
+    /// strings in its debug information.
+    pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize, texts: usize) -> Self {
+        /// Bytes of strings for each linkage name among them.
+        const EACH: usize = 256;
         // Readable and linkage names, and as many of inlined procedures or loops.
         let strings = procedures.saturating_mul(3);
         let mut facts = Facts {
@@ -150,7 +153,7 @@ impl<'a> Facts<'a> {
             strings: Interner::with_room(strings),
             module: ModuleFacts::default(),
             by_stem: SharedMap::default(),
-            by_place: SharedMap::default(),
+            by_place: SharedMap::with_room(texts / EACH),
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),

@@ -54,12 +54,18 @@ pub(crate) struct Frames<'a, 'd> {
     unit_crate: Option<UnitCrate>,
     /// Whether the unit is Rust's.
     pub(crate) is_rust: bool,
+    /// The unit.
+    unit: u32,
+    memory: &'a mut Memory,
+}
+
+/// What was found out about the unit; the room is reused from unit to unit.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
     /// The unit's own files, by index; `None` = not asked for yet.
     own_files: Vec<Option<Option<FileFacts>>>,
     /// Files of other units.
     other_files: Map<(u32, u64), Option<FileFacts>>,
-    /// The unit.
-    unit: u32,
     /// Frames that an entry alone decides.
     known: Map<EntryRef, Frame>,
     /// Frames that are named by the file of the body.
@@ -67,19 +73,25 @@ pub(crate) struct Frames<'a, 'd> {
 }
 
 impl<'a, 'd> Frames<'a, 'd> {
-    /// For unit `unit`.
-    pub(crate) fn new(debug: &'a Debug<'d>, unit: u32, facts: &'a Facts<'a>) -> Self {
+    /// For unit `unit`; `memory` is of an earlier one.
+    pub(crate) fn new(
+        debug: &'a Debug<'d>,
+        unit: u32,
+        facts: &'a Facts<'a>,
+        memory: &'a mut Memory,
+    ) -> Self {
         let (is_rust, unit_crate) = unit_language(debug, unit);
+        memory.own_files.clear();
+        memory.other_files.clear();
+        memory.known.clear();
+        memory.known_by_body.clear();
         Frames {
             debug,
             facts,
             unit_crate,
             is_rust,
-            own_files: Vec::new(),
-            other_files: Map::default(),
             unit,
-            known: Map::default(),
-            known_by_body: Map::default(),
+            memory,
         }
     }
 
@@ -94,23 +106,27 @@ impl<'a, 'd> Frames<'a, 'd> {
             .ok()
             .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);
         let Some(index) = own else {
-            return *self.other_files.entry((unit, file)).or_insert_with(read);
+            return *self
+                .memory
+                .other_files
+                .entry((unit, file))
+                .or_insert_with(read);
         };
-        if let Some(Some(known)) = self.own_files.get(index) {
+        if let Some(Some(known)) = self.memory.own_files.get(index) {
             return *known;
         }
         let found = read();
-        if self.own_files.len() <= index {
-            self.own_files.resize(index + 1, None);
+        if self.memory.own_files.len() <= index {
+            self.memory.own_files.resize(index + 1, None);
         }
-        self.own_files[index] = Some(found);
+        self.memory.own_files[index] = Some(found);
         found
     }
 
     /// The frame of an inlined procedure, when it was asked for before and its body's file did
     /// not matter.
     pub(crate) fn known(&self, entry: EntryRef) -> Option<Frame> {
-        self.known.get(&entry).copied()
+        self.memory.known.get(&entry).copied()
     }
 
     /// The frame of the inlined procedure that an entry describes, where it does not matter where the
@@ -128,7 +144,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let path = || self.path_of(entry, &description, walked);
         let named = self.name_of_linkage(&linkage, &description, path)?;
         let frame = self.frame(&named, Some(declared), None);
-        self.known.insert(entry, frame);
+        self.memory.known.insert(entry, frame);
         Some(frame)
     }
 
@@ -178,7 +194,7 @@ impl<'a, 'd> Frames<'a, 'd> {
     ) -> Frame {
         let key = (entry, body);
         let known = self.known(entry);
-        if let Some(frame) = known.or_else(|| self.known_by_body.get(&key).copied()) {
+        if let Some(frame) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
             return frame;
         }
         let description = describe(self.debug, entry);
@@ -186,9 +202,9 @@ impl<'a, 'd> Frames<'a, 'd> {
         let by_entry_alone =
             frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
         if by_entry_alone {
-            self.known.insert(entry, frame);
+            self.memory.known.insert(entry, frame);
         } else {
-            self.known_by_body.insert(key, frame);
+            self.memory.known_by_body.insert(key, frame);
         }
         frame
     }

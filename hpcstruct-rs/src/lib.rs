@@ -221,7 +221,8 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     let is_lasting = look_for_debug_file && notes.is_empty();
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
-    let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures);
+    let texts = debug.size_of_texts();
+    let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures, texts);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
     if facts.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));

@@ -128,6 +128,7 @@ pub(crate) struct Buffers<'d> {
     shapes: KnownShapes,
     walked: Walked<'d>,
     rows: Vec<Row>,
+    frames: frames::Memory,
     of_function: OfFunction,
 }
 
@@ -160,6 +161,7 @@ pub(crate) fn analyse<'d>(
         shapes,
         walked,
         rows,
+        frames,
         of_function,
     } = buffers;
     let entries = inputs.debug.entries_of(unit);
@@ -184,7 +186,7 @@ pub(crate) fn analyse<'d>(
         unit,
         walked,
         rows,
-        frames: Frames::new(inputs.debug, unit, inputs.facts),
+        frames: Frames::new(inputs.debug, unit, inputs.facts, frames),
     };
     let functions: Vec<_> = walked
         .functions

@@ -49,6 +49,15 @@ fn shard_of(hash: u64) -> usize {
 }
 
 impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
+    /// With room for about so many keys.
+    pub(crate) fn with_room(keys: usize) -> Self {
+        let map = SharedMap::default();
+        for shard in &map.shards {
+            *lock(shard) = HashTable::with_capacity(keys / SHARDS);
+        }
+        map
+    }
+
     /// The value of `key`, computed by `make` when nobody asked before. `make` runs without the
     /// lock; of two threads that compute at once the first one's value stays.
     pub(crate) fn get_or<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> V
