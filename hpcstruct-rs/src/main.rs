@@ -28,7 +28,7 @@ struct Arguments {
     /// Where to write: a file for a binary, a folder for measurements, `-` for standard output.
     ///
     /// Defaults: NAME.hpcstruct in the current folder; the folder `structure` of MEASUREMENTS,
-    /// where hpcprof-rs looks for it.
+    /// where hpcprof-rs looks for it, or `structs`, where HPCToolkit's hpcprof does, for other formats.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// Threads to use; default: one per core. The result does not depend on it.
@@ -87,6 +87,17 @@ enum Format {
     Text,
     /// The XML of HPCToolkit's hpcstruct, for HPCToolkit's own tools.
     Hpcstruct,
+}
+
+impl Format {
+    /// The folder in a measurement directory where its readers look: hpcprof-rs reads all files in
+    /// `structure`, HPCToolkit's hpcprof those in `structs`.
+    fn folder(self) -> &'static str {
+        match self {
+            Format::Binary => "structure",
+            Format::Text | Format::Hpcstruct => "structs",
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -180,7 +191,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
     let folder = arguments
         .output
         .clone()
-        .unwrap_or_else(|| arguments.input.join("structure"));
+        .unwrap_or_else(|| arguments.input.join(arguments.format.folder()));
     let to_stdout = folder.as_os_str() == "-";
     if !to_stdout {
         std::fs::create_dir_all(&folder).map_err(|error| StructError::Write {
@@ -206,12 +217,15 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
             Err(error) => eprintln!("hpcstruct-rs: warning: {error}"),
         }
     }
+    let next = match arguments.format {
+        Format::Binary => format!("; next: hpcprof-rs {}", arguments.input.display()),
+        Format::Text | Format::Hpcstruct => String::new(),
+    };
     eprintln!(
-        "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}; next: hpcprof-rs {}",
+        "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}{next}",
         sampled.modules.len(),
         started.elapsed().as_secs_f64(),
         folder.display(),
-        arguments.input.display()
     );
     Ok(done == sampled.modules.len())
 }

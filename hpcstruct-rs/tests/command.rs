@@ -147,6 +147,13 @@ fn measurements_select_sampled_procedures_of_each_module() {
     assert!(output.status.success());
     assert!(has_name(&decode(&file), "unused"));
 
+    // Other formats lie apart from what hpcprof-rs reads.
+    let output = command(&folder, &["m", "--format", "hpcstruct"]);
+    assert!(output.status.success());
+    let xml = folder.0.join(format!("m/structs/{id}.hpcstruct"));
+    assert!(std::fs::read(xml).expect("written").starts_with(b"<?xml"));
+    assert!(has_name(&decode(&file), "unused"), "left as it was");
+
     // A sampled module that is gone: a warning, the others are written, the status tells.
     let lost = CodeAddress::new(ModuleId(2), 0x10);
     folder.write("m/thread-7-9-3.hpcprofile", profile(7, 9, &[lost]));
