@@ -188,10 +188,11 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
     for warning in &sampled.warnings {
         eprintln!("hpcstruct-rs: warning: {warning}");
     }
+    let format = arguments.format.unwrap_or(Format::Binary);
     let folder = arguments
         .output
         .clone()
-        .unwrap_or_else(|| arguments.input.join(arguments.format.folder()));
+        .unwrap_or_else(|| arguments.input.join(format.folder()));
     let to_stdout = folder.as_os_str() == "-";
     if !to_stdout {
         std::fs::create_dir_all(&folder).map_err(|error| StructError::Write {
@@ -217,7 +218,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
             Err(error) => eprintln!("hpcstruct-rs: warning: {error}"),
         }
     }
-    let next = match arguments.format {
+    let next = match format {
         Format::Binary => format!("; next: hpcprof-rs {}", arguments.input.display()),
         Format::Text | Format::Hpcstruct => String::new(),
     };
