@@ -1,7 +1,7 @@
 //! `cargo xtask overhead`: run-time ratios of a profiled to an unprofiled program.
 //!
 //! For every rate: the profiler, the profiler with an empty handler (the floor that the machine's
-//! interrupts set), and `perf record` when it is there. The runs alternate, so that a neighbour's
+//! interrupts set), and `perf record` and HPCToolkit's `hpcrun` when they are there. The runs alternate, so that a neighbour's
 //! load falls on all of them; a ratio is taken within a round, and the table gives the median over
 //! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
 //! what the program itself times. Beside programs of this repository there are kernels on rayon with
@@ -54,6 +54,7 @@ enum Way {
     Profiled(u32),
     EmptyHandler(u32),
     Perf(u32),
+    Hpctoolkit(u32),
 }
 
 /// Seconds of one run.
@@ -67,13 +68,24 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let programs = build::release()?;
     let folder = build::target()?.join("overhead");
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let perf = perf_works(&folder);
-    if !perf {
-        eprintln!("perf record is not to be had here: its column is left out");
+    let mut others: Vec<fn(u32) -> Way> = Vec::new();
+    if works(
+        &folder,
+        "perf",
+        &["record", "-o", "perf-check.data", "--", "true"],
+    ) {
+        others.push(Way::Perf);
+    } else {
+        eprintln!("perf record is not to be had here: its rows are left out");
+    }
+    if works(&folder, "hpcrun", &["--version"]) {
+        others.push(Way::Hpctoolkit);
+    } else {
+        eprintln!("HPCToolkit's hpcrun is not on PATH: its rows are left out");
     }
     println!("| program | rate | way | whole | inner |\n|---|---|---|---|---|");
     for program in selected(options, &programs)? {
-        measure(&program, options, &programs, &folder, perf)?;
+        measure(&program, options, &programs, &folder, &others)?;
     }
     Ok(())
 }
@@ -108,10 +120,11 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
     options.programs.iter().map(|name| known(name)).collect()
 }
 
-fn perf_works(folder: &Path) -> bool {
-    let status = Command::new("perf")
+/// Whether a program of the system does this.
+fn works(folder: &Path, program: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(program)
         .current_dir(folder)
-        .args(["record", "-o", "perf-check.data", "--", "true"])
+        .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
@@ -124,14 +137,12 @@ fn measure(
     options: &Options,
     programs: &Path,
     folder: &Path,
-    perf: bool,
+    others: &[fn(u32) -> Way],
 ) -> Result<(), String> {
     let mut ways = vec![Way::Plain];
     for rate in &options.rates {
         ways.extend([Way::Profiled(*rate), Way::EmptyHandler(*rate)]);
-        if perf {
-            ways.push(Way::Perf(*rate));
-        }
+        ways.extend(others.iter().map(|way| way(*rate)));
     }
     let mut rounds = Vec::new();
     for round in 0..options.rounds {
@@ -163,6 +174,10 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
     if measurements.exists() {
         std::fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
     }
+    let theirs = folder.join("hpctoolkit-measurements");
+    if theirs.exists() {
+        std::fs::remove_dir_all(&theirs).map_err(|e| format!("old measurements: {e}"))?;
+    }
     let mut command = match way {
         Way::Plain => Command::new(&program.path),
         Way::Profiled(rate) | Way::EmptyHandler(rate) => {
@@ -175,6 +190,15 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
             if matches!(way, Way::EmptyHandler(_)) {
                 command.env("HPCRUN_EMPTY_HANDLER", "1");
             }
+            command
+        }
+        Way::Hpctoolkit(rate) => {
+            let mut command = Command::new("hpcrun");
+            // Its CPUTIME comes with the kernel's tick at most; this comes at the rate.
+            command
+                .args(["-e", &format!("cpu-clock@f{rate}"), "-o"])
+                .arg(&theirs)
+                .arg(&program.path);
             command
         }
         Way::Perf(rate) => {
@@ -249,6 +273,7 @@ fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>]) {
             Way::Profiled(rate) => (rate.to_string(), "hpcrun-rs"),
             Way::EmptyHandler(rate) => (rate.to_string(), "empty handler"),
             Way::Perf(rate) => (rate.to_string(), "perf record -g"),
+            Way::Hpctoolkit(rate) => (rate.to_string(), "HPCToolkit's hpcrun"),
         };
         let column = |pick: fn(Timing) -> f64| {
             let values: Vec<f64> = rounds
