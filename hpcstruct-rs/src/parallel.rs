@@ -73,25 +73,28 @@ fn in_order<S, T: Send>(
     }
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(count));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut mine = Vec::new();
-                let mut state = state();
-                loop {
-                    // Relaxed: the counter hands out numbers and publishes nothing else; results
-                    // are published by the mutex and the end of the scope.
-                    let next = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(i) = order.get(next).copied() else {
-                        break;
-                    };
-                    mine.push((i, job(&mut state, i)));
-                }
-                if let Ok(mut done) = done.lock() {
-                    done.append(&mut mine);
-                }
-            });
+    let work = || {
+        let mut mine = Vec::new();
+        let mut state = state();
+        loop {
+            // Relaxed: the counter hands out numbers and publishes nothing else; results are
+            // published by the mutex and the end of the scope.
+            let next = next.fetch_add(1, Ordering::Relaxed);
+            let Some(i) = order.get(next).copied() else {
+                break;
+            };
+            mine.push((i, job(&mut state, i)));
         }
+        if let Ok(mut done) = done.lock() {
+            done.append(&mut mine);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        // This thread is one of them.
+        work();
     });
     // Poisoned only if a job panicked, and then the scope has already passed the panic on.
     let mut done = done.into_inner().unwrap_or_default();
