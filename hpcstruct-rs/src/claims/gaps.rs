@@ -179,11 +179,12 @@ impl Filler<'_, '_> {
         let frame = match symbol {
             Some(named) => {
                 let linkage = named.frame.linkage.unwrap_or(named.frame.name);
-                let whole = self.claims.by_linkage.get(&linkage);
-                match whole.filter(|_| named.is_cold_part) {
-                    Some(whole) => return *whole,
-                    None => named.frame,
+                if named.is_cold_part {
+                    if let Some(whole) = self.claims.by_linkage.get(&linkage) {
+                        return *whole;
+                    }
                 }
+                named.frame
             }
             None => match self.inputs.image.code_at(range.start) {
                 Some((_, name)) if name.starts_with(".plt") => {
