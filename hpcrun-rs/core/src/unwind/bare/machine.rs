@@ -21,6 +21,8 @@ const RESULTS: [Register; 2] = [0, 2];
 const MOST_WRITTEN: usize = 12;
 /// Most words that are kept as those on which a way depends.
 const MOST_DEPENDS: usize = 6;
+/// The farthest from the stack pointer, in bytes, that a function saves something.
+const LARGEST_FRAME: u64 = 1 << 20;
 
 fn displace(base: u64, slot: Slot) -> u64 {
     base.wrapping_add_signed(i64::from(slot.displacement))
@@ -70,7 +72,7 @@ impl Machine {
 
     /// The value of a register, if known.
     #[inline]
-    pub(super) fn get(&self, register: Register) -> Option<u64> {
+    fn get(&self, register: Register) -> Option<u64> {
         self.registers.get(DWARF[usize::from(register & 15)])
     }
 
@@ -128,9 +130,11 @@ impl Machine {
         if let Some(&(_, value)) = written.into_iter().find(|(at, _)| *at == address) {
             return value;
         }
-        // Other memory than the stack does not hold a stack pointer.
+        // Memory farther away does not hold a stack pointer, and may be costly to read.
         let above = address.wrapping_sub(self.floor);
-        (above < 1 << 32).then(|| stack.peek(address)).flatten()
+        (above < LARGEST_FRAME)
+            .then(|| stack.peek(address))
+            .flatten()
     }
 
     /// `None` when there is no space for it.
@@ -221,7 +225,7 @@ impl Machine {
                 let Some(address) = self.at(to) else {
                     return Some(());
                 };
-                if address.wrapping_sub(self.lowest()) < 1 << 20 {
+                if address.wrapping_sub(self.lowest()) < LARGEST_FRAME {
                     self.write(address, Some(from))?;
                 }
             }
@@ -328,7 +332,7 @@ impl Machine {
         }
         let mut caller = self.registers;
         caller.set_ip(ip);
-        caller.set_sp(sp + 8 + u64::from(arguments));
+        caller.set_sp(sp.wrapping_add(8 + u64::from(arguments)));
         Some(caller)
     }
 }

@@ -6,6 +6,8 @@
 //! function goes; so any one way will do, and calls on it are passed over, as they leave the stack
 //! as it was. What the way finds is believed only if a call instruction ends right at the address that
 //! lies there. Nothing is guessed where no way leads to such a place: the walk ends, and is counted.
+//! The words that a way depends on are noted for the next walk; not those of ways that came to nothing, as
+//! all that lead out find the same.
 //!
 //! * [`x86`] tells what an instruction does to the stack;
 //! * [`machine`] keeps registers and stack along a way;
