@@ -5,12 +5,12 @@
 //! while another worker may use the task in it.
 
 use core::marker::PhantomData;
-use core::mem;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::deque::SlotPtr;
 use crate::job::{InSlot, StackTask};
-use crate::parallel_overhead::sched;
+use crate::parallel_overhead::sched::{self, Place};
 use crate::pool;
 use crate::worker::Worker;
 
@@ -134,67 +134,46 @@ where
     RB: Send,
 {
     let task = sched::task(oper_b);
-    let slot = sched::fork::<_, _, COUNTED>(worker, &task);
-    let forked = Forked {
-        worker,
-        task: &task,
-        slot,
+    let (mut slot, mut result_a) = (Place::new(), Place::new());
+    let slot = slot.keep(sched::fork::<_, _, COUNTED>(worker, &task));
+    let result_a = match catch_unwind(AssertUnwindSafe(|| oper_a(migrated))) {
+        Ok(result) => result_a.keep(result),
+        Err(payload) => complete(&task, slot.get(), payload),
     };
-    let result_a = oper_a(migrated);
-    mem::forget(forked);
+    let slot = slot.get();
+    // SAFETY: `worker` is the calling thread's.
+    let worker = unsafe { sched::same_worker() };
     // SAFETY: forked above. If the closure unwinds, its task is out of the deque already.
     if let Some(oper_b) = unsafe { sched::take_back(worker, slot, &task) } {
-        return (result_a, oper_b(migrated));
+        let result_b = oper_b(migrated);
+        return (result_a.take(), result_b);
     }
-    sched::wait_for_stolen(worker, slot);
     // SAFETY: the thief has announced the end.
     match unsafe { task.take_outcome() } {
-        Ok(result_b) => (result_a, result_b),
+        Ok(result_b) => (result_a.take(), result_b),
         Err(payload) => resume_unwind(payload),
     }
 }
 
-/// A forked task while the first closure runs; dropped only if that unwinds.
-struct Forked<'a, F, R>
-where
-    F: FnOnce(bool) -> R + Send,
-    R: Send,
-{
-    worker: &'a Worker,
-    task: &'a StackTask<F, R, InSlot>,
-    slot: SlotPtr,
-}
-
-impl<F, R> Drop for Forked<'_, F, R>
-where
-    F: FnOnce(bool) -> R + Send,
-    R: Send,
-{
-    // Inlined, so that the guard itself need not exist in memory.
-    #[inline(always)]
-    fn drop(&mut self) {
-        complete(self.worker, self.task, self.slot);
-    }
-}
-
-/// The first closure unwinds: nobody will want the second one's result, but it is run.
+/// The first closure has panicked: nobody will want the second one's result, but it is run; then
+/// the panic goes on. A call that does not return: the spawner needs to keep nothing over it.
 #[cold]
 #[inline(never)]
-fn complete<F, R>(worker: &Worker, task: &StackTask<F, R, InSlot>, slot: SlotPtr)
+fn complete<F, R>(task: &StackTask<F, R, InSlot>, slot: SlotPtr, payload: Box<dyn Any + Send>) -> !
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,
 {
+    // SAFETY: the spawner is a worker, and this runs on its thread.
+    let worker = unsafe { sched::same_worker() };
     // SAFETY: forked, and not taken back since.
     let outcome = match unsafe { sched::take_back(worker, slot, task) } {
         // Out of its order: as if another had taken it.
         Some(closure) => catch_unwind(AssertUnwindSafe(|| closure(true))),
-        None => {
-            sched::wait_for_stolen(worker, slot);
-            // SAFETY: the thief has announced the end.
-            unsafe { task.take_outcome() }
-        }
+        // SAFETY: the thief has announced the end.
+        None => unsafe { task.take_outcome() },
     };
     // The first closure's panic wins.
     drop(outcome);
+    resume_unwind(payload)
 }

@@ -4,14 +4,14 @@
 //! the spawner; slow halves are out of line in the section `wsrt_text`, which tells a profiler
 //! that their frames are the runtime's.
 
-use core::ptr;
+mod find;
+mod kept;
+
 use core::sync::atomic::{Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-use crossbeam_deque as chase_lev;
-
 use crate::boundary;
-use crate::deque::{NONE, SlotPtr, Steal};
+use crate::deque::{NONE, SlotPtr};
 use crate::fifo::{Fifo, Queued};
 use crate::job::{InSlot, StackTask, TaskRef};
 use crate::latch::Latch;
@@ -20,30 +20,8 @@ use crate::pool::Pool;
 use crate::profiler;
 use crate::worker::Worker;
 
-/// A task to run, and where its end is to be announced.
-#[derive(Clone, Copy)]
-pub(crate) struct Found {
-    task: TaskRef,
-    /// The deque slot it was stolen from; [`NONE`]: the task itself knows whom to tell.
-    slot: SlotPtr,
-    /// The worker whose slot that is.
-    victim: usize,
-}
-
-impl Found {
-    fn on_its_own(task: TaskRef) -> Self {
-        Found {
-            task,
-            slot: NONE,
-            victim: 0,
-        }
-    }
-
-    fn queued(queued: Queued) -> Self {
-        // SAFETY: who queued it keeps it alive until it has run, and it was taken off its queue.
-        Found::on_its_own(unsafe { queued.redeem() })
-    }
-}
+pub(crate) use find::{Found, find, find_idle, find_local, is_available};
+pub(crate) use kept::Place;
 
 /// The calling thread's worker; `None` on other threads.
 #[inline(always)]
@@ -51,6 +29,16 @@ pub(crate) fn current<'a>() -> Option<&'a Worker> {
     // SAFETY: the thread keeps its worker for as long as it runs, and no caller hands the
     // reference to another thread.
     unsafe { Worker::current().as_ref() }
+}
+
+/// The calling thread's worker once more, which so needs no register in between.
+///
+/// # Safety
+/// The calling thread is a worker.
+#[inline(always)]
+pub(crate) unsafe fn same_worker<'a>() -> &'a Worker {
+    // SAFETY: as in `current`; not null by this function's contract.
+    unsafe { &*Worker::current() }
 }
 
 /// A task for [`fork`], in the calling frame.
@@ -101,7 +89,7 @@ fn attend(worker: &Worker, slot: SlotPtr) -> SlotPtr {
 }
 
 /// Takes the youngest forked task, which is in `slot`, back, and its closure out of it. `None`:
-/// it was stolen, and must be waited for.
+/// it was stolen, and its thief has announced its end.
 ///
 /// # Safety
 /// [`fork`] has put the task into the slot, and this is called once.
@@ -123,6 +111,8 @@ where
     }
 }
 
+/// The slow half of [`take_back`]: true, or false after the wait for the thief. One call for both, so
+/// that the spawner needs to keep nothing over it.
 #[cold]
 #[inline(never)]
 #[cfg_attr(
@@ -130,7 +120,11 @@ where
     unsafe(link_section = "wsrt_text")
 )]
 fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
-    worker.joins.pop_shared(slot)
+    let is_ours = worker.joins.pop_shared(slot);
+    if !is_ours {
+        wait_for_stolen(worker, slot);
+    }
+    is_ours
 }
 
 /// Offers a task that nobody waits for in LIFO order: to the calling worker's own queue if it is
@@ -219,155 +213,6 @@ pub(crate) fn rest(worker: &Worker) {
     }
 }
 
-/// Looks once for a task: own spawned tasks, tasks for this worker alone, then the others' joins.
-/// If `everywhere`, also the others' spawned tasks, the common queue, and at last its own shared
-/// joins (which a worker that waits in the middle of a task may have); these cost more to look at.
-#[cold]
-#[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
-    find_own(worker).or_else(|| find_other(worker, everywhere))
-}
-
-/// As [`find`], for a worker that has no task: it rests if it has none of its own.
-#[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-pub(crate) fn find_idle(worker: &Worker, everywhere: bool) -> Option<Found> {
-    let found = find_own(worker);
-    if found.is_some() {
-        return found;
-    }
-    rest(worker);
-    find_other(worker, everywhere)
-}
-
-#[inline(always)]
-fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
-    let workers = worker.pool().workers();
-    let start = next_random(worker, workers.len());
-    for _ in 0..worker.pace.get() {
-        core::hint::spin_loop();
-    }
-    let mut victim = start;
-    loop {
-        if victim != worker.index {
-            let found = steal_join(&workers[victim], true);
-            worker.pace.set(workers[victim].joins.pace());
-            if found.is_some() {
-                return found;
-            }
-        }
-        victim = if victim + 1 == workers.len() {
-            0
-        } else {
-            victim + 1
-        };
-        if victim == start {
-            break;
-        }
-    }
-    if everywhere {
-        find_elsewhere(worker, start)
-    } else {
-        None
-    }
-}
-
-/// The youngest task that this worker has spawned; else one that is for it alone.
-#[inline(always)]
-fn find_own(worker: &Worker) -> Option<Found> {
-    if let Some(queued) = worker.spawns.pop() {
-        return Some(Found::queued(queued));
-    }
-    if worker.mailbox.is_empty() {
-        return None;
-    }
-    steal_retrying(|| worker.mailbox.steal()).map(Found::on_its_own)
-}
-
-/// As [`find`], without the tasks of others.
-#[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-pub(crate) fn find_local(worker: &Worker) -> Option<Found> {
-    find_own(worker).or_else(|| steal_join(worker, false))
-}
-
-#[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
-    let pool = worker.pool();
-    let workers = pool.workers();
-    (start..workers.len())
-        .chain(0..start)
-        .filter(|&victim| victim != worker.index)
-        .find_map(|victim| steal_retrying(|| workers[victim].stealer.steal()))
-        .map(Found::queued)
-        .or_else(|| steal_retrying(|| pool.injector.steal()).map(Found::on_its_own))
-        .or_else(|| steal_join(worker, false))
-}
-
-/// Is there a task in a place that more than one worker looks into?
-pub(crate) fn is_available(pool: &Pool) -> bool {
-    let has_tasks = |worker: &Worker| worker.joins.has_shared() || !worker.stealer.is_empty();
-    !pool.injector.is_empty() || pool.workers().iter().any(has_tasks)
-}
-
-#[inline(always)]
-fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
-    match victim.joins.steal() {
-        Steal::Taken(slot) => {
-            // SAFETY: slots live as long as the pool.
-            let address = unsafe { (*slot).payload() };
-            let task = TaskRef(ptr::with_exposed_provenance(address));
-            Some(Found {
-                task,
-                slot,
-                victim: victim.index,
-            })
-        }
-        Steal::Empty => {
-            if ask {
-                victim.joins.raise_attention();
-            }
-            None
-        }
-    }
-}
-
-#[inline(always)]
-fn steal_retrying<T>(mut steal: impl FnMut() -> chase_lev::Steal<T>) -> Option<T> {
-    loop {
-        match steal() {
-            chase_lev::Steal::Success(task) => return Some(task),
-            chase_lev::Steal::Empty => return None,
-            chase_lev::Steal::Retry => core::hint::spin_loop(),
-        }
-    }
-}
-
-/// A number below `bound`, which is less than 2^32.
-#[inline(always)]
-fn next_random(worker: &Worker, bound: usize) -> usize {
-    let mut x = worker.random.get();
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    worker.random.set(x);
-    (((x >> 32) * bound as u64) >> 32) as usize
-}
-
 /// Runs a found task to its end. The worker is idle before and after.
 #[inline(never)]
 #[cfg_attr(
@@ -443,13 +288,8 @@ pub(crate) fn run_one(worker: &Worker, find: impl FnOnce(&Worker) -> Option<Foun
 }
 
 /// Waits for the stolen task of the given slot, and frees the slot.
-#[cold]
-#[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-pub(crate) fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
+#[inline(always)]
+fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
     // SAFETY: slots live as long as the pool.
     let latch = unsafe { &*slot };
     if !sync::comes_soon(latch) {

@@ -1,0 +1,189 @@
+//! Where workers look for tasks.
+//!
+//! One duty: find the next task of a worker: its own, those that only it may run, those that others have
+//! open, in the order of what they cost to look at.
+
+use core::ptr;
+
+use crossbeam_deque as chase_lev;
+
+use super::rest;
+use crate::deque::{NONE, SlotPtr, Steal};
+use crate::fifo::Queued;
+use crate::job::TaskRef;
+use crate::pool::Pool;
+use crate::worker::Worker;
+
+/// A task to run, and where its end is to be announced.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(super) task: TaskRef,
+    /// The deque slot it was stolen from; [`NONE`]: the task itself knows whom to tell.
+    pub(super) slot: SlotPtr,
+    /// The worker whose slot that is.
+    pub(super) victim: usize,
+}
+
+impl Found {
+    fn on_its_own(task: TaskRef) -> Self {
+        Found {
+            task,
+            slot: NONE,
+            victim: 0,
+        }
+    }
+
+    fn queued(queued: Queued) -> Self {
+        // SAFETY: who queued it keeps it alive until it has run, and it was taken off its queue.
+        Found::on_its_own(unsafe { queued.redeem() })
+    }
+}
+
+/// Looks once for a task: own spawned tasks, tasks for this worker alone, then the others' joins.
+/// If `everywhere`, also the others' spawned tasks, the common queue, and at last its own shared
+/// joins (which a worker that waits in the middle of a task may have); these cost more to look at.
+#[cold]
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
+    find_own(worker).or_else(|| find_other(worker, everywhere))
+}
+
+/// As [`find`], for a worker that has no task: it rests if it has none of its own.
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find_idle(worker: &Worker, everywhere: bool) -> Option<Found> {
+    let found = find_own(worker);
+    if found.is_some() {
+        return found;
+    }
+    rest(worker);
+    find_other(worker, everywhere)
+}
+
+#[inline(always)]
+fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
+    let workers = worker.pool().workers();
+    let start = next_random(worker, workers.len());
+    for _ in 0..worker.pace.get() {
+        core::hint::spin_loop();
+    }
+    let mut victim = start;
+    loop {
+        if victim != worker.index {
+            let found = steal_join(&workers[victim], true);
+            worker.pace.set(workers[victim].joins.pace());
+            if found.is_some() {
+                return found;
+            }
+        }
+        victim = if victim + 1 == workers.len() {
+            0
+        } else {
+            victim + 1
+        };
+        if victim == start {
+            break;
+        }
+    }
+    if everywhere {
+        find_elsewhere(worker, start)
+    } else {
+        None
+    }
+}
+
+/// The youngest task that this worker has spawned; else one that is for it alone.
+#[inline(always)]
+fn find_own(worker: &Worker) -> Option<Found> {
+    if let Some(queued) = worker.spawns.pop() {
+        return Some(Found::queued(queued));
+    }
+    if worker.mailbox.is_empty() {
+        return None;
+    }
+    steal_retrying(|| worker.mailbox.steal()).map(Found::on_its_own)
+}
+
+/// As [`find`], without the tasks of others.
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+pub(crate) fn find_local(worker: &Worker) -> Option<Found> {
+    find_own(worker).or_else(|| steal_join(worker, false))
+}
+
+#[inline(never)]
+#[cfg_attr(
+    all(target_os = "linux", not(miri)),
+    unsafe(link_section = "wsrt_text")
+)]
+fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
+    let pool = worker.pool();
+    let workers = pool.workers();
+    (start..workers.len())
+        .chain(0..start)
+        .filter(|&victim| victim != worker.index)
+        .find_map(|victim| steal_retrying(|| workers[victim].stealer.steal()))
+        .map(Found::queued)
+        .or_else(|| steal_retrying(|| pool.injector.steal()).map(Found::on_its_own))
+        .or_else(|| steal_join(worker, false))
+}
+
+/// Is there a task in a place that more than one worker looks into?
+pub(crate) fn is_available(pool: &Pool) -> bool {
+    let has_tasks = |worker: &Worker| worker.joins.has_shared() || !worker.stealer.is_empty();
+    !pool.injector.is_empty() || pool.workers().iter().any(has_tasks)
+}
+
+#[inline(always)]
+fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
+    match victim.joins.steal() {
+        Steal::Taken(slot) => {
+            // SAFETY: slots live as long as the pool.
+            let address = unsafe { (*slot).payload() };
+            let task = TaskRef(ptr::with_exposed_provenance(address));
+            Some(Found {
+                task,
+                slot,
+                victim: victim.index,
+            })
+        }
+        Steal::Empty => {
+            if ask {
+                victim.joins.raise_attention();
+            }
+            None
+        }
+    }
+}
+
+#[inline(always)]
+fn steal_retrying<T>(mut steal: impl FnMut() -> chase_lev::Steal<T>) -> Option<T> {
+    loop {
+        match steal() {
+            chase_lev::Steal::Success(task) => return Some(task),
+            chase_lev::Steal::Empty => return None,
+            chase_lev::Steal::Retry => core::hint::spin_loop(),
+        }
+    }
+}
+
+/// A number below `bound`, which is less than 2^32.
+#[inline(always)]
+fn next_random(worker: &Worker, bound: usize) -> usize {
+    let mut x = worker.random.get();
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    worker.random.set(x);
+    (((x >> 32) * bound as u64) >> 32) as usize
+}
