@@ -101,7 +101,7 @@ fn printed(run: &Run, key: &str) -> f64 {
 
 fn check(workers: usize) {
     let run = Spec::fixture(&format!("oracle-{workers}"), "oracle")
-        .arguments(&[&workers.to_string(), &N.to_string(), "900"])
+        .arguments(&[&workers.to_string(), &N.to_string(), "1500"])
         .rate(RATE)
         .cores(workers)
         .succeed();
