@@ -113,7 +113,7 @@ where
     let context = profiler::capture_context();
     for worker in pool.workers() {
         let op = Arc::clone(&op);
-        let task = HeapTask::boxed(move || call(&*op), Detached::new(pool), context);
+        let task = HeapTask::boxed(move |_: &_| call(&*op), Detached::new(pool), context);
         sched::post(worker, task);
     }
 }

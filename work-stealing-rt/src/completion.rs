@@ -72,11 +72,11 @@ impl Completion {
                     let (worker, over) = (&**worker, &raw const *over);
                     let index = worker.index;
                     if Worker::current_in(worker.pool()).is_some() {
-                        sync::announce(worker.pool(), &*over, index);
+                        sync::announce(worker.pool(), &*over, || index);
                     } else {
                         // Once the latch is set the waiter's pool might end.
                         let pool = worker.pool().handle();
-                        sync::announce(&pool, &*over, index);
+                        sync::announce(&pool, &*over, || index);
                     }
                 }
             }

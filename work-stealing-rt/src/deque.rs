@@ -299,6 +299,12 @@ impl SplitDeque {
         self.own().ends.store(pack(index, index), Ordering::Release);
     }
 
+    /// Anyone: is it a slot of this deque?
+    #[cfg(not(loom))]
+    pub(crate) fn has_slot(&self, slot: SlotPtr) -> bool {
+        (self.base()..=self.last()).contains(&slot)
+    }
+
     /// Anyone: is there a shared task?
     #[inline(always)]
     pub(crate) fn has_shared(&self) -> bool {

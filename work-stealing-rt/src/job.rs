@@ -212,7 +212,8 @@ pub(crate) trait Keeper {
     fn over(self);
 }
 
-/// A task on the heap, which frees itself.
+/// A task on the heap, which frees itself. The closure gets the keeper, so that neither has to hold what
+/// the other knows.
 #[repr(C)]
 pub(crate) struct HeapTask<F, K> {
     header: TaskHeader,
@@ -220,7 +221,7 @@ pub(crate) struct HeapTask<F, K> {
     keeper: K,
 }
 
-impl<F: FnOnce() + Send, K: Keeper + Send> HeapTask<F, K> {
+impl<F: FnOnce(&K) + Send, K: Keeper + Send> HeapTask<F, K> {
     /// A task in the given captured context (0: unknown). It must be run.
     #[inline(always)]
     pub(crate) fn boxed(closure: F, keeper: K, context: usize) -> TaskRef {
@@ -237,7 +238,7 @@ impl<F: FnOnce() + Send, K: Keeper + Send> HeapTask<F, K> {
     }
 }
 
-impl<F: FnOnce() + Send, K: Keeper + Send> Task for HeapTask<F, K> {
+impl<F: FnOnce(&K) + Send, K: Keeper + Send> Task for HeapTask<F, K> {
     #[inline(never)]
     #[cfg_attr(
         all(target_os = "linux", not(miri)),
@@ -250,7 +251,8 @@ impl<F: FnOnce() + Send, K: Keeper + Send> Task for HeapTask<F, K> {
             sched::begin_work(&*worker);
             let this = &*header.cast::<Self>();
             let closure = ManuallyDrop::take(&mut *this.closure.get());
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call_task(closure))) {
+            let call = || call_task(|| closure(&this.keeper));
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
                 this.keeper.panicked(payload);
             }
             sched::end_work(&*worker);

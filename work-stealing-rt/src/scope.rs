@@ -112,9 +112,7 @@ impl<'scope> Scope<'scope> {
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
     {
-        let this = Shared(self);
-        let task = self.base.task(move || body(this.get()));
-        sched::offer(self.base.pool(), task);
+        sched::offer(self.base.pool(), task(self, body));
     }
 
     /// Spawns one task for each worker of the scope's pool. Each gets the scope, and says where it
@@ -123,9 +121,7 @@ impl<'scope> Scope<'scope> {
     where
         BODY: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
-        let this = Shared(self);
-        self.base
-            .broadcast(move |context| body(this.get(), context));
+        broadcast_in(self, body);
     }
 }
 
@@ -149,8 +145,7 @@ impl<'scope> ScopeFifo<'scope> {
     where
         BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
     {
-        let this = Shared(self);
-        let task = self.base.task(move || body(this.get()));
+        let task = task(self, body);
         sched::offer_in_order(self.base.pool(), task, |worker| &self.fifos[worker.index]);
     }
 
@@ -159,9 +154,7 @@ impl<'scope> ScopeFifo<'scope> {
     where
         BODY: Fn(&ScopeFifo<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
-        let this = Shared(self);
-        self.base
-            .broadcast(move |context| body(this.get(), context));
+        broadcast_in(self, body);
     }
 }
 
@@ -213,26 +206,6 @@ impl ScopeBase {
         }
     }
 
-    /// A task of the scope, which must be run.
-    #[inline(always)]
-    fn task(&self, body: impl FnOnce() + Send) -> TaskRef {
-        // The caller is itself counted (the body or a task), or else holds a borrow of the scope
-        // that one of these waits for.
-        self.completion.add();
-        HeapTask::boxed(body, Member(self), profiler::capture_context())
-    }
-
-    fn broadcast(&self, body: impl Fn(BroadcastContext<'_>) + Send + Sync) {
-        let body = Arc::new(body);
-        let context = profiler::capture_context();
-        for worker in self.pool().workers() {
-            self.completion.add();
-            let body = Arc::clone(&body);
-            let call = move || broadcast::call(&*body);
-            sched::post(worker, HeapTask::boxed(call, Member(self), context));
-        }
-    }
-
     fn keep_panic(&self, payload: Payload) {
         let boxed = Box::into_raw(Box::new(payload));
         let first = self.panic.compare_exchange(
@@ -254,45 +227,76 @@ impl ScopeBase {
     }
 }
 
-/// The scope's address, to be sent along with a task.
-struct Shared<S>(*const S);
+/// Both kinds of scope.
+trait AnyScope: Sync {
+    fn base(&self) -> &ScopeBase;
+}
 
-impl<S> Clone for Shared<S> {
-    fn clone(&self) -> Self {
-        *self
+impl AnyScope for Scope<'_> {
+    fn base(&self) -> &ScopeBase {
+        &self.base
     }
 }
 
-impl<S> Copy for Shared<S> {}
+impl AnyScope for ScopeFifo<'_> {
+    fn base(&self) -> &ScopeBase {
+        &self.base
+    }
+}
 
-// SAFETY: as a `&S`, and a scope outlives its tasks.
-unsafe impl<S: Sync> Send for Shared<S> {}
-// SAFETY: as above.
-unsafe impl<S: Sync> Sync for Shared<S> {}
+/// A task of the scope, which must be run.
+#[inline(always)]
+fn task<S: AnyScope>(scope: &S, body: impl FnOnce(&S) + Send) -> TaskRef {
+    let call = move |member: &Member<S>| body(member.scope());
+    HeapTask::boxed(call, Member::new(scope), profiler::capture_context())
+}
 
-impl<S> Shared<S> {
-    /// The scope; only for its tasks.
-    fn get(&self) -> &S {
-        // SAFETY: the scope is not left before its tasks are over.
-        unsafe { &*self.0 }
+/// Gives a task to each worker of the scope's pool.
+fn broadcast_in<S: AnyScope>(scope: &S, body: impl Fn(&S, BroadcastContext<'_>) + Send + Sync) {
+    let body = Arc::new(body);
+    let context = profiler::capture_context();
+    for worker in scope.base().pool().workers() {
+        let body = Arc::clone(&body);
+        let call = move |member: &Member<S>| {
+            broadcast::call(&|context: BroadcastContext<'_>| body(member.scope(), context));
+        };
+        sched::post(worker, HeapTask::boxed(call, Member::new(scope), context));
     }
 }
 
 /// A task's membership in its scope.
-struct Member(*const ScopeBase);
+struct Member<S>(*const S);
 
-// SAFETY: a `ScopeBase` is `Sync`, and outlives its tasks.
-unsafe impl Send for Member {}
+// SAFETY: as a `&S`, for a scope outlives its tasks.
+unsafe impl<S: Sync> Send for Member<S> {}
 
-impl Keeper for Member {
-    fn panicked(&self, payload: Payload) {
+impl<S: AnyScope> Member<S> {
+    /// One more task of the scope.
+    #[inline(always)]
+    fn new(scope: &S) -> Self {
+        // The caller is itself counted (the body or a task), or else holds a borrow of the scope
+        // that one of these waits for.
+        scope.base().completion.add();
+        Member(scope)
+    }
+
+    /// The scope.
+    #[inline(always)]
+    fn scope(&self) -> &S {
         // SAFETY: the scope waits for this task, which is not over yet.
-        unsafe { &*self.0 }.keep_panic(payload);
+        unsafe { &*self.0 }
+    }
+}
+
+impl<S: AnyScope> Keeper for Member<S> {
+    fn panicked(&self, payload: Payload) {
+        self.scope().base().keep_panic(payload);
     }
 
     fn over(self) {
+        let completion = &raw const self.scope().base().completion;
         // SAFETY: the scope counts the task until here.
-        unsafe { Completion::one_over(&raw const (*self.0).completion) };
+        unsafe { Completion::one_over(completion) };
     }
 }
 

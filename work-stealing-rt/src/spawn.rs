@@ -53,7 +53,11 @@ fn task<F>(pool: &Pool, func: F) -> TaskRef
 where
     F: FnOnce() + Send + 'static,
 {
-    HeapTask::boxed(func, Detached::new(pool), profiler::capture_context())
+    HeapTask::boxed(
+        move |_: &_| func(),
+        Detached::new(pool),
+        profiler::capture_context(),
+    )
 }
 
 /// A detached task's hold on its pool.

@@ -86,8 +86,8 @@ fn stop_searching(worker: &Worker) {
 /// The event of `latch`, for which worker `waiter` of `pool` waits, happens. The latch may be
 /// gone afterwards; the pool must not.
 #[inline(always)]
-pub(crate) fn announce(pool: &Pool, latch: &Latch, waiter: usize) {
+pub(crate) fn announce(pool: &Pool, latch: &Latch, waiter: impl FnOnce() -> usize) {
     if latch.set() {
-        pool.sleep.wake(waiter);
+        pool.sleep.wake(waiter());
     }
 }

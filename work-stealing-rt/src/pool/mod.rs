@@ -23,6 +23,7 @@ use std::sync::{Arc, Once, OnceLock};
 
 use crossbeam_deque::Injector;
 
+use crate::deque::SlotPtr;
 use crate::job::{Event, StackTask, TaskRef};
 use crate::latch::{Latch, ThreadLatch};
 use crate::parallel_overhead::{sched, sync};
@@ -87,6 +88,13 @@ impl Pool {
         self.workers.get().map_or(&[], |workers| workers)
     }
 
+    /// The worker in whose deque the slot is: one of this pool's.
+    pub(crate) fn owner_of(&self, slot: SlotPtr) -> &Worker {
+        let mut workers = self.workers().iter();
+        let owner = workers.find(|worker| worker.joins.has_slot(slot));
+        owner.expect("tasks are stolen within a pool")
+    }
+
     /// A detached task was made.
     pub(crate) fn retain(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +104,7 @@ impl Pool {
     pub(crate) fn release(&self) {
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             for worker in self.workers() {
-                sync::announce(self, &worker.terminate, worker.index);
+                sync::announce(self, &worker.terminate, || worker.index);
             }
         }
     }
@@ -188,7 +196,7 @@ impl Event for ForeignWorker {
         // kept beyond that by a handle of our own.
         let (pool, index) = unsafe { (Arc::clone(&(*this).pool), (*this).index) };
         // SAFETY: as above; the latch is not touched after it is set.
-        sync::announce(&pool, unsafe { &(*this).latch }, index);
+        sync::announce(&pool, unsafe { &(*this).latch }, || index);
     }
 }
 

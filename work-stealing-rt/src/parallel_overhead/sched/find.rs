@@ -3,9 +3,10 @@
 //! One duty: find the next task of a worker: its own, those that only it may run, those that others have
 //! open, in the order of what they cost to look at.
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use crossbeam_deque as chase_lev;
+use hpcrun_abi::TaskHeader;
 
 use super::rest;
 use crate::deque::{NONE, SlotPtr, Steal};
@@ -14,28 +15,38 @@ use crate::job::TaskRef;
 use crate::pool::Pool;
 use crate::worker::Worker;
 
-/// A task to run, and where its end is to be announced.
+/// A task to run, and where its end is to be announced. Two words with a niche: an `Option` of it is
+/// returned in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    pub(super) task: TaskRef,
+    task: NonNull<TaskHeader>,
     /// The deque slot it was stolen from; [`NONE`]: the task itself knows whom to tell.
     pub(super) slot: SlotPtr,
-    /// The worker whose slot that is.
-    pub(super) victim: usize,
 }
 
 impl Found {
-    fn on_its_own(task: TaskRef) -> Self {
-        Found {
-            task,
-            slot: NONE,
-            victim: 0,
-        }
+    #[inline(always)]
+    fn new(task: TaskRef, slot: SlotPtr) -> Self {
+        // SAFETY: tasks lie in memory, so their addresses are not null.
+        let task = unsafe { NonNull::new_unchecked(task.0.cast_mut()) };
+        Found { task, slot }
     }
 
+    #[inline(always)]
+    fn on_its_own(task: TaskRef) -> Self {
+        Found::new(task, NONE)
+    }
+
+    #[inline(always)]
     fn queued(queued: Queued) -> Self {
         // SAFETY: who queued it keeps it alive until it has run, and it was taken off its queue.
         Found::on_its_own(unsafe { queued.redeem() })
+    }
+
+    /// The task.
+    #[inline(always)]
+    pub(super) fn task(self) -> TaskRef {
+        TaskRef(self.task.as_ptr())
     }
 }
 
@@ -151,11 +162,7 @@ fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
             // SAFETY: slots live as long as the pool.
             let address = unsafe { (*slot).payload() };
             let task = TaskRef(ptr::with_exposed_provenance(address));
-            Some(Found {
-                task,
-                slot,
-                victim: victim.index,
-            })
+            Some(Found::new(task, slot))
         }
         Steal::Empty => {
             if ask {

@@ -224,21 +224,23 @@ pub(crate) fn run(worker: &Worker, found: Found) {
     // a stack task's spawner waits for that, a heap task frees itself in `finish`. Entries
     // return normally whatever the user's closure does.
     unsafe {
-        let site = found.task.site();
-        match profiler::counts(found.task.0) {
-            None => boundary::enter(found.task.0, worker, site.entry),
+        let task = found.task();
+        let site = task.site();
+        match profiler::counts(task.0) {
+            None => boundary::enter(task.0, worker, site.entry),
             Some(counts) => {
                 let start = Instant::now();
-                boundary::enter(found.task.0, worker, site.entry);
+                boundary::enter(task.0, worker, site.entry);
                 let spent = start.elapsed().as_nanos() as u64;
                 counts.steals.fetch_add(1, Ordering::Relaxed);
                 counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);
             }
         }
         if found.slot == NONE {
-            (site.finish)(found.task.0);
+            (site.finish)(task.0);
         } else {
-            sync::announce(worker.pool(), &*found.slot, found.victim);
+            let pool = worker.pool();
+            sync::announce(pool, &*found.slot, || pool.owner_of(found.slot).index);
         }
     }
 }
