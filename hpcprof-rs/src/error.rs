@@ -26,6 +26,11 @@ pub enum Error {
         /// What the user can do.
         remedy: &'static str,
     },
+    /// A program ended before its first sample.
+    NoSample {
+        /// The measurement directory.
+        path: PathBuf,
+    },
     /// A database could not be read or written.
     Database {
         /// The database directory or file.
@@ -98,6 +103,10 @@ impl fmt::Display for Error {
                 problem,
                 remedy,
             } => format!("{}: {problem}; {remedy}", path.display()),
+            Error::NoSample { path } => format!(
+                "{}: the program ended before its first sample; measure a longer run, or at a higher rate (-e cpu-time@1000)",
+                path.display()
+            ),
             Error::Usage(text) => text.clone(),
             Error::OutputClosed => "standard output is closed".to_owned(),
         };

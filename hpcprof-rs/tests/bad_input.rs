@@ -63,6 +63,32 @@ fn what_is_not_a_measurement_directory() {
 }
 
 #[test]
+fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
+    let temp = TempDir::new();
+    let run = full_run();
+    run.write(&temp.join("m"));
+    let profiles: Vec<_> = std::fs::read_dir(temp.join("m"))
+        .expect("directory")
+        .map(|e| e.expect("entry").path())
+        .filter(|p| p.extension().is_some_and(|e| e == "hpcprofile"))
+        .collect();
+    for path in &profiles {
+        std::fs::write(path, "no profile").expect("file");
+    }
+    let output = command(temp.path(), &["m"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = stderr(&output);
+    assert!(text.contains("m: has no readable profile"), "{text}");
+    for path in &profiles {
+        std::fs::remove_file(path).expect("file");
+    }
+    assert_error(
+        &command(temp.path(), &["m"]),
+        &["m: the program ended before its first sample", "longer run"],
+    );
+}
+
+#[test]
 fn without_arguments_the_newest_of_the_current_directory() {
     let temp = TempDir::new();
     full_run().write(&temp.join("hpcrun-app-measurements"));

@@ -91,6 +91,7 @@ fn read_directory(
     files.sort();
     let mut found = 0;
     let mut profiles = 0;
+    let mut readable = 0;
     for path in &files {
         match path.extension().and_then(|e| e.to_str()) {
             Some(PROCESS_EXTENSION) => {
@@ -99,7 +100,8 @@ fn read_directory(
             }
             Some(PROFILE_EXTENSION) => {
                 found += 1;
-                profiles += usize::from(read_thread(path, processes, warnings));
+                profiles += 1;
+                readable += usize::from(read_thread(path, processes, warnings));
             }
             _ => {}
         }
@@ -115,11 +117,19 @@ fn read_directory(
             remedy: "measure with `hpcrun-rs PROGRAM` and give the directory that it names",
         });
     }
-    if profiles == 0 {
+    if readable == 0 {
+        // A thread's profile is made at its first sample.
+        let ends = processes.values().filter_map(|p| p.process.as_ref());
+        let has_losses = ends.flat_map(|p| &p.end).any(|e| !e.losses.is_empty());
+        if profiles == 0 && !has_losses {
+            return Err(Error::NoSample {
+                path: directory.to_owned(),
+            });
+        }
         return Err(Error::Input {
             path: directory.to_owned(),
             problem: "has no readable profile".to_owned(),
-            remedy: "run `hpcrun-rs PROGRAM` again, with room on the disk and enough CPU time for a sample",
+            remedy: "run `hpcrun-rs PROGRAM` again, with room on the disk",
         });
     }
     Ok(())

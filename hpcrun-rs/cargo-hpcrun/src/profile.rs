@@ -5,6 +5,7 @@ use crate::compile::{self, Built};
 use crate::project::{Kind, Project};
 use clap::Parser;
 use hpcprof_rs::cli::Cli;
+use hpcprof_rs::error::Error;
 use hpcprof_rs::sinks::place::Place;
 use hpcprof_rs::views::text::Style;
 use hpcrun_rs::{Failure, Measured};
@@ -29,23 +30,31 @@ pub(crate) fn run(
     for warning in &measured.warnings {
         eprintln!("cargo hpcrun: warning: {warning}");
     }
-    match report(&measured, options) {
-        Ok(()) => {
-            if options.profiling.keep && !options.profiling.quiet {
-                eprintln!(
-                    "cargo hpcrun: measurements kept in {}",
-                    hpcrun_rs::display(&measured.directory)
-                );
-            }
-            if !options.profiling.keep {
-                // The database has all that is in it.
-                let _ = fs::remove_dir_all(&temporary);
-            }
+    let is_whole = match report(&measured, options) {
+        Ok(()) => true,
+        Err(Error::NoSample { .. }) => {
+            eprintln!(
+                "cargo hpcrun: warning: no report: {} ended before its first sample; give it more to do, or sample more often (-e cpu-time@1000)",
+                project.program
+            );
+            true
         }
-        Err(error) => eprintln!(
-            "cargo hpcrun: warning: no report: {error}; the measurements are in {}",
+        Err(error) => {
+            eprintln!(
+                "cargo hpcrun: warning: no report: {error}; the measurements are in {}",
+                hpcrun_rs::display(&measured.directory)
+            );
+            false
+        }
+    };
+    if is_whole && !options.profiling.keep {
+        // The database has all that is in it.
+        let _ = fs::remove_dir_all(&temporary);
+    } else if is_whole && !options.profiling.quiet {
+        eprintln!(
+            "cargo hpcrun: measurements kept in {}",
             hpcrun_rs::display(&measured.directory)
-        ),
+        );
     }
     Ok(hpcrun_rs::end_like(measured.status))
 }
@@ -119,17 +128,17 @@ fn environment(command: &mut Command, project: &Project, built: &Built) {
     }
 }
 
-fn report(measured: &Measured, options: &Options) -> Result<(), String> {
+fn report(measured: &Measured, options: &Options) -> Result<(), Error> {
     let mut line: Vec<OsString> = vec!["hpcprof-rs".into()];
     if let Some(output) = &options.profiling.output {
         line.extend(["--output".into(), output.into()]);
     }
     line.push(measured.directory.clone().into());
-    let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
+    let cli = Cli::try_parse_from(line).map_err(|e| Error::Usage(e.to_string()))?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match hpcprof_rs::run::run(cli, Style::for_stdout(), &mut out) {
-        Ok(()) | Err(hpcprof_rs::error::Error::OutputClosed) => {}
-        Err(error) => return Err(error.to_string()),
+        Ok(()) | Err(Error::OutputClosed) => {}
+        Err(error) => return Err(error),
     }
     // A reader that is gone has seen what it wanted.
     let _ = out.flush();
