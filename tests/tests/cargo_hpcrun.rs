@@ -425,6 +425,21 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     assert!(text.contains("ends::burn"), "{text}");
     assert_eq!(status.signal(), Some(2), "{status}");
 
+    // Too short for a sample: said in one line, and nothing is left.
+    let short = Project::new("short")
+        .manifest("short", "")
+        .file("src/main.rs", "fn main() { println!(\"done\"); }")
+        .locked();
+    let outcome = Outcome::of(&mut short.bare(&["-q"])).succeed();
+    let expected = "warning: no report: short ended before its first sample";
+    assert!(outcome.ours()[0].contains(expected), "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    let left: Vec<_> = fs::read_dir(short.folder.join("target/hpcrun"))
+        .expect("our folder")
+        .map(|e| e.expect("it is readable").file_name())
+        .collect();
+    assert_eq!(left, ["stock"], "no measurement is left");
+
     let broken = Project::new("broken")
         .manifest("broken", "")
         .file("src/main.rs", "fn main() { nothing(); }")
@@ -445,6 +460,101 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
         assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
         assert!(outcome.stderr.contains(word), "{outcome:#?}");
     }
+}
+
+/// A wrapper of the compiler that writes its arguments into a file beside it.
+fn logging_wrapper(project: &Project) -> (PathBuf, PathBuf) {
+    let log = project.folder.with_file_name("log");
+    let wrapper = project.folder.with_file_name("wrapper.sh");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n",
+        log.display()
+    );
+    fs::write(&wrapper, script).expect("it can be written");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    (wrapper, log)
+}
+
+#[test]
+fn a_packages_own_profile_does_not_take_the_lines_away() {
+    let _machine = machine();
+    let project = Project::new("packages")
+        .manifest(
+            "packages",
+            "[dependencies]\nrayon-core = \"1.13\"\n\
+             [profile.release.package.\"*\"]\ndebug = false\nopt-level = 3\n\
+             [profile.release.package.packages]\ndebug = 0",
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .locked();
+    let outcome = Outcome::of(&mut project.bare(&["-e", "cpu-time@1000"])).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
+    assert_rooted(&project.database("hpcrun-packages-database"), "packages");
+    // RUSTFLAGS no more than the profile.
+    let plain = Project::new("flags")
+        .manifest("flags", "")
+        .main("src/main.rs", THREADS_MAIN)
+        .locked();
+    let mut command = plain.bare(&["-q"]);
+    let outcome = Outcome::of(command.env("RUSTFLAGS", "-C debuginfo=0")).succeed();
+    assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
+}
+
+#[test]
+fn cargos_configuration_is_heeded() {
+    let _machine = machine();
+    let project = Project::new("configured")
+        .manifest("configured", "[dependencies]\nrayon-core = \"1.13\"")
+        .main("src/main.rs", JOIN_MAIN)
+        .file(
+            ".cargo/config.toml",
+            "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
+        )
+        .locked();
+    let (_, log) = logging_wrapper(&project);
+    let outcome = Outcome::of(&mut project.bare(&["build"])).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert!(outcome.stdout.contains("/what is built/"), "{outcome:#?}");
+    let words = fs::read_to_string(&log).expect("the configured wrapper was run");
+    assert!(words.contains("--crate-name work_stealing_rt "), "{words}");
+    // The environment goes above it, with paths relative to the current folder.
+    let mut command = project.bare(&["build", "--manifest-path", "../Cargo.toml"]);
+    command.current_dir(project.folder.join("src"));
+    fs::write(project.folder.join("src/none"), "").expect("it can be written");
+    let broken = Outcome::of(command.env("RUSTC_WRAPPER", "./none"));
+    let complaint = project.folder.join("src/./none").display().to_string();
+    assert!(broken.stderr.contains(&complaint), "{broken:#?}");
+    // What was wrong with a wrapper is forgotten with it.
+    Outcome::of(command.env("RUSTC_WRAPPER", "")).succeed();
+
+    let host = "x86_64-unknown-linux-gnu";
+    let mut command = project.bare(&["build"]);
+    command.env("CARGO_BUILD_TARGET", "wasm32-unknown-unknown");
+    Outcome::of(&mut command).assert_clear(&["wasm32", "CARGO_BUILD_TARGET", "--target", host]);
+    let config = "[build]\ntarget = [\"host-tuple\", \"wasm32-unknown-unknown\"]\n";
+    let project = project.file(".cargo/config.toml", config);
+    project
+        .run(&["build"])
+        .assert_clear(&["wasm32", "config.toml", "--target", host]);
+}
+
+#[test]
+fn the_drop_in_may_be_the_projects_own_patch() {
+    let _machine = machine();
+    let drop_in = workspace().join("work-stealing-rt/rayon-core");
+    let project = Project::new("patched")
+        .manifest(
+            "patched",
+            &format!(
+                "[dependencies]\nrayon-core = \"1.13\"\n[patch.crates-io]\nrayon-core = {{ path = {drop_in:?} }}"
+            ),
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .locked();
+    let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert_rooted(&project.database("hpcrun-patched-database"), "patched");
 }
 
 /// rayon-core and what it needs.
@@ -512,14 +622,7 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
     let _machine = machine();
     let project = vendored("older", "1.12.1");
     let before = project.files();
-    let log = project.folder.with_file_name("log");
-    let wrapper = project.folder.with_file_name("wrapper.sh");
-    let script = format!(
-        "#!/bin/sh\necho \"$*\" >> '{}'\nexec \"$@\"\n",
-        log.display()
-    );
-    fs::write(&wrapper, script).expect("it can be written");
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (wrapper, log) = logging_wrapper(&project);
     let mut command = project.bare(&["-e", "cpu-time@1000", "--frozen"]);
     let outcome = Outcome::of(command.env("RUSTC_WRAPPER", &wrapper)).succeed();
     assert!(

@@ -5,6 +5,7 @@
 //! with the stand-in never lies where the user's own builds look.
 
 use crate::cli::Build;
+use crate::configuration;
 use crate::project::{Kind, Project};
 use crate::stand_in;
 use crate::toolchain::cargo;
@@ -39,16 +40,18 @@ pub(crate) fn build(
 ) -> Result<Built, Failure> {
     let target = target_folder(project, stand_in.is_some());
     let mut command = command(project, options, &target, is_quiet);
-    if let Some(folder) = stand_in {
-        let own = std::env::current_exe()
-            .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
-        command.env(ENV_STAND_IN, folder);
-        let inner = ["RUSTC_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"]
-            .into_iter()
-            .find_map(std::env::var_os);
-        command.env(ENV_INNER, inner.unwrap_or_default());
-        command.env("RUSTC_WRAPPER", own);
-    }
+    let own = std::env::current_exe()
+        .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
+    command
+        .env("RUSTC_WRAPPER", own)
+        .env(ENV_STAND_IN, stand_in.unwrap_or(Path::new("")));
+    match configuration::wrapper(options) {
+        Some(inner) => command
+            .env(ENV_INNER, inner)
+            // Cargo would keep its answers under our name, and give them when it is gone.
+            .env("CARGO_CACHE_RUSTC_INFO", "0"),
+        None => command.env_remove(ENV_INNER),
+    };
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()

@@ -11,6 +11,7 @@
 
 mod cli;
 mod compile;
+mod configuration;
 mod marker;
 mod profile;
 mod project;
@@ -30,7 +31,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(folder) = std::env::var_os(wrapper::ENV_STAND_IN) {
-        return wrapper::main(Path::new(&folder), &arguments[1..]);
+        let folder = Some(Path::new(&folder)).filter(|f| !f.as_os_str().is_empty());
+        return wrapper::main(folder, &arguments[1..]);
     }
     // Cargo puts the subcommand's name first.
     if arguments.get(1).is_some_and(|a| a == "hpcrun") {
@@ -54,22 +56,12 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         profile::check(options)?;
     }
     let toolchain = toolchain::toolchain()?;
-    if let Some(other) = options
-        .build
-        .target
-        .as_ref()
-        .filter(|t| **t != toolchain.host)
-    {
-        return Err(Failure::own(format!(
-            "--target {other}: only programs for this machine ({}) can be run and profiled",
-            toolchain.host
-        )));
-    }
+    configuration::check_target(&options.build, &toolchain.host)?;
     let project = project::inspect(&options.choice, &options.build, &toolchain.host)?;
     let is_quiet = options.profiling.quiet;
     let stand_in = stand_in(&project, options, toolchain.minor)?;
     let built = compile::build(&project, &options.build, stand_in.as_deref(), is_quiet)?;
-    if stand_in.is_some() {
+    if !options.profiling.no_patch {
         verify(&project, &built.program, is_quiet)?;
     }
     match options.action {
@@ -98,13 +90,8 @@ fn stand_in(
             say(format!("{name} does not use rayon: profiled as it is"));
             Ok(None)
         }
+        Rayon::Foreign(_) => Ok(None),
         _ if options.profiling.no_patch => Ok(None),
-        Rayon::Foreign(version) => {
-            say(format!(
-                "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen tasks lie under workers"
-            ));
-            Ok(None)
-        }
         Rayon::Unserved(version) => Err(Failure::own(format!(
             "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core`, or --no-patch to profile it as it is"
         ))),
@@ -116,19 +103,26 @@ fn stand_in(
     }
 }
 
-/// The program must have what it was built for.
+/// The program must have what it was built for; of a rayon-core that is the project's own choice,
+/// the program tells whether it is ours.
 fn verify(project: &Project, program: &Path, is_quiet: bool) -> Result<(), Failure> {
     let name = &project.program;
-    match marker::linked(program)? {
-        Linked::StandIn => Ok(()),
-        Linked::Nothing => {
-            if !is_quiet {
-                eprintln!("cargo hpcrun: {name} links no code of rayon: profiled as it is");
-            }
-            Ok(())
+    let say = |text: String| {
+        if !is_quiet {
+            eprintln!("cargo hpcrun: {text}");
         }
-        Linked::Stock => Err(Failure::own(format!(
-            "{name} still has the published rayon-core in it, perhaps through a wrapper of its own build; --no-patch profiles it as it is"
-        ))),
+    };
+    match (&project.rayon, marker::linked(program)?) {
+        (Rayon::Absent, _) | (_, Linked::StandIn) => {}
+        (_, Linked::Nothing) => say(format!("{name} links no code of rayon: profiled as it is")),
+        (Rayon::Foreign(version), Linked::Stock) => say(format!(
+            "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen tasks lie under workers"
+        )),
+        (_, Linked::Stock) => {
+            return Err(Failure::own(format!(
+                "{name} still has the published rayon-core in it, perhaps through a wrapper of its own build; --no-patch profiles it as it is"
+            )));
+        }
     }
+    Ok(())
 }

@@ -37,7 +37,7 @@ pub(crate) fn linked(program: &Path) -> Result<Linked, Failure> {
     }
     if !has_symbols {
         return Err(failure(
-            "built without symbols; take -C strip and -s out of RUSTFLAGS and of the linker's arguments",
+            "built without symbols; take -C strip and -s out of RUSTFLAGS and of the linker's arguments, and strip out of a package's profile",
         ));
     }
     Ok(found)

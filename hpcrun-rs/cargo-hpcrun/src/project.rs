@@ -148,7 +148,9 @@ fn metadata(build: &Build, host: &str, manifest: &Path) -> Result<Metadata, Fail
 
 /// Cargo's own words, in one line.
 fn complaint(text: &str) -> Failure {
-    let text = text.trim().trim_start_matches("error: ");
+    // What cargo says before is of its progress.
+    let start = text.find("error: ").map_or(0, |at| at + "error: ".len());
+    let text = &text[start..];
     let words: Vec<&str> = text.split_whitespace().collect();
     Failure::own(words.join(" "))
 }

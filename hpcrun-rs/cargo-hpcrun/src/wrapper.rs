@@ -1,5 +1,5 @@
-//! The compiler's wrapper: cargo runs it in place of rustc, and it runs rustc, except that it has
-//! the stand-in compiled where cargo asks for rayon-core.
+//! The compiler's wrapper: cargo runs it in place of rustc, and it runs rustc, except that it sees
+//! to line tables, and has the stand-in compiled where cargo asks for rayon-core.
 //!
 //! Cargo resolves, locks and checks what it always does, with the user's files as they are; the
 //! exchange is made where a crate's name, version and compiler options are final. The stand-in is
@@ -12,13 +12,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Environment: the stand-in's folder. Its presence makes this program the wrapper.
+/// Environment: the stand-in's folder, empty where none is wanted. Its presence makes this program
+/// the wrapper.
 pub(crate) const ENV_STAND_IN: &str = "CARGO_HPCRUN_STAND_IN";
 /// Environment: the user's own wrapper, to be run in turn.
 pub(crate) const ENV_INNER: &str = "CARGO_HPCRUN_INNER_WRAPPER";
 
 /// Runs the compiler: `arguments` are its path (or a further wrapper's) and its arguments.
-pub(crate) fn main(folder: &Path, arguments: &[OsString]) -> ExitCode {
+pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
     let Some((compiler, arguments)) = arguments.split_first() else {
         eprintln!("cargo-hpcrun: error: run as a compiler's wrapper without a compiler");
         return ExitCode::from(125);
@@ -27,11 +28,12 @@ pub(crate) fn main(folder: &Path, arguments: &[OsString]) -> ExitCode {
         inner: std::env::var_os(ENV_INNER).filter(|i| !i.is_empty()),
         path: compiler.clone(),
     };
+    let arguments = &with_lines(arguments);
     let is_rayon_core = std::env::var_os("CARGO_PKG_NAME").is_some_and(|n| n == "rayon-core")
         && value_of(arguments, "--crate-name").is_some_and(|n| n == "rayon_core");
-    if !is_rayon_core {
+    let Some(folder) = folder.filter(|_| is_rayon_core) else {
         return compiler.replace_us(arguments);
-    }
+    };
     for c in &BELOW {
         if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
             eprintln!("{text}");
@@ -39,6 +41,33 @@ pub(crate) fn main(folder: &Path, arguments: &[OsString]) -> ExitCode {
         }
     }
     compiler.replace_us(&in_place(arguments, folder))
+}
+
+/// With line tables where a crate of an optimised program would have none: the profile of a single
+/// package and RUSTFLAGS go above what cargo is told of the whole profile, and cargo strips what it
+/// thinks is the standard library's alone. Crates without optimisation are, in a release, programs
+/// that only the build runs.
+fn with_lines(arguments: &[OsString]) -> Vec<OsString> {
+    let is_optimised = codegen(arguments, "opt-level").is_some_and(|level| level != "0");
+    if !is_optimised {
+        return arguments.to_vec();
+    }
+    let has_lines = match codegen(arguments, "debuginfo") {
+        Some(value) => !matches!(value, "0" | "none" | "line-directives-only"),
+        None => arguments.iter().any(|a| a == "-g"),
+    };
+    let is_dropped = |group: &[OsString]| {
+        codegen_value(group, "strip") == Some("debuginfo")
+            || !has_lines && codegen_value(group, "debuginfo").is_some()
+    };
+    let mut all: Vec<OsString> = Vec::new();
+    for group in groups(arguments).into_iter().filter(|g| !is_dropped(g)) {
+        all.extend(group.iter().cloned());
+    }
+    if !has_lines {
+        all.extend(["-C".into(), "debuginfo=1".into()]);
+    }
+    all
 }
 
 struct Compiler {
@@ -133,13 +162,20 @@ fn value_of<'a>(arguments: &'a [OsString], name: &str) -> Option<&'a OsStr> {
     pairs.find(|p| p[0] == name).map(|p| p[1].as_os_str())
 }
 
-/// The value of `-C name=value`.
+/// The value of `-C name=value`; the last one counts.
 fn codegen<'a>(arguments: &'a [OsString], name: &str) -> Option<&'a str> {
-    let mut groups = groups(arguments).into_iter();
-    groups.find_map(|group| match group {
-        [c, value] if c == "-C" => value.to_str()?.strip_prefix(name)?.strip_prefix('='),
-        _ => None,
-    })
+    let groups = groups(arguments).into_iter();
+    groups.rev().find_map(|group| codegen_value(group, name))
+}
+
+/// The value, if the group is `-C name=value` or `-Cname=value`.
+fn codegen_value<'a>(group: &'a [OsString], name: &str) -> Option<&'a str> {
+    let setting = match group {
+        [c, value] if c == "-C" => value.to_str()?,
+        [one] => one.to_str()?.strip_prefix("-C")?,
+        _ => return None,
+    };
+    setting.strip_prefix(name)?.strip_prefix('=')
 }
 
 /// Whether a group names the crate's root file.
@@ -265,6 +301,39 @@ mod tests {
         }
         for part in ["--edition=2021", "rayon-core-1.13.0", "warn"] {
             assert!(!all.contains(part), "{part} in {all}");
+        }
+    }
+
+    #[test]
+    fn optimised_crates_have_line_tables() {
+        let of = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            text(&with_lines(&arguments))
+        };
+        for (given, expected) in [
+            ("-C opt-level=3 x.rs", "-C opt-level=3 x.rs -C debuginfo=1"),
+            (
+                "-C opt-level=s -C debuginfo=2 -Cdebuginfo=0 x.rs",
+                "-C opt-level=s x.rs -C debuginfo=1",
+            ),
+            (
+                "-C debuginfo=0 -C opt-level=3 -Cdebuginfo=line-tables-only",
+                "-C debuginfo=0 -C opt-level=3 -Cdebuginfo=line-tables-only",
+            ),
+            ("-C opt-level=3 -g", "-C opt-level=3 -g"),
+            (
+                "-C opt-level=3 -C strip=debuginfo x.rs",
+                "-C opt-level=3 x.rs -C debuginfo=1",
+            ),
+            (
+                "-C opt-level=3 -g -C strip=symbols",
+                "-C opt-level=3 -g -C strip=symbols",
+            ),
+            ("-C debuginfo=0 build.rs", "-C debuginfo=0 build.rs"),
+            ("-C opt-level=0 x.rs", "-C opt-level=0 x.rs"),
+            ("-vV", "-vV"),
+        ] {
+            assert_eq!(of(given), expected);
         }
     }
 

@@ -1,0 +1,136 @@
+//! What cargo's configuration (its files, the environment, `--config`) says that concerns us: for
+//! which machine is built, and which wrapper the compiler has.
+//!
+//! Cargo itself is asked, by a command that is unstable in its output; what cannot be understood
+//! counts as not configured, and the build then goes as it would without us knowing.
+
+use crate::cli::Build;
+use crate::toolchain::cargo;
+use hpcrun_rs::Failure;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A configured text and where it is from.
+#[derive(Debug, PartialEq, Eq)]
+struct Value {
+    text: String,
+    origin: String,
+}
+
+/// Says what is wrong with the machine that is built for, which must be this one.
+pub(crate) fn check_target(build: &Build, host: &str) -> Result<(), Failure> {
+    let is_host = |triple: &str| triple == host || triple == "host-tuple";
+    if let Some(other) = &build.target {
+        if is_host(other) {
+            return Ok(());
+        }
+        return Err(Failure::own(format!(
+            "--target {other}: only programs for this machine ({host}) can be run and profiled"
+        )));
+    }
+    let targets = get("build.target", build);
+    match targets.iter().find(|t| !is_host(&t.text)) {
+        None => Ok(()),
+        Some(Value { text, origin }) => Err(Failure::own(format!(
+            "build.target is {text} by {origin}: only programs for this machine can be run and profiled: add --target {host}"
+        ))),
+    }
+}
+
+/// The compiler's wrapper that the user's own builds have, as cargo would find it: a name for
+/// PATH, or an absolute path.
+pub(crate) fn wrapper(build: &Build) -> Option<OsString> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let found = match std::env::var_os("RUSTC_WRAPPER") {
+        Some(given) => from(&here, &given),
+        None => {
+            let value = get("build.rustc-wrapper", build).into_iter().next()?;
+            from(&folder(&value.origin, &here), OsStr::new(&value.text))
+        }
+    };
+    Some(found).filter(|f| !f.is_empty())
+}
+
+/// A program's name or path, where a path is relative to `folder`.
+fn from(folder: &Path, program: &OsStr) -> OsString {
+    if program.as_encoded_bytes().contains(&b'/') {
+        folder.join(program).into_os_string()
+    } else {
+        program.to_owned()
+    }
+}
+
+/// Relative paths of a file `FOLDER/.cargo/config.toml` are relative to `FOLDER`, others to the
+/// current folder.
+fn folder(origin: &str, here: &Path) -> PathBuf {
+    let file = Path::new(origin);
+    let folder = file.parent().and_then(Path::parent);
+    match folder.filter(|_| file.is_absolute()) {
+        Some(folder) => folder.to_owned(),
+        None => here.to_owned(),
+    }
+}
+
+/// The texts under a key.
+fn get(key: &str, build: &Build) -> Vec<Value> {
+    let mut command = Command::new(cargo());
+    command.args(["-Zunstable-options", "config", "get", "--show-origin"]);
+    for value in &build.config {
+        command.args(["--config", value]);
+    }
+    // A stable cargo has the command, too.
+    let output = command.arg(key).env("RUSTC_BOOTSTRAP", "1").output();
+    output.map_or(Vec::new(), |o| parse(&String::from_utf8_lossy(&o.stdout)))
+}
+
+/// `KEY = "TEXT" # ORIGIN`, or a list with `"TEXT", # ORIGIN` on each line.
+fn parse(text: &str) -> Vec<Value> {
+    let value = |line: &str| {
+        let (_, rest) = line.split_once('"')?;
+        let (text, origin) = rest
+            .split_once("\" # ")
+            .or_else(|| rest.split_once("\", # "))?;
+        Some(Value {
+            text: text.to_owned(),
+            origin: origin.to_owned(),
+        })
+    };
+    text.lines().filter_map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_with_their_origins() {
+        let value = |text: &str, origin: &str| Value {
+            text: text.to_owned(),
+            origin: origin.to_owned(),
+        };
+        assert_eq!(
+            parse("build.rustc-wrapper = \"w\" # /a b/.cargo/config.toml\n"),
+            [value("w", "/a b/.cargo/config.toml")]
+        );
+        assert_eq!(
+            parse("build.target = \"x\" # environment variable `CARGO_BUILD_TARGET`\n"),
+            [value("x", "environment variable `CARGO_BUILD_TARGET`")]
+        );
+        assert_eq!(
+            parse("build.target = [\n    \"x\", # /p\n    \"y\", # --config cli option\n]\n"),
+            [value("x", "/p"), value("y", "--config cli option")]
+        );
+        assert_eq!(parse(""), []);
+    }
+
+    #[test]
+    fn a_wrappers_path_is_relative_to_what_names_it() {
+        let here = Path::new("/here");
+        let of = |origin: &str, text: &str| from(&folder(origin, here), OsStr::new(text));
+        assert_eq!(of("/p/.cargo/config.toml", "w/x"), "/p/w/x");
+        assert_eq!(of("/p/.cargo/config.toml", "/w/x"), "/w/x");
+        assert_eq!(of("/p/.cargo/config.toml", "sccache"), "sccache");
+        assert_eq!(of("--config cli option", "./w"), "/here/./w");
+    }
+}
