@@ -5,6 +5,7 @@
 
 use crate::dwarf::describe::{Description, Text, describe};
 use crate::dwarf::lines;
+use crate::dwarf::shapes::UnitShapes;
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Linkage, NameFacts, Tag};
@@ -48,6 +49,8 @@ const MAX_OWN_FILES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Frames<'a, 'd> {
     debug: &'a Debug<'d>,
+    /// Of the unit that has the entries.
+    shapes: Option<UnitShapes<'a, 'd>>,
     /// What names and paths tell.
     pub(crate) facts: &'a Facts<'a>,
     /// Crate of the unit, when it is Rust's.
@@ -73,11 +76,12 @@ pub(crate) struct Memory {
 }
 
 impl<'a, 'd> Frames<'a, 'd> {
-    /// For unit `unit`; `memory` is of an earlier one.
+    /// For unit `unit`, whose entries have these shapes; `memory` is of an earlier one.
     pub(crate) fn new(
         debug: &'a Debug<'d>,
         unit: u32,
         facts: &'a Facts<'a>,
+        shapes: Option<UnitShapes<'a, 'd>>,
         memory: &'a mut Memory,
     ) -> Self {
         let (is_rust, unit_crate) = unit_language(debug, unit);
@@ -87,6 +91,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         memory.known_by_body.clear();
         Frames {
             debug,
+            shapes,
             facts,
             unit_crate,
             is_rust,
@@ -132,7 +137,7 @@ impl<'a, 'd> Frames<'a, 'd> {
     /// The frame of the inlined procedure that an entry describes, where it does not matter where the
     /// body lies: it has a mangled name and says where it is declared.
     pub(crate) fn without_body(&mut self, entry: EntryRef, walked: &Walked<'d>) -> Option<Frame> {
-        let description = describe(self.debug, entry);
+        let description = describe(self.debug, self.shapes, entry);
         let place = description.linkage?.place(self.debug);
         let read = || description.linkage.and_then(|t| t.get(self.debug));
         let linkage = self.facts.linkage_at(place, read)?;
@@ -197,7 +202,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         if let Some(frame) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
             return frame;
         }
-        let description = describe(self.debug, entry);
+        let description = describe(self.debug, self.shapes, entry);
         let frame = self.of_description(entry, &description, walked, None, body);
         let by_entry_alone =
             frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
@@ -218,7 +223,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         symbol: Option<&str>,
         body: Option<Body>,
     ) -> Frame {
-        let description = describe(self.debug, entry);
+        let description = describe(self.debug, self.shapes, entry);
         let mut frame = self.of_description(entry, &description, walked, symbol, body);
         let text = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
         let mangled = |s: &&str| !matches!(self.facts.linkage(s), Linkage::Plain);

@@ -56,6 +56,10 @@ pub(crate) fn stem(symbol: &str) -> Stem<'_> {
         name: symbol,
         is_cold_part: false,
     };
+    // As names of Rust's older scheme end, which are full of dots: no suffix does.
+    if symbol.ends_with('E') {
+        return whole;
+    }
     let Some((base, suffixes)) = symbol.split_once('.') else {
         return whole;
     };

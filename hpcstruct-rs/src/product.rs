@@ -186,7 +186,13 @@ pub(crate) fn analyse<'d>(
         unit,
         walked,
         rows,
-        frames: Frames::new(inputs.debug, unit, inputs.facts, frames),
+        frames: Frames::new(
+            inputs.debug,
+            unit,
+            inputs.facts,
+            shapes.walked(inputs.debug, entries),
+            frames,
+        ),
     };
     let functions: Vec<_> = walked
         .functions

@@ -4,17 +4,21 @@
 //! Input: the runs so far, sorted. Invariants: only free code is covered; a part at the end of
 //! a procedure that is known already goes to that procedure; the result is sorted again.
 
-use super::{Claims, Code, Run};
+use super::{Claimant, Claims, Code, Run};
 use crate::facts::FileFacts;
 use crate::frames::{self, Frame};
 use crate::names;
 use crate::parallel;
 use crate::product::{Inputs, Piece};
-use hpc_formats::structure::Origin;
+use crate::strings::Map;
+use hpc_formats::structure::{Origin, StringId};
 use std::ops::Range;
 
 /// Symbols that one job names.
 const CHUNK: usize = 512;
+
+/// The procedure of all linkage-table sections.
+const STUBS: &str = "[plt]";
 
 /// Adds runs for everything that is wanted and still free. `loose`: lines of code without
 /// procedure entries.
@@ -36,15 +40,21 @@ pub(super) fn fill<'f>(
     let named = name_symbols(inputs, &free, &loose);
     let count = named.iter().flatten().count();
     claims.procedures.reserve(count);
-    claims.by_linkage.reserve(count);
+    let cold = named.iter().flatten().filter(|n| n.is_cold_part);
+    let asked = cold
+        .map(Named::linkage)
+        .chain([inputs.facts.strings.id(STUBS)]);
+    let by_linkage = by_linkage(&claims.procedures, asked);
     let mut filler = Filler {
         claims,
+        by_linkage,
         inputs,
         loose,
         free,
         added: Vec::new(),
         fresh: Vec::with_capacity(count),
         free_from: 0,
+        places: Places::default(),
     };
     // Cold parts come second: they belong to the procedure of their stem.
     for cold in [false, true] {
@@ -87,10 +97,36 @@ fn free_of(runs: &[Run]) -> Vec<Range<u64>> {
     free
 }
 
+/// The first procedure of each of these linkage names; `None` = there is none so far.
+fn by_linkage(
+    procedures: &[Claimant],
+    names: impl Iterator<Item = StringId>,
+) -> Map<StringId, Option<u32>> {
+    let mut first: Map<StringId, Option<u32>> = names.map(|name| (name, None)).collect();
+    for (procedure, number) in procedures.iter().zip(0..) {
+        note(&mut first, &procedure.frame, number);
+    }
+    first
+}
+
+/// Notes that a procedure has its linkage name, where that is asked for.
+fn note(first: &mut Map<StringId, Option<u32>>, frame: &Frame, number: u32) {
+    if let Some(known) = first.get_mut(&frame.linkage.unwrap_or(frame.name)) {
+        known.get_or_insert(number);
+    }
+}
+
 /// A symbol that may name free code.
 struct Named {
     is_cold_part: bool,
     frame: Frame,
+}
+
+impl Named {
+    /// The linkage name; of a cold part, that of the procedure to which it belongs.
+    fn linkage(&self) -> StringId {
+        self.frame.linkage.unwrap_or(self.frame.name)
+    }
 }
 
 /// Names the wanted symbols that reach into free code, on all threads: most of the time of a
@@ -134,6 +170,8 @@ fn file_at(inputs: &Inputs<'_, '_>, loose: &[Piece], address: u64) -> Option<Fil
 
 struct Filler<'f, 'd> {
     claims: &'f mut Claims,
+    /// First procedure of each linkage name that is asked for: cold parts', and [`STUBS`].
+    by_linkage: Map<StringId, Option<u32>>,
     inputs: &'f Inputs<'f, 'd>,
     /// Lines of code without procedure entries: sorted.
     loose: Vec<Piece>,
@@ -144,13 +182,41 @@ struct Filler<'f, 'd> {
     /// New runs of this pass, sorted.
     fresh: Vec<Run>,
     free_from: u64,
+    places: Places,
+}
+
+/// Where the range before was found in the lists: ranges come in the order of their addresses.
+#[derive(Default)]
+struct Places {
+    free: usize,
+    runs: usize,
+    added: usize,
+    loose: usize,
+}
+
+/// The index of the first element of a sorted list that is not `before`; `place` is the answer
+/// to a question that was mostly a little smaller.
+fn advance<T>(list: &[T], place: &mut usize, before: impl Fn(&T) -> bool) -> usize {
+    /// Elements that are looked at one by one.
+    const NEAR: usize = 8;
+    let from = (*place).min(list.len());
+    let is_behind = from == 0 || before(&list[from - 1]);
+    let near = list[from..].iter().take(NEAR).position(|e| !before(e));
+    let ends_here = list.len() - from < NEAR;
+    *place = match near {
+        Some(steps) if is_behind => from + steps,
+        None if is_behind && ends_here => list.len(),
+        _ => list.partition_point(before),
+    };
+    *place
 }
 
 impl Filler<'_, '_> {
     /// Covers the free parts of `range`.
     fn fill(&mut self, range: Range<u64>, symbol: Option<&Named>) {
         let range = range.start.max(self.free_from)..range.end;
-        let mut next = self.free.partition_point(|f| f.end <= range.start);
+        let is_before = |f: &Range<u64>| f.end <= range.start;
+        let mut next = advance(&self.free, &mut self.places.free, is_before);
         let mut owner = None;
         while let Some(free) = self.free.get(next).filter(|f| f.start < range.end) {
             let part = free.start.max(range.start)..free.end.min(range.end);
@@ -166,21 +232,21 @@ impl Filler<'_, '_> {
     }
 
     /// The procedure whose run covers the first address of `range`.
-    fn owner_before(&self, range: &Range<u64>) -> Option<u32> {
-        let at = |runs: &[Run]| {
-            let run = runs.get(runs.partition_point(|r| r.end <= range.start))?;
+    fn owner_before(&mut self, range: &Range<u64>) -> Option<u32> {
+        let at = |runs: &[Run], place| {
+            let run = runs.get(advance(runs, place, |r| r.end <= range.start))?;
             (run.start <= range.start).then_some(run.procedure)
         };
-        at(&self.claims.runs).or_else(|| at(&self.added))
+        let places = &mut self.places;
+        at(&self.claims.runs, &mut places.runs).or_else(|| at(&self.added, &mut places.added))
     }
 
     fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> u32 {
         let facts = self.inputs.facts;
         let frame = match symbol {
             Some(named) => {
-                let linkage = named.frame.linkage.unwrap_or(named.frame.name);
                 if named.is_cold_part {
-                    if let Some(whole) = self.claims.by_linkage.get(&linkage) {
+                    if let Some(Some(whole)) = self.by_linkage.get(&named.linkage()) {
                         return *whole;
                     }
                 }
@@ -188,9 +254,9 @@ impl Filler<'_, '_> {
             }
             None => match self.inputs.image.code_at(range.start) {
                 Some((_, name)) if name.starts_with(".plt") => {
-                    let mut frame = frames::of_symbol(facts, "[plt]", None);
+                    let mut frame = frames::of_symbol(facts, STUBS, None);
                     // All linkage-table sections make one procedure.
-                    if let Some(known) = self.claims.by_linkage.get(&frame.name) {
+                    if let Some(Some(known)) = self.by_linkage.get(&frame.name) {
                         return *known;
                     }
                     frame.origin = Origin::System;
@@ -199,7 +265,9 @@ impl Filler<'_, '_> {
                 _ => frames::of_symbol(facts, &format!("?{:#x}", range.start), None),
             },
         };
-        self.claims.add_procedure(frame, None)
+        let number = self.claims.add_procedure(frame, None);
+        note(&mut self.by_linkage, &frame, number);
+        number
     }
 
     /// Adds runs for `part`, with lines where there are any.
@@ -207,7 +275,7 @@ impl Filler<'_, '_> {
         let of_procedure = self.claims.procedures[procedure as usize].frame.tag;
         let tag = of_procedure.or(self.inputs.facts.module.tag);
         let mut at = part.start;
-        let mut next = self.loose.partition_point(|p| p.end <= at);
+        let mut next = advance(&self.loose, &mut self.places.loose, |p| p.end <= at);
         while at < part.end {
             let found = self.loose.get(next).filter(|p| p.start < part.end);
             let (end, line, line_tag) = match found {
@@ -270,5 +338,27 @@ impl Filler<'_, '_> {
         }
         runs.extend(self.added);
         runs.sort_by_key(|r| r.start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_a_search() {
+        let list: Vec<u64> = (0..50).map(|i| 3 * i).collect();
+        for count in [0, 1, 7, 50] {
+            let list = &list[..count];
+            let mut place = 0;
+            // Mostly onwards, by small and large steps, and back at times.
+            for i in 0..400u64 {
+                let wanted = i * i * 7 % 170;
+                for wanted in [wanted, wanted + 1, wanted + 40] {
+                    let expected = list.partition_point(|e| *e < wanted);
+                    assert_eq!(advance(list, &mut place, |e| *e < wanted), expected);
+                }
+            }
+        }
     }
 }

@@ -12,8 +12,7 @@ use crate::facts::Tag;
 use crate::frames::Frame;
 use crate::parallel;
 use crate::product::{Function, Inputs, Piece, Product};
-use crate::strings::Map;
-use hpc_formats::structure::{SourceLine, StringId};
+use hpc_formats::structure::SourceLine;
 use std::ops::Range;
 
 /// A procedure that has code.
@@ -55,8 +54,6 @@ pub(crate) struct Claims {
     pub(crate) procedures: Vec<Claimant>,
     /// Code, by address.
     pub(crate) runs: Vec<Run>,
-    /// First procedure of each linkage name, for cold parts that only a symbol names.
-    by_linkage: Map<StringId, u32>,
 }
 
 /// Runs by procedure.
@@ -145,9 +142,7 @@ impl Claims {
     /// Adds a procedure; returns its number.
     fn add_procedure(&mut self, frame: Frame, function: Option<(u32, u32)>) -> u32 {
         let number = self.procedures.len() as u32;
-        let linkage = frame.linkage.unwrap_or(frame.name);
         self.procedures.push(Claimant { frame, function });
-        self.by_linkage.entry(linkage).or_insert(number);
         number
     }
 }

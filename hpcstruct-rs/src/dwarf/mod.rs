@@ -7,6 +7,7 @@
 //! out and said in a note.
 
 pub(crate) mod describe;
+mod entry;
 mod fields;
 pub(crate) mod lines;
 mod program;

@@ -4,13 +4,13 @@
 //! Invariants: a scope's parent comes before it; lexical blocks are transparent; an entry that
 //! cannot be read ends the pass, and what came before it is kept.
 
-use super::fields::{Field, Fields, Values};
-use super::ranges;
+use super::entry::{Attributes, Entries};
+use super::fields::{Field, Fields};
 use super::shapes::{Interest, KnownShapes, Shapes};
 use super::skip;
 use super::{Debug, EntryRef, Reader};
 use crate::wanted::Wanted;
-use gimli::{AttributeValue, Dwarf, EntriesRaw, Section as _, Unit, UnitOffset};
+use gimli::{AttributeValue, UnitOffset};
 use std::ops::Range;
 
 /// A procedure with code.
@@ -128,18 +128,6 @@ enum Around {
     Skipped,
 }
 
-/// The attributes that matter here.
-#[derive(Default)]
-struct Attributes<'d> {
-    name: Option<AttributeValue<Reader<'d>>>,
-    low: Option<u64>,
-    high: Option<AttributeValue<Reader<'d>>>,
-    ranges: Option<AttributeValue<Reader<'d>>>,
-    origin: Option<AttributeValue<Reader<'d>>>,
-    call_file: Option<u64>,
-    call_line: Option<u32>,
-}
-
 /// Walks unit `index`, keeping the procedures that hold wanted addresses; `out` is what an earlier
 /// walk found.
 pub(crate) fn walk<'d>(
@@ -150,95 +138,102 @@ pub(crate) fn walk<'d>(
     out: &mut Walked<'d>,
 ) {
     out.clear(index);
-    let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index)) else {
-        return;
+    let entries = match Entries::new(debug, index) {
+        Ok(Some(entries)) => entries,
+        Ok(None) => return,
+        Err(error) => return out.damage = Some(damage(&error)),
     };
-    let plain = debug.little_endian
-        && unit.encoding().version < 5
-        && unit.encoding().address_size == 8
-        && dwarf.file_type == gimli::DwarfFileType::Main;
+    let shapes = known.of(debug, index, entries.unit);
     let mut walker = Walker {
-        debug,
-        dwarf,
-        unit,
-        index,
+        entries,
         wanted,
-        plain_ranges: plain.then(|| dwarf.ranges.debug_ranges().reader().slice()),
         stack: Vec::new(),
-        shapes: known.of(debug, index, unit),
         out,
     };
-    if let Err(error) = walker.run() {
-        walker.out.damage = Some(format!("damaged debug information: {error}"));
+    if let Err(error) = walker.run(shapes) {
+        walker.out.damage = Some(damage(&error));
     }
 }
 
+fn damage(error: &gimli::Error) -> String {
+    format!("damaged debug information: {error}")
+}
+
 struct Walker<'a, 'd> {
-    debug: &'a Debug<'d>,
-    dwarf: &'a Dwarf<Reader<'d>>,
-    unit: &'a Unit<Reader<'d>>,
-    index: u32,
+    entries: Entries<'a, 'd>,
     wanted: &'a Wanted,
-    /// The section of ranges, where these have a simple form.
-    plain_ranges: Option<&'d [u8]>,
     /// Depth of each open entry that matters.
     stack: Vec<(isize, Around)>,
-    shapes: &'a mut Shapes,
     out: &'a mut Walked<'d>,
 }
 
+/// An entry that is looked at.
+#[derive(Clone, Copy)]
+struct Here {
+    offset: UnitOffset<usize>,
+    /// Entries around it.
+    depth: isize,
+    interest: Interest,
+}
+
 impl<'d> Walker<'_, 'd> {
-    fn run(&mut self) -> gimli::Result<()> {
-        let base = self.unit.header.header_size();
-        if self.unit.header.length_including_self() == base {
-            return Ok(());
-        }
-        let data = self.unit.header.range_from(UnitOffset(base)..)?.slice();
+    fn run(&mut self, shapes: &mut Shapes) -> gimli::Result<()> {
+        let data = self.entries.data;
         let mut at = 0;
         let mut depth = 0isize;
-        while at < data.len() {
-            let (code, after_code) = skip::leb(data, at).ok_or(gimli::Error::BadUnsignedLeb128)?;
-            if code == 0 {
-                depth -= 1;
-                at = after_code;
-                while self.stack.last().is_some_and(|(d, _)| *d >= depth) {
-                    self.stack.pop();
-                }
-                continue;
-            }
-            // Most entries are of this kind.
-            if let Some((size, has_children)) = self.shapes.step_over(code) {
-                let end = after_code + size;
-                if end <= data.len() {
-                    depth += isize::from(has_children);
+        // Since the last entry that was looked at.
+        let mut least_depth = isize::MAX;
+        while let Some(first) = data.get(at) {
+            let (code, after_code) = match first {
+                0..0x80 => (u64::from(*first), at + 1),
+                _ => skip::leb(data, at).ok_or(gimli::Error::BadUnsignedLeb128)?,
+            };
+            // Most entries are only stepped over.
+            if let Some(plan) = shapes.plan(code) {
+                if let Some(end) = plan.end(data, after_code) {
+                    depth += isize::from(plan.step);
+                    least_depth = least_depth.min(depth);
                     at = end;
                     continue;
                 }
             }
-            at = self.next_entry(data, (at, after_code), base, &mut depth, code)?;
+            self.close(least_depth);
+            least_depth = isize::MAX;
+            at = self.next_entry((at, after_code), shapes, &mut depth, code)?;
         }
         Ok(())
+    }
+
+    /// The entries at this depth have ended.
+    #[inline]
+    fn close(&mut self, depth: isize) {
+        while self.stack.last().is_some_and(|(d, _)| *d >= depth) {
+            self.stack.pop();
+        }
     }
 
     /// Reads the entry of abbreviation `code` that begins at `places.0` and whose attributes begin
     /// at `places.1`; returns where the next one begins.
     fn next_entry(
         &mut self,
-        data: &[u8],
         places: (usize, usize),
-        base: usize,
+        shapes: &mut Shapes,
         depth: &mut isize,
         code: u64,
     ) -> gimli::Result<usize> {
+        let data = self.entries.data;
         let (at, after_code) = places;
-        let offset = UnitOffset(base + at);
-        let index = self
-            .shapes
-            .index(code, self.unit, self.debug.little_endian)?;
-        let shape = self.shapes.get(index);
+        let little_endian = self.entries.debug.little_endian;
+        let index = shapes.index(code, self.entries.unit, little_endian)?;
+        let shapes: &Shapes = shapes;
+        let shape = shapes.get(index);
         let shape = shape.ok_or(gimli::Error::UnknownAbbreviation(code))?;
         let (interest, has_children) = (shape.interest, shape.has_children);
-        let here = *depth;
+        let here = Here {
+            offset: UnitOffset(self.entries.base + at),
+            depth: *depth,
+            interest,
+        };
         *depth += isize::from(has_children);
         if self.stack.len() > MAX_NESTING {
             return Err(gimli::Error::UnsupportedOffset);
@@ -258,91 +253,62 @@ impl<'d> Walker<'_, 'd> {
         } else if interest == Interest::Function && fields.is_some_and(|f| !f.may_have_code()) {
             let end = shape.skip.end(data, after_code);
             if end.is_some() {
-                self.function_without_code(here, offset);
+                self.function_without_code(here, shapes);
             }
             end
-        } else if interest == Interest::Context && fields.is_some() {
-            let has_name = fields.is_some_and(Fields::has_name);
+        } else if let (Interest::Context, Some(fields)) = (interest, fields) {
             let end = shape.skip.end(data, after_code);
-            if end.is_some() && has_name {
-                self.stack.push((here, Around::Unread(after_code, index)));
+            if end.is_some() && fields.has(Field::Name) {
+                let around = Around::Unread(after_code, index);
+                self.stack.push((here.depth, around));
             }
             end
         } else {
-            match fields.and_then(|fields| fields.read(data, after_code)) {
-                Some(values) => {
-                    let end = values.end;
-                    let attributes = self.simple_attributes(&values)?;
-                    self.take(offset, here, interest, &attributes)?;
-                    Some(end)
-                }
-                None => None,
-            }
+            self.take_simple(here, fields, after_code, shapes)?
         };
         let end = match end {
             Some(end) => end,
-            None => self.entry(offset, here, interest, wants)? - base,
+            None if wants => {
+                let (attributes, end) = self.entries.general(here.offset)?;
+                self.take(here, &attributes, shapes)?;
+                end
+            }
+            None => self.entries.step_over(here.offset)?,
         };
         // Nothing lies in it.
         if !has_children {
-            while self.stack.last().is_some_and(|(d, _)| *d >= here) {
-                self.stack.pop();
-            }
+            self.close(here.depth);
         }
         Ok(end)
     }
 
-    fn simple_attributes(&self, values: &Values<'_>) -> gimli::Result<Attributes<'d>> {
-        let low = match values.low() {
-            Some(value) => self.dwarf.attr_address(self.unit, value)?,
-            None => None,
-        };
-        let line = values.number(Field::CallLine);
-        Ok(Attributes {
-            name: values.name(),
-            low,
-            high: values.high(),
-            ranges: values.ranges(),
-            origin: values.origin(),
-            call_file: values.number(Field::CallFile),
-            call_line: line.and_then(|l| u32::try_from(l).ok()),
-        })
-    }
-
-    /// Reads the entry at `offset` in the general way, or only steps over it; returns the offset
-    /// after it.
-    fn entry(
+    /// Takes an entry of a simple form, whose attributes begin at `at`; returns where it ends.
+    fn take_simple(
         &mut self,
-        offset: UnitOffset<usize>,
-        depth: isize,
-        interest: Interest,
-        wants: bool,
-    ) -> gimli::Result<usize> {
-        let mut entries = self.unit.entries_raw(Some(offset))?;
-        let Some(abbreviation) = entries.read_abbreviation()? else {
-            return Ok(entries.next_offset().0);
+        here: Here,
+        fields: Option<&Fields>,
+        at: usize,
+        shapes: &Shapes,
+    ) -> gimli::Result<Option<usize>> {
+        let Some(values) = fields.and_then(|fields| fields.read(self.entries.data, at)) else {
+            return Ok(None);
         };
-        if !wants {
-            entries.skip_attributes(abbreviation.attributes())?;
-            return Ok(entries.next_offset().0);
-        }
-        let attributes = self.attributes(&mut entries, abbreviation.attributes())?;
-        self.take(offset, depth, interest, &attributes)?;
-        Ok(entries.next_offset().0)
+        let attributes = self.entries.simple(&values);
+        self.take(here, &attributes, shapes)?;
+        Ok(Some(values.end))
     }
 
     fn take(
         &mut self,
-        offset: UnitOffset<usize>,
-        depth: isize,
-        interest: Interest,
+        here: Here,
         attributes: &Attributes<'d>,
+        shapes: &Shapes,
     ) -> gimli::Result<()> {
-        match interest {
-            Interest::Function => self.function(depth, offset, attributes),
-            Interest::Inlined => self.scope(depth, attributes),
+        match here.interest {
+            Interest::Function => self.function(here, attributes, shapes),
+            Interest::Inlined => self.scope(here.depth, attributes),
             Interest::Context => {
-                self.context(depth, attributes);
+                self.context(here.depth, attributes, shapes);
                 Ok(())
             }
             Interest::Nothing => Ok(()),
@@ -350,114 +316,80 @@ impl<'d> Walker<'_, 'd> {
     }
 
     /// A declaration or an abstract instance: nothing below it has code.
-    fn function_without_code(&mut self, depth: isize, offset: UnitOffset<usize>) {
-        if let Some(context) = self.innermost_context() {
-            self.out.context_of.push((offset.0, context));
+    fn function_without_code(&mut self, here: Here, shapes: &Shapes) {
+        if let Some(context) = self.innermost_context(shapes) {
+            self.out.context_of.push((here.offset.0, context));
         }
-        self.stack.push((depth, Around::Skipped));
-    }
-
-    fn attributes(
-        &self,
-        entries: &mut EntriesRaw<'_, '_, Reader<'d>>,
-        specifications: &[gimli::AttributeSpecification],
-    ) -> gimli::Result<Attributes<'d>> {
-        let mut out = Attributes::default();
-        for specification in specifications {
-            let attribute = entries.read_attribute(*specification)?;
-            // Raw values: what the name makes of a form matters for `DW_AT_ranges` alone.
-            let raw = || attribute.raw_value();
-            match attribute.name() {
-                gimli::DW_AT_name => out.name = Some(raw()),
-                gimli::DW_AT_low_pc => {
-                    out.low = self.dwarf.attr_address(self.unit, raw())?;
-                }
-                gimli::DW_AT_high_pc => out.high = Some(raw()),
-                gimli::DW_AT_ranges => out.ranges = Some(attribute.value()),
-                gimli::DW_AT_abstract_origin => out.origin = Some(raw()),
-                gimli::DW_AT_call_file => out.call_file = raw().udata_value(),
-                gimli::DW_AT_call_line => {
-                    let line = raw().udata_value();
-                    out.call_line = line.and_then(|l| u32::try_from(l).ok());
-                }
-                _ => {}
-            }
-        }
-        Ok(out)
+        self.stack.push((here.depth, Around::Skipped));
     }
 
     fn function(
         &mut self,
-        depth: isize,
-        offset: gimli::UnitOffset<usize>,
+        here: Here,
         attributes: &Attributes<'d>,
+        shapes: &Shapes,
     ) -> gimli::Result<()> {
         let mut ranges = Vec::new();
-        self.ranges_of(attributes, |r| ranges.push(r))?;
+        self.entries.ranges(&attributes.code, |r| ranges.push(r))?;
         if ranges.is_empty() {
-            self.function_without_code(depth, offset);
+            self.function_without_code(here, shapes);
             return Ok(());
         }
-        if let Some(context) = self.innermost_context() {
-            self.out.context_of.push((offset.0, context));
+        if let Some(context) = self.innermost_context(shapes) {
+            self.out.context_of.push((here.offset.0, context));
         }
         self.out.covered.extend(ranges.iter().cloned());
         if !ranges.iter().any(|r| self.wanted.hits(r)) {
-            self.stack.push((depth, Around::Skipped));
+            self.stack.push((here.depth, Around::Skipped));
             return Ok(());
         }
-        let here = self.out.scopes.len();
-        self.stack
-            .push((depth, Around::Function(self.out.functions.len() as u32)));
+        let first = self.out.scopes.len();
+        let around = Around::Function(self.out.functions.len() as u32);
+        self.stack.push((here.depth, around));
         self.out.functions.push(FunctionDie {
             entry: EntryRef {
-                unit: self.index,
-                offset,
+                unit: self.entries.index,
+                offset: here.offset,
             },
             ranges,
-            scopes: here..here,
+            scopes: first..first,
         });
         Ok(())
     }
 
     fn scope(&mut self, depth: isize, attributes: &Attributes<'d>) -> gimli::Result<()> {
-        let (parent, function) = match self.stack.last() {
+        let out = &mut *self.out;
+        let (parent, function, nesting) = match self.stack.last() {
             Some((_, Around::Scope(parent))) => {
-                (Some(*parent), self.out.scopes[*parent as usize].function)
+                let around = &out.scopes[*parent as usize];
+                (Some(*parent), around.function, around.depth + 1)
             }
-            Some((_, Around::Function(function))) => (None, *function),
+            Some((_, Around::Function(function))) => (None, *function, 0),
             _ => return Ok(()),
         };
-        let first = self.out.ranges.len();
-        if first > MAX_RANGES || self.out.scopes.len() > MAX_RANGES {
+        let first = out.ranges.len();
+        if first > MAX_RANGES || out.scopes.len() > MAX_RANGES {
             return Err(gimli::Error::InvalidAddressRange);
         }
-        let mut ranges = std::mem::take(&mut self.out.ranges);
-        let read = self.ranges_of(attributes, |r| ranges.push(r));
-        self.out.ranges = ranges;
-        read?;
-        let id = self.out.scopes.len();
-        let nesting = parent.map_or(0, |p| self.out.scopes[p as usize].depth + 1);
-        self.out.scopes.push(ScopeDie {
+        let ranges = &mut out.ranges;
+        self.entries.ranges(&attributes.code, |r| ranges.push(r))?;
+        let id = out.scopes.len();
+        out.scopes.push(ScopeDie {
             function,
             parent,
             depth: nesting,
-            origin: attributes
-                .origin
-                .and_then(|value| self.debug.reference(self.index, value)),
-            ranges: first as u32..self.out.ranges.len() as u32,
-            call: attributes.call_file.and_then(|file| {
-                Some((u32::try_from(file).ok()?, attributes.call_line.unwrap_or(0)))
-            }),
+            origin: attributes.origin,
+            ranges: first as u32..out.ranges.len() as u32,
+            call: attributes.call,
         });
-        self.out.functions[function as usize].scopes.end = id + 1;
+        out.functions[function as usize].scopes.end = id + 1;
         self.stack.push((depth, Around::Scope(id as u32)));
         Ok(())
     }
 
-    fn context(&mut self, depth: isize, attributes: &Attributes<'d>) {
+    fn context(&mut self, depth: isize, attributes: &Attributes<'d>, shapes: &Shapes) {
         if let Some(name) = attributes.name {
-            let parent = self.innermost_context();
+            let parent = self.innermost_context(shapes);
             self.stack
                 .push((depth, Around::Context(self.out.contexts.len())));
             self.out.contexts.push(Context { parent, name });
@@ -465,7 +397,7 @@ impl<'d> Walker<'_, 'd> {
     }
 
     /// The nearest context around the current entry; those that were not read yet are read now.
-    fn innermost_context(&mut self) -> Option<usize> {
+    fn innermost_context(&mut self, shapes: &Shapes) -> Option<usize> {
         let is_context = |(_, around): &(isize, Around)| {
             matches!(around, Around::Context(_) | Around::Unread(..))
         };
@@ -473,17 +405,14 @@ impl<'d> Walker<'_, 'd> {
         if let Around::Context(known) = self.stack[nearest].1 {
             return Some(known);
         }
-        let base = self.unit.header.header_size();
-        let data = self.unit.header.range_from(UnitOffset(base)..).ok()?;
         let mut parent = None;
         for (_, around) in &mut self.stack[..=nearest] {
             match *around {
                 Around::Context(known) => parent = Some(known),
                 Around::Unread(at, shape) => {
-                    let shape = self.shapes.get(shape);
-                    let fields = shape.and_then(|s| s.fields.as_ref());
-                    let values = fields.and_then(|f| f.read(data.slice(), at));
-                    if let Some(name) = values.and_then(|v| v.name()) {
+                    let fields = shapes.get(shape).and_then(|s| s.fields.as_ref());
+                    let values = fields.and_then(|f| f.read(self.entries.data, at));
+                    if let Some(name) = values.and_then(|v| v.text(Field::Name)) {
                         let number = self.out.contexts.len();
                         self.out.contexts.push(Context { parent, name });
                         *around = Around::Context(number);
@@ -494,51 +423,5 @@ impl<'d> Walker<'_, 'd> {
             }
         }
         parent
-    }
-
-    fn ranges_of(
-        &self,
-        attributes: &Attributes<'d>,
-        mut emit: impl FnMut(Range<u64>),
-    ) -> gimli::Result<()> {
-        if let Some(value) = attributes.ranges {
-            if let (Some(section), AttributeValue::RangeListsRef(offset)) =
-                (self.plain_ranges, &value)
-            {
-                let base = self.unit.low_pc;
-                if ranges::read(section, offset.0, base, &mut emit).is_some() {
-                    return Ok(());
-                }
-                // What there is has been told; what is wrong gimli knows.
-                let offset = self.dwarf.ranges_offset_from_raw(self.unit, *offset);
-                let mut iter = self.dwarf.ranges(self.unit, offset)?;
-                while iter.next()?.is_some() {}
-                return Ok(());
-            }
-            if let Some(offset) = self.dwarf.attr_ranges_offset(self.unit, value)? {
-                let mut iter = self.dwarf.ranges(self.unit, offset)?;
-                while let Some(range) = iter.next()? {
-                    if range.begin < range.end {
-                        emit(range.begin..range.end);
-                    }
-                }
-            }
-            return Ok(());
-        }
-        let Some(low) = attributes.low else {
-            return Ok(());
-        };
-        let high = match attributes.high {
-            Some(AttributeValue::Udata(size)) => low.checked_add(size),
-            Some(value) => match self.dwarf.attr_address(self.unit, value)? {
-                Some(address) => Some(address),
-                None => value.udata_value().and_then(|size| low.checked_add(size)),
-            },
-            None => None,
-        };
-        if let Some(high) = high.filter(|high| *high > low) {
-            emit(low..high);
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,227 @@
+//! What an entry says of its code and of the call that it stands for.
+//!
+//! Input: the bytes of a unit. Usual forms are read by [`super::fields`]; whatever is unusual or
+//! damaged goes to gimli. Invariant: both ways give the same.
+
+use super::fields::{Code, Field, Values};
+use super::ranges;
+use super::{Debug, EntryRef, Reader};
+use gimli::{
+    AttributeValue, Dwarf, RangeListsOffset, RawRangeListsOffset, Section as _, Unit, UnitOffset,
+};
+use std::ops::Range;
+
+/// The attributes that matter to the walk.
+#[derive(Debug, Default)]
+pub(super) struct Attributes<'d> {
+    /// Its name, not looked up yet.
+    pub(super) name: Option<AttributeValue<Reader<'d>>>,
+    /// Where its code is.
+    pub(super) code: Code<'d>,
+    /// The entry that describes it.
+    pub(super) origin: Option<EntryRef>,
+    /// File index and line of the call.
+    pub(super) call: Option<(u32, u32)>,
+}
+
+/// The entries of a unit.
+pub(super) struct Entries<'a, 'd> {
+    pub(super) debug: &'a Debug<'d>,
+    pub(super) unit: &'a Unit<Reader<'d>>,
+    /// The unit's number.
+    pub(super) index: u32,
+    /// The bytes of the entries.
+    pub(super) data: &'d [u8],
+    /// Their offset in the unit.
+    pub(super) base: usize,
+    dwarf: &'a Dwarf<Reader<'d>>,
+    /// The section of ranges, where these have a simple form.
+    plain_ranges: Option<&'d [u8]>,
+}
+
+impl<'a, 'd> Entries<'a, 'd> {
+    /// Of unit `index`; `None` when there is none.
+    pub(super) fn new(debug: &'a Debug<'d>, index: u32) -> gimli::Result<Option<Self>> {
+        let (Some(unit), Some(dwarf)) = (debug.units.get(index as usize), debug.dwarf(index))
+        else {
+            return Ok(None);
+        };
+        let base = unit.header.header_size();
+        let is_plain = debug.little_endian
+            && unit.encoding().version < 5
+            && unit.encoding().address_size == 8
+            && dwarf.file_type == gimli::DwarfFileType::Main;
+        let is_empty = unit.header.length_including_self() == base;
+        Ok(Some(Entries {
+            debug,
+            unit,
+            index,
+            data: match is_empty {
+                true => &[],
+                false => unit.header.range_from(UnitOffset(base)..)?.slice(),
+            },
+            base,
+            dwarf,
+            plain_ranges: is_plain.then(|| dwarf.ranges.debug_ranges().reader().slice()),
+        }))
+    }
+
+    /// What values of a simple form say.
+    #[inline]
+    pub(super) fn simple(&self, values: &Values<'_>) -> Attributes<'d> {
+        let origin = values.entry(Field::Origin);
+        let file = values.small(Field::CallFile);
+        Attributes {
+            name: values.text(Field::Name),
+            code: values.code(),
+            origin: origin.and_then(|value| self.debug.reference(self.index, value)),
+            call: file.map(|file| (file, values.small(Field::CallLine).unwrap_or(0))),
+        }
+    }
+
+    /// What the entry at an offset of the unit says, in the general way, and where it ends in the
+    /// data.
+    pub(super) fn general(
+        &self,
+        offset: UnitOffset<usize>,
+    ) -> gimli::Result<(Attributes<'d>, usize)> {
+        let mut entries = self.unit.entries_raw(Some(offset))?;
+        let mut out = Attributes::default();
+        let Some(abbreviation) = entries.read_abbreviation()? else {
+            return Ok((out, entries.next_offset().0 - self.base));
+        };
+        let (mut low, mut high, mut ranges) = (None, None, None);
+        let (mut file, mut line) = (None, None);
+        let small = |value: AttributeValue<Reader<'d>>| u32::try_from(value.udata_value()?).ok();
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification)?;
+            // Raw values: what the name makes of a form matters for `DW_AT_ranges` alone.
+            let raw = || attribute.raw_value();
+            match attribute.name() {
+                gimli::DW_AT_name => out.name = Some(raw()),
+                gimli::DW_AT_low_pc => low = Some(raw()),
+                gimli::DW_AT_high_pc => high = Some(raw()),
+                gimli::DW_AT_ranges => ranges = Some(attribute.value()),
+                gimli::DW_AT_abstract_origin => {
+                    out.origin = self.debug.reference(self.index, raw());
+                }
+                gimli::DW_AT_call_file => file = small(raw()),
+                gimli::DW_AT_call_line => line = small(raw()),
+                _ => {}
+            }
+        }
+        out.code = Code::Stated { low, high, ranges };
+        out.call = file.map(|file| (file, line.unwrap_or(0)));
+        Ok((out, entries.next_offset().0 - self.base))
+    }
+
+    /// Where the entry at an offset of the unit ends in the data.
+    pub(super) fn step_over(&self, offset: UnitOffset<usize>) -> gimli::Result<usize> {
+        let mut entries = self.unit.entries_raw(Some(offset))?;
+        if let Some(abbreviation) = entries.read_abbreviation()? {
+            entries.skip_attributes(abbreviation.attributes())?;
+        }
+        Ok(entries.next_offset().0 - self.base)
+    }
+
+    /// The ranges of code that an entry states.
+    #[inline]
+    pub(super) fn ranges(
+        &self,
+        code: &Code<'d>,
+        mut emit: impl FnMut(Range<u64>),
+    ) -> gimli::Result<()> {
+        let (low, high) = match *code {
+            Code::None => return Ok(()),
+            Code::Range(low, high) => (low, Some(high)),
+            Code::List(offset) => return self.list(offset, emit),
+            Code::Stated { low, high, ranges } => {
+                let low = self.address(low)?;
+                if let Some(value) = ranges {
+                    return self.stated_ranges(value, emit);
+                }
+                let Some(low) = low else {
+                    return Ok(());
+                };
+                (low, self.end(low, high)?)
+            }
+        };
+        if let Some(high) = high.filter(|high| *high > low) {
+            emit(low..high);
+        }
+        Ok(())
+    }
+
+    fn address(&self, value: Option<AttributeValue<Reader<'d>>>) -> gimli::Result<Option<u64>> {
+        match value {
+            Some(value) => self.dwarf.attr_address(self.unit, value),
+            None => Ok(None),
+        }
+    }
+
+    /// An end address, stated as such or as a size.
+    fn end(
+        &self,
+        low: u64,
+        high: Option<AttributeValue<Reader<'d>>>,
+    ) -> gimli::Result<Option<u64>> {
+        let size = |value: AttributeValue<Reader<'d>>| low.checked_add(value.udata_value()?);
+        Ok(match high {
+            Some(value @ AttributeValue::Udata(_)) => size(value),
+            Some(value) => self
+                .dwarf
+                .attr_address(self.unit, value)?
+                .or_else(|| size(value)),
+            None => None,
+        })
+    }
+
+    fn stated_ranges(
+        &self,
+        value: AttributeValue<Reader<'d>>,
+        mut emit: impl FnMut(Range<u64>),
+    ) -> gimli::Result<()> {
+        if let AttributeValue::RangeListsRef(offset) = value {
+            return self.list(offset, emit);
+        }
+        if let Some(offset) = self.dwarf.attr_ranges_offset(self.unit, value)? {
+            self.general_list(offset, &mut emit)?;
+        }
+        Ok(())
+    }
+
+    fn list(
+        &self,
+        offset: RawRangeListsOffset,
+        mut emit: impl FnMut(Range<u64>),
+    ) -> gimli::Result<()> {
+        if let Some(section) = self.plain_ranges {
+            let base = self.unit.low_pc;
+            if ranges::read(section, offset.0, base, &mut emit).is_some() {
+                return Ok(());
+            }
+        }
+        let is_told = self.plain_ranges.is_some();
+        let offset = self.dwarf.ranges_offset_from_raw(self.unit, offset);
+        // What there is has been told; what is wrong gimli knows.
+        self.general_list(offset, &mut |range| {
+            if !is_told {
+                emit(range);
+            }
+        })
+    }
+
+    fn general_list(
+        &self,
+        offset: RangeListsOffset,
+        emit: &mut dyn FnMut(Range<u64>),
+    ) -> gimli::Result<()> {
+        let mut list = self.dwarf.ranges(self.unit, offset)?;
+        while let Some(range) = list.next()? {
+            if range.begin < range.end {
+                emit(range.begin..range.end);
+            }
+        }
+        Ok(())
+    }
+}
