@@ -1,22 +1,19 @@
-//! Makes one structure of the products of all units, the claims of code and the loops.
+//! Makes the parts of a structure of the products of all units, the claims of code and the loops.
 //!
 //! Procedures are built in groups, on all threads: scopes in their places, pieces of code, uses of
-//! tags and strings. Then strings are numbered, and the groups' parts put one after the other.
-//! Invariants: spans are sorted and never overlap; scopes and strings are numbered in the order of
-//! the procedures; the result is the same whatever the number of threads.
+//! tags and strings. [`crate::recovered`] puts the groups' parts one after the other. Invariant:
+//! the parts are the same whatever the number of threads, except for the shared ids of strings.
 
 use crate::claims::{ByProcedure, Claimant, Claims, Code};
 use crate::facts::{Tag, TagText};
-use crate::gather;
 use crate::loops;
 use crate::loops::place::{Body, Item, LoopPlace, Placed};
 use crate::parallel;
 use crate::product::{Inputs, Piece, Product};
 use crate::reclaim;
-use crate::strings::{Map, Numbering, Uses};
+use crate::strings::{Map, Uses};
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
-    Structure,
+    Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
 };
 use std::ops::Range;
 
@@ -36,20 +33,23 @@ pub struct TagUse {
 /// Pieces of code that make one group.
 const GROUP: usize = 1 << 14;
 
-/// Joins everything; `notes`, `module` and `complete` are left to the caller.
+/// What a procedure counts for itself, in pieces: without debug information it is one, but has loops.
+const OWN: usize = 16;
+
+/// Builds the parts, in the order of the procedures, and tells which tags cover how much.
 pub(crate) fn assemble(
     inputs: &Inputs<'_, '_>,
     products: Vec<Product>,
     claims: &Claims,
     by_procedure: &ByProcedure,
-    found: loops::Found,
-) -> (Structure, Vec<TagUse>) {
+    found: &loops::Found,
+) -> (Vec<Part>, Vec<TagUse>) {
     let sources = Sources {
         inputs,
         products: &products,
         claims,
         by_procedure,
-        found: &found,
+        found,
         tags: inputs.facts.tag_texts(),
     };
     let groups = groups(claims, by_procedure);
@@ -65,9 +65,7 @@ pub(crate) fn assemble(
     let freed = freed.map(|f| size_of_val(f.pieces.as_slice())).sum();
     drop(products);
     reclaim::freed_memory(freed);
-    // Many small pieces of memory: given back meanwhile.
-    let (structure, ()) = parallel::both(inputs.threads, || join(inputs, parts), || drop(found));
-    (structure, tags)
+    (parts, tags)
 }
 
 /// Consecutive procedures, about as much code each.
@@ -76,6 +74,7 @@ fn groups(claims: &Claims, by_procedure: &ByProcedure) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let (mut from, mut pieces) = (0, 0);
     for procedure in 0..count {
+        pieces += OWN;
         for run in by_procedure.of(procedure) {
             pieces += match &claims.runs[*run as usize].code {
                 Code::Pieces(range) => range.len(),
@@ -111,25 +110,31 @@ struct Buffers {
 }
 
 /// A group of procedures; strings have their shared ids.
-struct Part {
-    procedures: Vec<Procedure>,
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Its procedures.
+    pub(crate) procedures: Vec<Procedure>,
     /// Their procedures are final, their parents are indices into this list.
-    scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<Scope>,
     /// Their scopes are indices into `scopes`, their tags categories.
-    pieces: Vec<(Piece, Option<StringId>)>,
-    segments: Vec<Segment>,
+    pub(crate) pieces: Vec<(Piece, Option<StringId>)>,
+    /// Their code.
+    pub(crate) segments: Vec<Segment>,
     /// Strings in the order of their first use.
-    strings: Vec<StringId>,
+    pub(crate) strings: Vec<StringId>,
     /// Bytes of code and procedures by tag.
     tags: Vec<(Tag, u64, u64)>,
 }
 
 /// Consecutive code of one procedure.
-struct Segment {
-    start: u64,
-    procedure: ProcedureId,
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// First address.
+    pub(crate) start: u64,
+    /// The procedure.
+    pub(crate) procedure: ProcedureId,
     /// Indices into [`Part::pieces`].
-    pieces: Range<u32>,
+    pub(crate) pieces: Range<u32>,
 }
 
 impl Sources<'_, '_> {
@@ -361,108 +366,6 @@ fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
     let mut uses: Vec<TagUse> = sums.into_iter().map(of_tag).collect();
     uses.sort();
     uses
-}
-
-/// Puts the parts one after the other.
-fn join(inputs: &Inputs<'_, '_>, mut parts: Vec<Part>) -> Structure {
-    let threads = inputs.threads;
-    let strings = &inputs.facts.strings;
-    let numbering = Numbering::new(strings, parts.iter().map(|p| p.strings.as_slice()));
-    let id = |shared: StringId| numbering.id(shared);
-    let line = |line: Option<SourceLine>| {
-        line.map(|l| SourceLine {
-            file: id(l.file),
-            line: l.line,
-        })
-    };
-    let mut first_scopes = Vec::with_capacity(parts.len());
-    let mut scopes = 0;
-    for part in &parts {
-        first_scopes.push(scopes as u32);
-        scopes += part.scopes.len();
-    }
-    let procedures = parts.iter().flat_map(|p| &p.procedures).map(|p| Procedure {
-        name: id(p.name),
-        linkage_name: id(p.linkage_name),
-        declared: line(p.declared),
-        tag: p.tag.map(id),
-        ..*p
-    });
-    let procedures = procedures.collect();
-    let lengths: Vec<usize> = parts.iter().map(|p| p.scopes.len()).collect();
-    let filler = Scope {
-        kind: ScopeKind::Inlined,
-        procedure: ProcedureId(0),
-        parent: None,
-        name: StringId(0),
-        declared: None,
-        site: None,
-        origin: Origin::User,
-    };
-    let scopes = gather::concat(&lengths, threads, &filler, |i| {
-        let first = first_scopes[i];
-        parts[i].scopes.iter().map(move |s| Scope {
-            parent: s.parent.map(|p| ScopeId(first + p.0)),
-            name: id(s.name),
-            declared: line(s.declared),
-            site: line(s.site),
-            ..*s
-        })
-    });
-    for part in &mut parts {
-        part.scopes = Vec::new();
-    }
-    reclaim::freed_memory(size_of_val(scopes.as_slice()));
-    Structure {
-        strings: numbering.texts(strings, threads),
-        procedures,
-        scopes,
-        spans: spans(&parts, &first_scopes, threads, line, id),
-        ..Structure::default()
-    }
-}
-
-/// All pieces by address.
-fn spans(
-    parts: &[Part],
-    first_scopes: &[u32],
-    threads: usize,
-    line: impl Fn(Option<SourceLine>) -> Option<SourceLine> + Sync,
-    id: impl Fn(StringId) -> StringId + Sync,
-) -> Vec<Span> {
-    let numbered = parts.iter().zip(0u32..);
-    let mut segments: Vec<(u32, &Segment)> = numbered
-        .flat_map(|(part, i)| part.segments.iter().map(move |s| (i, s)))
-        .collect();
-    segments.sort_by_key(|(_, s)| s.start);
-    const CHUNK: usize = 1 << 10;
-    let chunks: Vec<&[(u32, &Segment)]> = segments.chunks(CHUNK).collect();
-    let length = |chunk: &&[(u32, &Segment)]| chunk.iter().map(|(_, s)| s.pieces.len()).sum();
-    let lengths: Vec<usize> = chunks.iter().map(length).collect();
-    let filler = Span {
-        start: 0,
-        end: 0,
-        procedure: ProcedureId(0),
-        scope: None,
-        line: None,
-        tag: None,
-    };
-    let (line, id) = (&line, &id);
-    gather::concat(&lengths, threads, &filler, |c| {
-        chunks[c].iter().flat_map(move |(part, segment)| {
-            let first = first_scopes[*part as usize];
-            let range = segment.pieces.start as usize..segment.pieces.end as usize;
-            let pieces = &parts[*part as usize].pieces[range];
-            pieces.iter().map(move |(piece, category)| Span {
-                start: piece.start,
-                end: piece.end,
-                procedure: segment.procedure,
-                scope: piece.scope().map(|s| ScopeId(first + s)),
-                line: line(piece.line()),
-                tag: category.map(id),
-            })
-        })
-    })
 }
 
 #[cfg(test)]

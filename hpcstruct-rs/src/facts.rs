@@ -192,6 +192,11 @@ impl<'a> Facts<'a> {
         tags.clone()
     }
 
+    /// The strings alone.
+    pub(crate) fn into_strings(self) -> Interner {
+        self.strings
+    }
+
     /// What the linkage name `symbol` tells.
     pub(crate) fn linkage(&self, symbol: &str) -> Linkage {
         // Cheaper than a look-up: most symbols of C are plain.

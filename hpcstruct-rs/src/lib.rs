@@ -6,7 +6,7 @@
 //! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
 //! `paint` flattens scopes; `verdict` picks categories) → `claims` (which procedure has which
 //! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
-//! `assemble` (one structure).
+//! `assemble` (parts of a structure) → [`Recovered`] (put together, or written as they are).
 //!
 //! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
@@ -40,6 +40,7 @@ mod product;
 mod progress;
 #[allow(unsafe_code)]
 mod reclaim;
+mod recovered;
 mod rules;
 mod rust_names;
 pub mod rust_source;
@@ -59,6 +60,7 @@ pub use assemble::TagUse;
 pub use error::StructError;
 pub use hpc_formats::structure::Structure;
 pub use progress::Progress;
+pub use recovered::Recovered;
 pub use rules::Rules;
 
 use bytes::FileBytes;
@@ -127,6 +129,14 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
 /// # Errors
 /// As [`analyse`].
 pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructError> {
+    recover(path, options).map(Analysis::from)
+}
+
+/// As [`analyse`], for those who only write the structure to a file: it is not put together in memory.
+///
+/// # Errors
+/// As [`analyse`].
+pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError> {
     if path.as_os_str() == vdso::NAME {
         let bytes = vdso::read().map_err(|error| StructError::Read {
             path: path.to_owned(),
@@ -143,7 +153,8 @@ pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructE
 /// # Errors
 /// As [`analyse`], except that nothing is read from files.
 pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
-    analyse_in(Path::new(name), Source::Memory(data), options).map(|analysis| analysis.structure)
+    let recovered = analyse_in(Path::new(name), Source::Memory(data), options);
+    recovered.map(|recovered| recovered.structure())
 }
 
 /// The loops of every procedure of the load module at `path`, by entry, as the machine code has
@@ -173,7 +184,11 @@ enum Source<'d> {
     Memory(&'d [u8]),
 }
 
-fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Analysis, StructError> {
+fn analyse_in(
+    path: &Path,
+    source: Source<'_>,
+    options: &Options,
+) -> Result<Recovered, StructError> {
     let (data, look_for_debug_file) = match source {
         Source::File(bytes) => (bytes.as_slice(), true),
         Source::Memory(data) => (data, false),
@@ -255,17 +270,28 @@ fn analyse_in(path: &Path, source: Source<'_>, options: &Options) -> Result<Anal
     };
     let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
     notes.extend(found.note.iter().cloned());
-    let (mut structure, tags) =
-        assemble::assemble(&inputs, products, &claims, &by_procedure, found);
-    structure.complete = wanted.is_all();
-    structure.module = path.to_string_lossy().into_owned();
-    structure.build_id = image.build_id.clone();
-    structure.notes = tidy(&notes);
-    Ok(Analysis {
-        structure,
-        tags,
-        is_lasting,
-    })
+    let (parts, tags) = assemble::assemble(&inputs, products, &claims, &by_procedure, &found);
+    let identity = Structure {
+        module: path.to_string_lossy().into_owned(),
+        build_id: image.build_id.clone(),
+        complete: wanted.is_all(),
+        notes: tidy(&notes),
+        ..Structure::default()
+    };
+    let mut recovered = Recovered::new(parts, facts.into_strings(), found, threads, identity);
+    recovered.tags = tags;
+    recovered.is_lasting = is_lasting;
+    Ok(recovered)
+}
+
+impl From<Recovered> for Analysis {
+    fn from(recovered: Recovered) -> Analysis {
+        Analysis {
+            structure: recovered.structure(),
+            tags: recovered.tags,
+            is_lasting: recovered.is_lasting,
+        }
+    }
 }
 
 /// Analyses all units that may have wanted code.

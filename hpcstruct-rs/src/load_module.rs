@@ -108,7 +108,7 @@ fn entries(
             continue;
         }
         let name = structure.procedures[span.procedure.0 as usize].linkage_name;
-        let symbol_name = String::from_utf8_lossy(symbol.name);
+        let symbol_name = symbol.text();
         let is_other = symbol_name != structure.string(name);
         let found = (
             (is_other, names::stem(&symbol_name).is_cold_part),

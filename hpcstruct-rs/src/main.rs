@@ -8,11 +8,15 @@
 mod waiting;
 
 use clap::{Parser, ValueEnum};
+use hpc_formats::structure::{self, Tables as _};
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
-use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
+use hpcstruct_rs::{
+    Options, Rules, StructError, Structure, analyse, analyse_fully, recover, text, xml,
+};
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -160,25 +164,39 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
             error,
         });
     }
-    let structure = structure_of(arguments, &arguments.input, options)?;
     let output = arguments.output.clone().unwrap_or_else(|| {
         let name = arguments.input.file_name().unwrap_or_default();
         let mut name = name.to_os_string();
         name.push(".hpcstruct");
         PathBuf::from(name)
     });
-    report_notes(&structure);
-    write(&output, &structure, arguments.format, options)?;
+    let is_binary = matches!(arguments.format, None | Some(Format::Binary));
+    let counts = if arguments.no_cache && is_binary && output.as_os_str() != "-" {
+        // Nobody needs it in memory.
+        let recovered = waiting::watch(options, || recover(&arguments.input, options))?;
+        report_notes(&recovered);
+        let write = |file: &mut File| structure::write(&recovered, file, options.threads);
+        write_file(&output, write)?;
+        let counts = recovered.counts();
+        // The process is about to end: the kernel takes everything back at once.
+        std::mem::forget(recovered);
+        counts
+    } else {
+        let structure = structure_of(arguments, &arguments.input, options)?;
+        report_notes(&structure);
+        write(&output, &structure, arguments.format, options)?;
+        let counts = structure.counts();
+        std::mem::forget(structure);
+        counts
+    };
     eprintln!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
-        structure.procedures.len(),
-        structure.scopes.len(),
-        structure.spans.len(),
+        counts.procedures,
+        counts.scopes,
+        counts.spans,
         started.elapsed().as_secs_f64(),
         output.display()
     );
-    // The process is about to end: the kernel takes everything back at once.
-    std::mem::forget(structure);
     Ok(())
 }
 
@@ -248,15 +266,15 @@ fn of_module(
     Ok(structure)
 }
 
-fn report_notes(structure: &Structure) {
-    for note in &structure.notes {
-        eprintln!("hpcstruct-rs: {}: {note}", structure.module);
+fn report_notes(tables: &impl structure::Tables) {
+    let identity = tables.identity();
+    for note in identity.notes {
+        eprintln!("hpcstruct-rs: {}: {note}", identity.module);
     }
 }
 
 /// Writes to standard output; a pager that was left is no failure.
 fn print(bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
     match std::io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
@@ -277,26 +295,39 @@ fn write(
         Format::Binary
     };
     let format = format.unwrap_or(default);
-    let failed = |error| StructError::Write {
-        path: path.to_owned(),
-        error,
-    };
     if to_stdout {
-        return print(&bytes_of(structure, format, options)?).map_err(failed);
+        let bytes = bytes_of(structure, format, options)?;
+        return print(&bytes).map_err(|error| StructError::Write {
+            path: path.to_owned(),
+            error,
+        });
     }
+    match format {
+        Format::Binary => write_file(path, |file| structure.write(file, options.threads)),
+        _ => {
+            let bytes = bytes_of(structure, format, options)?;
+            write_file(path, |file| file.write_all(&bytes))
+        }
+    }
+}
+
+/// Writes the file at `path`, whole or not at all.
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), StructError> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
-    let written = match format {
-        Format::Binary => File::create(&temporary)
-            .and_then(|mut file| structure.write(&mut file, options.threads)),
-        _ => std::fs::write(&temporary, bytes_of(structure, format, options)?),
-    };
+    let written = File::create(&temporary).and_then(|mut file| write(&mut file));
     let written = written.and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|error| {
         // Best effort: the temporary file may not even exist.
         let _ = std::fs::remove_file(&temporary);
-        failed(error)
+        StructError::Write {
+            path: path.to_owned(),
+            error,
+        }
     })
 }
 

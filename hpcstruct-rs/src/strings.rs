@@ -10,6 +10,7 @@ use hpc_formats::structure::{SourceLine, StringId};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hashing of keys that a file may choose: fast, and seeded at random.
@@ -227,6 +228,7 @@ impl Uses {
 /// Final numbers of strings: in the order of their first use.
 #[derive(Debug)]
 pub(crate) struct Numbering {
+    shards: Vec<Shard>,
     /// By shared id.
     to: Vec<StringId>,
     /// Shared ids by final ones.
@@ -235,7 +237,7 @@ pub(crate) struct Numbering {
 
 impl Numbering {
     /// Of strings of `table` that are used in this order.
-    pub(crate) fn new<'u>(table: &Interner, uses: impl Iterator<Item = &'u [StringId]>) -> Self {
+    pub(crate) fn new<'u>(table: Interner, uses: impl Iterator<Item = &'u [StringId]>) -> Self {
         const NONE: StringId = StringId(u32::MAX);
         let mut to = vec![NONE; table.end()];
         let mut order = Vec::new();
@@ -245,7 +247,22 @@ impl Numbering {
                 order.push(*id);
             }
         }
-        Numbering { to, order }
+        // Nobody asks for ids any more: no locks, and no tables to find them.
+        let shards = table.shards.into_iter().map(|shard| Shard {
+            numbers: HashTable::new(),
+            hashes: Vec::new(),
+            ..shard.into_inner().unwrap_or_else(PoisonError::into_inner)
+        });
+        Numbering {
+            shards: shards.collect(),
+            to,
+            order,
+        }
+    }
+
+    /// How many strings are used.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
     }
 
     /// The final number of a string that is used.
@@ -253,20 +270,27 @@ impl Numbering {
         self.to.get(shared.0 as usize).copied().unwrap_or(shared)
     }
 
+    /// Hands the texts with these final numbers to `each`.
+    pub(crate) fn each(&self, numbers: Range<usize>, mut each: impl FnMut(&str)) {
+        self.order[numbers]
+            .iter()
+            .for_each(|id| each(self.text(*id)));
+    }
+
     /// The texts by final numbers.
-    pub(crate) fn texts(&self, table: &Interner, threads: usize) -> Vec<String> {
+    pub(crate) fn texts(&self, threads: usize) -> Vec<String> {
         const CHUNK: usize = 1 << 12;
         let chunks: Vec<&[StringId]> = self.order.chunks(CHUNK).collect();
         let lengths: Vec<usize> = chunks.iter().map(|c| c.len()).collect();
-        // Once for all, not for each string.
-        let shards: Vec<MutexGuard<'_, Shard>> = table.shards.iter().map(lock).collect();
-        let text = |id: &StringId| {
-            let id = id.0 as usize;
-            shards[id % SHARDS].text((id / SHARDS) as u32).to_owned()
-        };
         gather::concat(&lengths, threads, &String::new(), |c| {
-            chunks[c].iter().map(text)
+            chunks[c].iter().map(|id| self.text(*id).to_owned())
         })
+    }
+
+    /// The text of a shared id.
+    fn text(&self, id: StringId) -> &str {
+        let id = id.0 as usize;
+        self.shards[id % SHARDS].text((id / SHARDS) as u32)
     }
 }
 
@@ -312,12 +336,15 @@ mod tests {
         [a, d].into_iter().for_each(|id| uses.add(id));
         let second = uses.take();
         assert_eq!(second, [a, d]);
-        let numbering = Numbering::new(&table, [&first[..], &second].into_iter());
+        let numbering = Numbering::new(table, [&first[..], &second].into_iter());
         assert_eq!([b, a, d].map(|id| numbering.id(id).0), [0, 1, 2]);
         assert_eq!(numbering.id(unused), StringId(u32::MAX));
         for threads in [1, 3] {
-            assert_eq!(numbering.texts(&table, threads), ["b", "a", "d"]);
+            assert_eq!(numbering.texts(threads), ["b", "a", "d"]);
         }
+        let mut texts = Vec::new();
+        numbering.each(1..numbering.len(), |text| texts.push(text.to_owned()));
+        assert_eq!(texts, ["a", "d"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::image::Image;
 use object::{Object, ObjectSymbol, SymbolKind};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A named range of code.
@@ -16,6 +17,17 @@ pub(crate) struct Symbol<'d> {
     pub(crate) end: u64,
     /// Name in the symbol table.
     pub(crate) name: &'d [u8],
+}
+
+impl<'d> Symbol<'d> {
+    /// The name as text; bytes that are none are replaced.
+    pub(crate) fn text(&self) -> Cow<'d, str> {
+        // Nearly all are text, which this finds out in less time.
+        match std::str::from_utf8(self.name) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(self.name),
+        }
+    }
 }
 
 /// The symbols of an image.

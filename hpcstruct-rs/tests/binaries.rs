@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Folder, NAMES_RS, frames, has_name, procedure_name, whole};
-use hpc_formats::structure::ScopeKind;
-use hpcstruct_rs::{Options, Structure, analyse};
+use hpc_formats::structure::{ScopeKind, Tables as _, write};
+use hpcstruct_rs::{Options, Structure, analyse, recover};
 use object::{Object as _, ObjectSymbol as _};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,6 +37,30 @@ fn picture(structure: &Structure) -> BTreeSet<(Vec<String>, u32)> {
             Some((names, span.line?.line))
         })
         .collect()
+}
+
+#[test]
+fn what_is_written_at_once_is_what_is_put_together() {
+    // Large enough for several parts of every table.
+    let path = std::env::current_exe().expect("a path");
+    let with_threads = |threads| {
+        let options = Options {
+            threads,
+            ..Options::default()
+        };
+        recover(&path, &options).expect("analysed")
+    };
+    let expected = with_threads(1).structure();
+    assert!(expected.spans.len() > 1 << 15 && expected.scopes.len() > 1 << 15);
+    let bytes = expected.encode();
+    for threads in [1, 3] {
+        let recovered = with_threads(threads);
+        assert_eq!(recovered.counts(), expected.counts());
+        let mut out = std::io::Cursor::new(Vec::new());
+        write(&recovered, &mut out, threads).expect("memory takes it");
+        assert!(out.into_inner() == bytes, "{threads} threads");
+        assert!(recovered.structure() == expected, "{threads} threads");
+    }
 }
 
 #[test]

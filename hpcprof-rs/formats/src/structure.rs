@@ -30,8 +30,12 @@
 
 mod decode;
 mod encode;
+mod tables;
 
 use std::fmt;
+
+pub use encode::write;
+pub use tables::{Counts, Identity, Tables};
 
 /// First bytes of every structure file.
 pub const MAGIC: [u8; 8] = *b"HPCRSSTR";

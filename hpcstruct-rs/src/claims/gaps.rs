@@ -37,10 +37,11 @@ pub(super) fn fill<'f>(
         keep
     });
     let free = free_of(&claims.runs);
-    let named = name_symbols(inputs, &free, &loose);
-    let count = named.iter().flatten().count();
+    let chunks = name_symbols(inputs, &free, &loose);
+    let named = || chunks.iter().flatten();
+    let count = named().flatten().count();
     claims.procedures.reserve(count);
-    let cold = named.iter().flatten().filter(|n| n.is_cold_part);
+    let cold = named().flatten().filter(|n| n.is_cold_part);
     let asked = cold
         .map(Named::linkage)
         .chain([inputs.facts.strings.id(STUBS)]);
@@ -58,7 +59,7 @@ pub(super) fn fill<'f>(
     };
     // Cold parts come second: they belong to the procedure of their stem.
     for cold in [false, true] {
-        for (symbol, frame) in inputs.symbols.sorted.iter().zip(&named) {
+        for (symbol, frame) in inputs.symbols.sorted.iter().zip(named()) {
             let Some(named) = frame.as_ref().filter(|n| n.is_cold_part == cold) else {
                 continue;
             };
@@ -130,12 +131,12 @@ impl Named {
 }
 
 /// Names the wanted symbols that reach into free code, on all threads: most of the time of a
-/// module without debug information.
+/// module without debug information. The answers are in the order of the symbols.
 fn name_symbols(
     inputs: &Inputs<'_, '_>,
     free: &[Range<u64>],
     loose: &[Piece],
-) -> Vec<Option<Named>> {
+) -> Vec<Vec<Option<Named>>> {
     let symbols = &inputs.symbols.sorted;
     let name = |i: usize| {
         let symbol = symbols.get(i)?;
@@ -144,7 +145,7 @@ fn name_symbols(
         if next.start >= range.end || !inputs.wanted.hits(&range) {
             return None;
         }
-        let name = String::from_utf8_lossy(symbol.name);
+        let name = symbol.text();
         let stem = names::stem(&name);
         let whole = if stem.is_cold_part { stem.name } else { &name };
         Some(Named {
@@ -152,12 +153,11 @@ fn name_symbols(
             frame: frames::of_symbol(inputs.facts, whole, file_at(inputs, loose, symbol.start)),
         })
     };
-    let chunks = parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
+    parallel::run(symbols.len().div_ceil(CHUNK), inputs.threads, |chunk| {
         let first = chunk * CHUNK;
         let end = (first + CHUNK).min(symbols.len());
-        (first..end).map(name).collect::<Vec<_>>()
-    });
-    chunks.into_iter().flatten().collect()
+        (first..end).map(name).collect()
+    })
 }
 
 /// The file of the line at an address.

@@ -40,7 +40,8 @@ impl Index {
                 is_entered: r.start == unit.entry_address(),
             }));
         }
-        parts.sort_unstable();
+        // Mostly sorted already, which this sort makes use of.
+        parts.sort();
         let base = parts.first().map_or(0, |p| p.start);
         let extent = parts.last().map_or(0, |p| p.end) - base;
         // About four buckets for each part.

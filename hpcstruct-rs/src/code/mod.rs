@@ -1,7 +1,7 @@
 //! From machine code to loop nests: instructions, jump tables, calls that never return, control
 //! flow graphs, loops.
 //!
-//! The pipeline, in `Program::loops`: decode every procedure once into compact transfers of
+//! The pipeline, in `Program::find`: decode every procedure once into compact transfers of
 //! control (`x86`, `aarch64` → `flow` → `unit`, with exception handlers from `pads`), find what never returns (`returns`), then build
 //! each procedure's graph (`graph`) and find its loops (`nest`). Procedures are decoded only where
 //! they are wanted, or where the question whether they return has to go into them.
@@ -116,7 +116,11 @@ pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) ->
         named: Vec::new(),
         threads: 1,
     };
-    program.loops().pop().unwrap_or_default()
+    program
+        .find()
+        .pop()
+        .and_then(|mut last| last.pop())
+        .unwrap_or_default()
 }
 
 /// The code of a module, cut into procedures.
@@ -144,8 +148,8 @@ pub(crate) struct Program<'a, 'd> {
 const JOB_BYTES: u64 = 1 << 17;
 
 impl Program<'_, '_> {
-    /// The loops of every wanted procedure, in their order.
-    pub(crate) fn loops(mut self) -> Vec<ProcedureLoops> {
+    /// The loops of every wanted procedure, in their order, in parts as they were found.
+    pub(crate) fn find(mut self) -> Vec<Vec<ProcedureLoops>> {
         let mut units = std::mem::take(&mut self.wanted);
         let wanted = units.len();
         let single = |range: &Range<u64>| Layout::new(vec![range.clone()], 0).unwrap_or_default();
@@ -163,14 +167,13 @@ impl Program<'_, '_> {
         let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
         let never = returns::settle(analysis.units.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..wanted]);
-        let found = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
+        parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
             let of_unit = |u| match codes.get(u) {
                 Some(code) => finder.find(&analysis.units[u], code, &never),
                 None => ProcedureLoops::default(),
             };
-            jobs[j].clone().map(of_unit).collect::<Vec<_>>()
-        });
-        found.into_iter().flatten().collect()
+            jobs[j].clone().map(of_unit).collect()
+        })
     }
 }
 

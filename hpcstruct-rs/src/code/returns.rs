@@ -248,6 +248,9 @@ pub(crate) type Decoded<'a> = Option<(&'a Layout, Code<'a>)>;
 /// Procedures that one job asks about.
 const CHUNK: usize = 256;
 
+/// Transfers of control of a procedure that is short.
+const SHORT: usize = 8;
+
 /// Which procedures never return, given those that are known by name.
 pub(crate) fn settle<'a>(
     count: usize,
@@ -257,6 +260,16 @@ pub(crate) fn settle<'a>(
 ) -> Vec<bool> {
     let chunks = count.div_ceil(CHUNK);
     let numbers = |c: usize| c * CHUNK..((c + 1) * CHUNK).min(count);
+    // Most that never return are short and do so whatever others do; most others call one of them,
+    // and are asked once when these are known.
+    let short = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
+        let gone = numbers(c).filter(|p| {
+            let short = procedure(*p).filter(|(_, code)| code.steps.len() <= SHORT && !never[*p]);
+            short.is_some_and(|(layout, code)| !may_return(layout, code, Some(&never), scratch))
+        });
+        gone.collect::<Vec<usize>>()
+    });
+    short.concat().into_iter().for_each(|p| never[p] = true);
     let first = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
         let mut calls = Calls::default();
         let mut gone = Vec::new();

@@ -12,6 +12,7 @@ use crate::code::memory::Memory;
 use crate::code::{Architecture, Layout, ProcedureLoops, Program};
 use crate::image::Image;
 use crate::names;
+use crate::parallel;
 use crate::symbols::Symbols;
 use crate::unwind::Unwind;
 use std::ops::Range;
@@ -34,9 +35,10 @@ pub(crate) struct Sources<'a, 'd> {
 /// The loops of procedures, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    loops: Vec<ProcedureLoops>,
-    /// By procedure: index of its loops; `u32::MAX` = nobody looked.
-    places: Vec<u32>,
+    /// In parts as they were found.
+    loops: Vec<Vec<ProcedureLoops>>,
+    /// By procedure: its part, and the index of its loops in there; `u32::MAX` = nobody looked.
+    places: Vec<(u32, u32)>,
     /// What could not be done.
     pub(crate) note: Option<String>,
 }
@@ -44,7 +46,8 @@ pub(crate) struct Found {
 impl Found {
     /// The loops of a procedure, if it has any.
     pub(crate) fn of(&self, procedure: usize) -> Option<&ProcedureLoops> {
-        let found = self.loops.get(*self.places.get(procedure)? as usize)?;
+        let (part, index) = *self.places.get(procedure)?;
+        let found = self.loops.get(part as usize)?.get(index as usize)?;
         (!found.loops.is_empty()).then_some(found)
     }
 }
@@ -63,24 +66,18 @@ pub(crate) fn find(
         };
     };
     let stubs = stubs(sources.image);
-    let mut found = Found {
-        places: vec![u32::MAX; claims.procedures.len()],
-        ..Found::default()
-    };
+    let layouts = layouts(claims, by_procedure, &stubs, sources);
     let mut wanted = Vec::with_capacity(claims.procedures.len());
+    let mut numbers = Vec::with_capacity(claims.procedures.len());
     let mut left_out = 0;
-    for (procedure, place) in found.places.iter_mut().enumerate() {
-        let ranges = ranges(claims, by_procedure.of(procedure), &stubs);
-        if ranges.is_empty() {
-            continue;
-        }
-        let entry = entry_of(&ranges, sources.symbols);
-        match Layout::new(ranges, entry) {
-            Some(layout) => {
-                *place = wanted.len() as u32;
+    for (number, layout) in layouts.into_iter().flatten().enumerate() {
+        match layout {
+            Wanted::Code(layout) => {
                 wanted.push(layout);
+                numbers.push(number);
             }
-            None => left_out += 1,
+            Wanted::TooLong => left_out += 1,
+            Wanted::NoCode => {}
         }
     }
     let covered = if complete {
@@ -98,10 +95,50 @@ pub(crate) fn find(
         named: named(sources.symbols),
         threads: sources.threads,
     };
-    found.loops = program.loops();
-    found.note =
-        (left_out > 0).then(|| format!("{left_out} procedures are too long to find loops in"));
-    found
+    let loops = program.find();
+    let mut places = vec![(u32::MAX, 0); claims.procedures.len()];
+    let all = loops.iter().zip(0u32..);
+    let all = all.flat_map(|(part, p)| (0..part.len() as u32).map(move |i| (p, i)));
+    for (number, place) in numbers.into_iter().zip(all) {
+        places[number] = place;
+    }
+    Found {
+        loops,
+        places,
+        note: (left_out > 0)
+            .then(|| format!("{left_out} procedures are too long to find loops in")),
+    }
+}
+
+/// What is to be decoded of a procedure.
+enum Wanted {
+    Code(Layout),
+    NoCode,
+    TooLong,
+}
+
+/// Of all procedures, in their order.
+fn layouts(
+    claims: &Claims,
+    by_procedure: &ByProcedure,
+    stubs: &[Range<u64>],
+    sources: &Sources<'_, '_>,
+) -> Vec<Vec<Wanted>> {
+    /// Procedures of one job.
+    const CHUNK: usize = 1 << 12;
+    let count = claims.procedures.len();
+    let layout = |procedure| {
+        let ranges = ranges(claims, by_procedure.of(procedure), stubs);
+        if ranges.is_empty() {
+            return Wanted::NoCode;
+        }
+        let entry = entry_of(&ranges, sources.symbols);
+        Layout::new(ranges, entry).map_or(Wanted::TooLong, Wanted::Code)
+    };
+    parallel::run(count.div_ceil(CHUNK), sources.threads, |c| {
+        let end = ((c + 1) * CHUNK).min(count);
+        (c * CHUNK..end).map(layout).collect()
+    })
 }
 
 /// The loops of every procedure that a symbol or an unwind entry states.
@@ -122,7 +159,7 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
         named: named(sources.symbols),
         threads: sources.threads,
     };
-    program.loops()
+    program.find().into_iter().flatten().collect()
 }
 
 /// Ranges of linkage stubs.
@@ -162,7 +199,7 @@ fn is_stub(stubs: &[Range<u64>], address: u64) -> bool {
 fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     let named = |range: &Range<u64>| {
         let symbol = symbols.starting_at(range.start)?;
-        let name = String::from_utf8_lossy(symbol.name);
+        let name = symbol.text();
         Some(!names::stem(&name).is_cold_part)
     };
     if ranges.len() == 1 {

@@ -1,12 +1,12 @@
 //! Writes structure files, on several threads.
 //!
-//! The tables are cut into parts that know all they need (a difference to the element before is
-//! taken from the table), so each is encoded and summed up by itself, and written in its turn. The
+//! The tables are cut into parts that begin with the element before, to which differences are
+//! taken, so each is encoded and summed up by itself, and written in its turn. The
 //! header comes last, when length and checksum are known. Invariant: the bytes do not depend on
 //! the number of threads.
 
 use super::{
-    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
+    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure, Tables,
     VERSION_MAJOR, VERSION_MINOR,
 };
 use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
@@ -77,10 +77,10 @@ impl Element {
         self.option(p.tag.map(|t| t.0));
     }
 
-    fn scope(&mut self, own: usize, s: &Scope, before: Option<&Scope>) {
+    /// The scope with index `own`; the one before it is in procedure `before`.
+    fn scope(&mut self, own: usize, s: &Scope, before: u32) {
         self.number(s.kind as u64 + 4 * s.origin as u64);
-        let procedure = before.map_or(0, |b| b.procedure.0);
-        self.number(difference(s.procedure.0, procedure));
+        self.number(difference(s.procedure.0, before));
         let parent = s
             .parent
             .map_or(0, |p| (own as u64).wrapping_sub(u64::from(p.0)));
@@ -120,7 +120,7 @@ fn count(out: &mut Vec<u8>, v: usize) {
 }
 
 /// A table, or the identity.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Table {
     Identity,
     Strings,
@@ -138,128 +138,147 @@ impl Structure {
         out.into_inner()
     }
 
-    /// Writes a structure file from the current position of `out` on, which ends up behind it, on
-    /// up to `threads` threads.
+    /// Writes a structure file: [`write`].
     ///
     /// # Errors
     /// What `out` says. Then it may have a part of the file.
     pub fn write<W: Write + Seek + Send>(&self, out: &mut W, threads: usize) -> Result<()> {
-        let start = out.stream_position()?;
-        out.write_all(&[0; HEADER_SIZE])?;
-        let parts = self.parts();
-        let turns = Turns {
-            state: Mutex::new(State {
-                out,
-                turn: 0,
-                sum: crc32fast::Hasher::new(),
-                length: 0,
-                error: None,
-            }),
-            next: AtomicUsize::new(0),
-            turned: Condvar::new(),
-        };
-        let threads = threads.clamp(1, parts.len());
-        if threads == 1 {
-            turns.work(self, &parts);
-        } else {
-            std::thread::scope(|scope| {
-                for _ in 0..threads {
-                    scope.spawn(|| turns.work(self, &parts));
+        write(self, out, threads)
+    }
+}
+
+/// Writes a structure file from the current position of `out` on, which ends up behind it, on
+/// up to `threads` threads.
+///
+/// # Errors
+/// What `out` says. Then it may have a part of the file.
+pub fn write<W: Write + Seek + Send>(
+    tables: &impl Tables,
+    out: &mut W,
+    threads: usize,
+) -> Result<()> {
+    let start = out.stream_position()?;
+    out.write_all(&[0; HEADER_SIZE])?;
+    let parts = parts(tables);
+    let turns = Turns {
+        state: Mutex::new(State {
+            out,
+            turn: 0,
+            sum: crc32fast::Hasher::new(),
+            length: 0,
+            error: None,
+        }),
+        next: AtomicUsize::new(0),
+        turned: Condvar::new(),
+    };
+    let threads = threads.clamp(1, parts.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| turns.work(tables, &parts));
+        }
+        // This thread is one of them.
+        turns.work(tables, &parts);
+    });
+    let state = turns
+        .state
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = state.error {
+        return Err(error);
+    }
+    let out = state.out;
+    out.seek(SeekFrom::Start(start))?;
+    let is_complete = tables.identity().complete;
+    out.write_all(&header(is_complete, state.length, state.sum.finalize()))?;
+    out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + state.length))?;
+    Ok(())
+}
+
+fn header(is_complete: bool, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
+    let mut header = [0; HEADER_SIZE];
+    let flags = if is_complete { FLAG_COMPLETE } else { 0 };
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+    header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+    header[12..16].copy_from_slice(&flags.to_le_bytes());
+    header[16..24].copy_from_slice(&length.to_le_bytes());
+    header[24..32].copy_from_slice(&u64::from(sum).to_le_bytes());
+    header
+}
+
+/// The parts of the payload, in order. Every table has one, since its count is in the first.
+fn parts(tables: &impl Tables) -> Vec<(Table, Range<usize>)> {
+    let mut parts = vec![(Table::Identity, 0..0)];
+    let counts = tables.counts();
+    for (table, length) in [
+        (Table::Strings, counts.strings),
+        (Table::Procedures, counts.procedures),
+        (Table::Scopes, counts.scopes),
+        (Table::Spans, counts.spans),
+    ] {
+        parts.push((table, 0..length.min(PART)));
+        let further = (PART..length).step_by(PART);
+        parts.extend(further.map(|i| (table, i..length.min(i + PART))));
+    }
+    parts
+}
+
+/// Appends a part of the payload.
+fn encode_part(tables: &impl Tables, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
+    let counts = tables.counts();
+    let length = match table {
+        Table::Identity => return identity(tables, out),
+        Table::Strings => counts.strings,
+        Table::Procedures => counts.procedures,
+        Table::Scopes => counts.scopes,
+        Table::Spans => counts.spans,
+    };
+    if range.start == 0 {
+        count(out, length);
+    }
+    let mut element = Element::new();
+    // With the element before.
+    let with_before = range.start.saturating_sub(1)..range.end;
+    match table {
+        Table::Identity => {}
+        Table::Strings => tables.strings(range, |string| bytes(out, string.as_bytes())),
+        Table::Procedures => tables.procedures(range, |procedure| {
+            element.procedure(procedure);
+            element.append_to(out);
+        }),
+        Table::Scopes => {
+            let (mut own, mut before) = (with_before.start, 0);
+            tables.scopes(with_before, |scope| {
+                if own >= range.start {
+                    element.scope(own, scope, before);
+                    element.append_to(out);
                 }
+                own += 1;
+                before = scope.procedure.0;
             });
         }
-        let state = turns
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = state.error {
-            return Err(error);
-        }
-        let out = state.out;
-        out.seek(SeekFrom::Start(start))?;
-        out.write_all(&self.header(state.length, state.sum.finalize()))?;
-        out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + state.length))?;
-        Ok(())
-    }
-
-    fn header(&self, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
-        let mut header = [0; HEADER_SIZE];
-        let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        header[..8].copy_from_slice(&MAGIC);
-        header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
-        header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
-        header[12..16].copy_from_slice(&flags.to_le_bytes());
-        header[16..24].copy_from_slice(&length.to_le_bytes());
-        header[24..32].copy_from_slice(&u64::from(sum).to_le_bytes());
-        header
-    }
-
-    /// The parts of the payload, in order. Every table has one, since its count is in the first.
-    fn parts(&self) -> Vec<(Table, Range<usize>)> {
-        let mut parts = vec![(Table::Identity, 0..0)];
-        for (table, length) in [
-            (Table::Strings, self.strings.len()),
-            (Table::Procedures, self.procedures.len()),
-            (Table::Scopes, self.scopes.len()),
-            (Table::Spans, self.spans.len()),
-        ] {
-            parts.push((table, 0..length.min(PART)));
-            let further = (PART..length).step_by(PART);
-            parts.extend(further.map(|i| (table, i..length.min(i + PART))));
-        }
-        parts
-    }
-
-    /// Appends a part of the payload.
-    fn encode_part(&self, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
-        let length = match table {
-            Table::Identity => self.notes.len(),
-            Table::Strings => self.strings.len(),
-            Table::Procedures => self.procedures.len(),
-            Table::Scopes => self.scopes.len(),
-            Table::Spans => self.spans.len(),
-        };
-        if table != Table::Identity && range.start == 0 {
-            count(out, length);
-        }
-        let mut element = Element::new();
-        match table {
-            Table::Identity => {
-                bytes(out, self.module.as_bytes());
-                bytes(out, &self.build_id);
-                count(out, self.notes.len());
-                self.notes
-                    .iter()
-                    .for_each(|note| bytes(out, note.as_bytes()));
-            }
-            Table::Strings => {
-                for string in &self.strings[range] {
-                    bytes(out, string.as_bytes());
-                }
-            }
-            Table::Procedures => {
-                for procedure in &self.procedures[range] {
-                    element.procedure(procedure);
+        Table::Spans => {
+            let mut before: Option<Span> = None;
+            let mut own = with_before.start;
+            tables.spans(with_before, |span| {
+                if own >= range.start {
+                    element.span(span, before.as_ref());
                     element.append_to(out);
                 }
-            }
-            Table::Scopes => {
-                let mut before = range.start.checked_sub(1).map(|i| &self.scopes[i]);
-                for i in range {
-                    let scope = &self.scopes[i];
-                    element.scope(i, scope, before.replace(scope));
-                    element.append_to(out);
-                }
-            }
-            Table::Spans => {
-                let mut before = range.start.checked_sub(1).map(|i| &self.spans[i]);
-                for span in &self.spans[range] {
-                    element.span(span, before.replace(span));
-                    element.append_to(out);
-                }
-            }
+                own += 1;
+                before = Some(*span);
+            });
         }
     }
+}
+
+fn identity(tables: &impl Tables, out: &mut Vec<u8>) {
+    let identity = tables.identity();
+    bytes(out, identity.module.as_bytes());
+    bytes(out, identity.build_id);
+    count(out, identity.notes.len());
+    let notes = identity.notes.iter();
+    notes.for_each(|note| bytes(out, note.as_bytes()));
 }
 
 /// Threads that encode parts and write them one after the other.
@@ -283,7 +302,7 @@ struct State<'w, W> {
 }
 
 impl<W: Write> Turns<'_, W> {
-    fn work(&self, structure: &Structure, parts: &[(Table, Range<usize>)]) {
+    fn work(&self, tables: &impl Tables, parts: &[(Table, Range<usize>)]) {
         let mut data = Vec::new();
         // Relaxed: the counter hands out numbers and publishes nothing.
         while let Some((i, part)) = {
@@ -291,7 +310,7 @@ impl<W: Write> Turns<'_, W> {
             parts.get(i).map(|part| (i, part))
         } {
             data.clear();
-            structure.encode_part(part.0, part.1.clone(), &mut data);
+            encode_part(tables, part.0, part.1.clone(), &mut data);
             let mut sum = crc32fast::Hasher::new();
             sum.update(&data);
             // Nobody panics while they hold the lock, and encoding indexes what exists alone: each

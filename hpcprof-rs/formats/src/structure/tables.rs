@@ -1,0 +1,87 @@
+//! What a structure file is written from: tables whose elements come one after the other.
+//!
+//! A [`Structure`] has its tables in memory; a program that makes their elements from something else
+//! writes the same file without them.
+
+use super::{Procedure, Scope, Span, Structure};
+use std::ops::Range;
+
+/// What says which module a structure is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// As [`Structure::module`].
+    pub module: &'a str,
+    /// As [`Structure::build_id`].
+    pub build_id: &'a [u8],
+    /// As [`Structure::complete`].
+    pub complete: bool,
+    /// As [`Structure::notes`].
+    pub notes: &'a [String],
+}
+
+/// Numbers of elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Strings.
+    pub strings: usize,
+    /// Procedures.
+    pub procedures: usize,
+    /// Scopes.
+    pub scopes: usize,
+    /// Spans.
+    pub spans: usize,
+}
+
+/// The tables of a structure, with the meaning and the order that a [`Structure`] states for its
+/// own. Threads ask for ranges of them at once. Every call hands the elements of a range, which lies
+/// within the table, to `each`.
+pub trait Tables: Sync {
+    /// Which module it is.
+    fn identity(&self) -> Identity<'_>;
+    /// The lengths of the tables.
+    fn counts(&self) -> Counts;
+    /// Strings.
+    fn strings(&self, range: Range<usize>, each: impl FnMut(&str));
+    /// Procedures.
+    fn procedures(&self, range: Range<usize>, each: impl FnMut(&Procedure));
+    /// Scopes.
+    fn scopes(&self, range: Range<usize>, each: impl FnMut(&Scope));
+    /// Spans.
+    fn spans(&self, range: Range<usize>, each: impl FnMut(&Span));
+}
+
+impl Tables for Structure {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            module: &self.module,
+            build_id: &self.build_id,
+            complete: self.complete,
+            notes: &self.notes,
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            strings: self.strings.len(),
+            procedures: self.procedures.len(),
+            scopes: self.scopes.len(),
+            spans: self.spans.len(),
+        }
+    }
+
+    fn strings(&self, range: Range<usize>, mut each: impl FnMut(&str)) {
+        self.strings[range].iter().for_each(|string| each(string));
+    }
+
+    fn procedures(&self, range: Range<usize>, each: impl FnMut(&Procedure)) {
+        self.procedures[range].iter().for_each(each);
+    }
+
+    fn scopes(&self, range: Range<usize>, each: impl FnMut(&Scope)) {
+        self.scopes[range].iter().for_each(each);
+    }
+
+    fn spans(&self, range: Range<usize>, each: impl FnMut(&Span)) {
+        self.spans[range].iter().for_each(each);
+    }
+}
