@@ -89,6 +89,20 @@ fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
 }
 
 #[test]
+fn what_waits_for_a_writer_is_not_waited_for() {
+    let temp = TempDir::new();
+    full_run().write(&temp.join("m"));
+    std::fs::create_dir_all(temp.join("m/structure")).expect("directory");
+    for name in ["a.hpcprofile", "a.hpcproc", "structure/a.hpcstruct"] {
+        let path = temp.join("m").join(name);
+        let status = Command::new("mkfifo").arg(path).status();
+        assert!(status.expect("mkfifo runs").success());
+    }
+    let output = command(temp.path(), &["m"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn without_arguments_the_newest_of_the_current_directory() {
     let temp = TempDir::new();
     full_run().write(&temp.join("hpcrun-app-measurements"));

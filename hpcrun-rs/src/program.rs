@@ -55,6 +55,10 @@ fn check(path: &Path) -> Result<(), Failure> {
             "{} is a directory, not a program",
             path.display()
         ))),
+        Ok(m) if !m.is_file() => Err(Failure::NotExecutable(format!(
+            "{} is not a regular file, so not a program",
+            path.display()
+        ))),
         Ok(m) if m.permissions().mode() & 0o111 == 0 => Err(Failure::NotExecutable(format!(
             "{} is not executable; chmod +x it?",
             path.display()

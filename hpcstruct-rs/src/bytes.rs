@@ -23,11 +23,12 @@ impl FileBytes {
             path: path.to_owned(),
             error,
         };
-        let file = File::open(path).map_err(read)?;
-        let metadata = file.metadata().map_err(read)?;
-        if !metadata.is_file() {
+        // Before it is opened: to open a named pipe is to wait for its writer.
+        if !std::fs::metadata(path).map_err(read)?.is_file() {
             return Err(read(std::io::Error::other("not a regular file")));
         }
+        let file = File::open(path).map_err(read)?;
+        let metadata = file.metadata().map_err(read)?;
         if metadata.len() == 0 {
             return Ok(FileBytes(Contents::Empty));
         }

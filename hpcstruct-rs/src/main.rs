@@ -17,6 +17,7 @@ use hpcstruct_rs::{
 };
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -170,8 +171,15 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
         name.push(".hpcstruct");
         PathBuf::from(name)
     });
+    if is_same_file(&output, &arguments.input) {
+        return Err(StructError::Write {
+            path: output,
+            error: std::io::Error::other("it is the binary"),
+        });
+    }
     let is_binary = matches!(arguments.format, None | Some(Format::Binary));
-    let counts = if arguments.no_cache && is_binary && output.as_os_str() != "-" {
+    let is_file = output.as_os_str() != "-" && !is_stream(&output);
+    let counts = if arguments.no_cache && is_binary && is_file {
         // Nobody needs it in memory.
         let recovered = waiting::watch(options, || recover(&arguments.input, options))?;
         report_notes(&recovered);
@@ -281,7 +289,7 @@ fn print(bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Writes to `path`, whole or not at all; `-` is standard output.
+/// Writes to `path`; `-` is standard output.
 fn write(
     path: &Path,
     structure: &Structure,
@@ -303,7 +311,9 @@ fn write(
         });
     }
     match format {
-        Format::Binary => write_file(path, |file| structure.write(file, options.threads)),
+        Format::Binary if !is_stream(path) => {
+            write_file(path, |file| structure.write(file, options.threads))
+        }
         _ => {
             let bytes = bytes_of(structure, format, options)?;
             write_file(path, |file| file.write_all(&bytes))
@@ -311,11 +321,18 @@ fn write(
     }
 }
 
-/// Writes the file at `path`, whole or not at all.
+/// Writes the file at `path`, whole or not at all; a device or a pipe is written to as it is.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<(), StructError> {
+    if is_stream(path) {
+        let written = File::create(path).and_then(|mut file| write(&mut file));
+        return written.map_err(|error| StructError::Write {
+            path: path.to_owned(),
+            error,
+        });
+    }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
@@ -329,6 +346,16 @@ fn write_file(
             error,
         }
     })
+}
+
+/// Whether a path is neither free, nor a file, nor a folder.
+fn is_stream(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir())
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path| std::fs::metadata(path).map(|m| (m.dev(), m.ino()));
+    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn bytes_of(

@@ -7,6 +7,9 @@ use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::process::{self, Entry, Module, Start};
 use hpc_formats::profile::{self, HEADER_SIZE, RECORD_SIZE, RecordKind, header};
 use hpcstruct_rs::Structure;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -287,6 +290,31 @@ fn tags_are_reported_by_category_and_cause() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing is tagged"));
 }
 
+fn pipe(folder: &Folder, name: &str) {
+    let status = Command::new("mkfifo").arg(folder.0.join(name)).status();
+    assert!(status.expect("mkfifo runs").success());
+}
+
+#[test]
+fn a_pipe_is_written_to_and_not_replaced() {
+    let folder = Folder::new("command-pipe");
+    folder.write("p.c", C);
+    folder.gcc("p.c", "prog", &["-O2", "-g"]);
+    pipe(&folder, "pipe");
+    let path = folder.0.join("pipe");
+    // The test's own end is both, so that nobody waits for the other.
+    let end = File::options().read(true).write(true).open(&path);
+    let mut end = end.expect("a pipe can be opened at both ends");
+    let output = command(&folder, &["prog", "-o", "pipe", "--no-cache"]);
+    assert!(output.status.success(), "{}", error_of(&output));
+    let kind = std::fs::metadata(&path).expect("it is there").file_type();
+    assert!(kind.is_fifo(), "{kind:?}");
+    let mut data = vec![0; 1 << 16];
+    let size = end.read(&mut data).expect("it was written to");
+    let structure = Structure::decode(&data[..size]).expect("a structure file");
+    assert!(has_name(&structure, "hot"));
+}
+
 #[test]
 fn errors_are_one_line_and_never_a_panic() {
     let folder = Folder::new("command-errors");
@@ -295,12 +323,16 @@ fn errors_are_one_line_and_never_a_panic() {
     folder.write("p.c", C);
     folder.gcc("p.c", "prog", &["-g"]);
     std::fs::create_dir(folder.0.join("empty")).expect("created");
+    pipe(&folder, "pipe");
+    let program = std::fs::read(folder.0.join("prog")).expect("built");
     for (arguments, message) in [
         (&["absent"][..], "cannot read absent"),
         (&["script"], "script is not an ELF file"),
         (&["empty"], "give a directory that hpcrun-rs wrote"),
         (&["prog", "--rules", "rules"], "rules:1: no category"),
         (&["prog", "-o", "absent/file"], "cannot write absent/file"),
+        (&["pipe"], "cannot read pipe: not a regular file"),
+        (&["prog", "-o", "./prog"], "./prog: it is the binary"),
     ] {
         let output = command(&folder, arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -310,6 +342,7 @@ fn errors_are_one_line_and_never_a_panic() {
             "{text}"
         );
     }
+    assert_eq!(std::fs::read(folder.0.join("prog")).ok(), Some(program));
     let output = command(&folder, &["prog", "-j", "0"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());

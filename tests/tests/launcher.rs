@@ -3,11 +3,11 @@
 //! Exit codes: the program's own; 125 for our failures, 126 not executable, 127 not found.
 
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{c_program, folder, interruptible, machine, release, tool};
+use hpcrun_tests::tools::{c_program, check, folder, interruptible, machine, release, tool};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 fn shell(test: &str, script: &str) -> Run {
     Spec::new(test, "/bin/sh")
@@ -87,6 +87,11 @@ fn a_missing_program_is_127_and_what_cannot_run_126() {
     std::fs::set_permissions(&text, mode).expect("own file");
     let not_executable = Spec::new("not-executable-run", &text).run();
     assert_clear(&not_executable, 126, &["data.txt"]);
+
+    let pipe = text.with_file_name("pipe");
+    check(Command::new("mkfifo").args(["-m", "755"]).arg(&pipe));
+    let no_program = Spec::new("pipe-run", &pipe).run();
+    assert_clear(&no_program, 126, &["pipe", "not a regular file"]);
 }
 
 #[test]

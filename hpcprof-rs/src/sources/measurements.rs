@@ -89,10 +89,12 @@ fn read_directory(
         files.push(entry.map_err(Error::io("read", directory))?.path());
     }
     files.sort();
+    // What is not a regular file is not hpcrun-rs's, and a pipe would make the reader wait.
+    let regular = files.iter().filter(|p| p.is_file());
     let mut found = 0;
     let mut profiles = 0;
     let mut readable = 0;
-    for path in &files {
+    for path in regular {
         match path.extension().and_then(|e| e.to_str()) {
             Some(PROCESS_EXTENSION) => {
                 found += 1;

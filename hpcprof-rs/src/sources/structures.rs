@@ -31,6 +31,7 @@ impl StructureLibrary {
             let mut paths: Vec<PathBuf> = entries
                 .filter_map(|e| Some(e.ok()?.path()))
                 .filter(|p| p.extension().is_some_and(|e| e == STRUCTURE_EXTENSION))
+                .filter(|p| p.is_file())
                 .collect();
             paths.sort();
             for path in paths {
