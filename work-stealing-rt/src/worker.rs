@@ -8,6 +8,7 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU8;
 use core::{mem, ptr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_deque::{self as chase_lev, Injector};
 use crossbeam_utils::CachePadded;
@@ -41,20 +42,31 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     /// Its pool, kept alive by the worker's thread.
     pool: *const Pool,
-    /// State of the victim choice (owner).
-    pub(crate) random: Cell<u64>,
-    /// Pauses before its next look at the others, as the last one asked for (owner).
-    pub(crate) pace: Cell<u32>,
-    /// Does the profiler's number of working threads include it? (owner)
-    pub(crate) counted: Cell<bool>,
-    /// Does `Sleep` count it as a searcher? (owner)
-    pub(crate) searching: Cell<bool>,
-    /// For the profiler: idle or working.
-    pub(crate) state: CachePadded<AtomicU8>,
+    /// What changes often.
+    pub(crate) own: CachePadded<Own>,
     /// The worker has started.
     pub(crate) started: ThreadLatch,
     /// The pool ends.
     pub(crate) terminate: Latch,
+}
+
+/// What only the worker's own thread touches, apart from all that others read. (The profiler looks at `state` in a
+/// signal handler on that thread.)
+pub(crate) struct Own {
+    /// For the profiler: idle or working.
+    pub(crate) state: AtomicU8,
+    /// Does the profiler's number of working threads include it?
+    pub(crate) counted: Cell<bool>,
+    /// Does `Sleep` count it as a searcher?
+    pub(crate) searching: Cell<bool>,
+    /// State of the victim choice.
+    pub(crate) random: Cell<u64>,
+    /// Pauses before its next look at the others, as the last one asked for.
+    pub(crate) pace: Cell<u32>,
+    /// Open joins that it has taken back since the last one that was stolen.
+    pub(crate) taken_back: Cell<u32>,
+    /// When the last stolen one was over, if others were taken back before it.
+    pub(crate) stolen_at: Cell<Option<Instant>>,
 }
 
 // SAFETY: the owner's fields are touched by its own thread alone (they are reached through
@@ -84,11 +96,15 @@ impl Worker {
             mailbox: Injector::new(),
             index,
             pool,
-            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
-            pace: Cell::new(0),
-            counted: Cell::new(false),
-            searching: Cell::new(false),
-            state: CachePadded::new(AtomicU8::new(WORKER_IDLE)),
+            own: CachePadded::new(Own {
+                state: AtomicU8::new(WORKER_IDLE),
+                counted: Cell::new(false),
+                searching: Cell::new(false),
+                random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
+                pace: Cell::new(0),
+                taken_back: Cell::new(0),
+                stolen_at: Cell::new(None),
+            }),
             started: ThreadLatch::new(),
             terminate: Latch::new(),
         }
@@ -171,7 +187,7 @@ pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
 
 fn begin(worker: &Worker) -> Enrolment {
     CURRENT.set(worker);
-    let enrolment = Enrolment::new(&worker.state);
+    let enrolment = Enrolment::new(&worker.own.state);
     // SAFETY: the latch lives as long as the pool, which the calling thread keeps.
     unsafe { ThreadLatch::set(&raw const worker.started) };
     enrolment

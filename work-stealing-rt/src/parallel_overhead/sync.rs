@@ -44,7 +44,7 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
         let mut found = sched::find_idle(worker, rounds % FULL_ROUND == 1);
         rounds = rounds.wrapping_add(1);
         if found.is_none() {
-            fruitless += 1 + worker.pace.get() / PAUSES_A_ROUND;
+            fruitless += 1 + worker.own.pace.get() / PAUSES_A_ROUND;
             if fruitless < PATIENCE {
                 core::hint::spin_loop();
             } else {
@@ -69,7 +69,7 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
 )]
 fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
     let sleep = &worker.pool().sleep;
-    let was_searching = worker.searching.replace(true);
+    let was_searching = worker.own.searching.replace(true);
     sleep.park(worker.index, was_searching, latch, || {
         sched::find_idle(worker, true)
     })
@@ -77,7 +77,7 @@ fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
 
 #[inline(always)]
 fn stop_searching(worker: &Worker) {
-    if worker.searching.replace(false) {
+    if worker.own.searching.replace(false) {
         let pool = worker.pool();
         pool.sleep.stop_searching(|| sched::is_available(pool));
     }

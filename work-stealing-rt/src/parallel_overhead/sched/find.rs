@@ -82,14 +82,14 @@ pub(crate) fn find_idle(worker: &Worker, everywhere: bool) -> Option<Found> {
 fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
     let workers = worker.pool().workers();
     let start = next_random(worker, workers.len());
-    for _ in 0..worker.pace.get() {
+    for _ in 0..worker.own.pace.get() {
         core::hint::spin_loop();
     }
     let mut victim = start;
     loop {
         if victim != worker.index {
             let found = steal_join(&workers[victim], true);
-            worker.pace.set(workers[victim].joins.pace());
+            worker.own.pace.set(workers[victim].joins.pace());
             if found.is_some() {
                 return found;
             }
@@ -187,10 +187,10 @@ fn steal_retrying<T>(mut steal: impl FnMut() -> chase_lev::Steal<T>) -> Option<T
 /// A number below `bound`, which is less than 2^32.
 #[inline(always)]
 fn next_random(worker: &Worker, bound: usize) -> usize {
-    let mut x = worker.random.get();
+    let mut x = worker.own.random.get();
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
-    worker.random.set(x);
+    worker.own.random.set(x);
     (((x >> 32) * bound as u64) >> 32) as usize
 }

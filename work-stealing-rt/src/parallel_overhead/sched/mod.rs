@@ -6,9 +6,10 @@
 
 mod find;
 mod kept;
+mod pace;
 
 use core::sync::atomic::{Ordering, compiler_fence};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::boundary;
 use crate::deque::{NONE, SlotPtr};
@@ -121,7 +122,9 @@ where
 )]
 fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
     let is_ours = worker.joins.pop_shared(slot);
-    if !is_ours {
+    if is_ours {
+        pace::taken_back(worker);
+    } else {
         wait_for_stolen(worker, slot);
     }
     is_ours
@@ -194,21 +197,21 @@ pub(crate) fn prefetch_for_write<T>(place: *const T) {
 /// The calling worker starts to work.
 #[inline(always)]
 pub(crate) fn begin_work(worker: &Worker) {
-    profiler::begin_work(&worker.state, worker.counted.replace(true));
+    profiler::begin_work(&worker.own.state, worker.own.counted.replace(true));
 }
 
 /// The calling worker has no task any more. What it does afterwards may free the contexts of its tasks:
 /// the compiler must not move that up.
 #[inline(always)]
 pub(crate) fn end_work(worker: &Worker) {
-    profiler::end_work(&worker.state);
+    profiler::end_work(&worker.own.state);
     compiler_fence(Ordering::SeqCst);
 }
 
 /// The calling worker, which has no task, has none at hand either.
 #[inline(always)]
 pub(crate) fn rest(worker: &Worker) {
-    if worker.counted.replace(false) {
+    if worker.own.counted.replace(false) {
         profiler::rest();
     }
 }
@@ -294,28 +297,15 @@ pub(crate) fn run_one(worker: &Worker, find: impl FnOnce(&Worker) -> Option<Foun
 fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
     // SAFETY: slots live as long as the pool.
     let latch = unsafe { &*slot };
-    if !sync::comes_soon(latch) {
+    let waited = if sync::comes_soon(latch) {
+        None
+    } else {
         let start = Instant::now();
         end_work(worker);
         sync::wait(worker, latch);
         begin_work(worker);
-        keep_pace(worker, start.elapsed());
-    } else if worker.joins.pace() != 0 {
-        worker.joins.set_pace(worker.joins.pace() / 2);
-    }
+        Some(start.elapsed())
+    };
+    pace::stolen(worker, waited);
     worker.joins.forget_stolen(slot);
-}
-
-/// After a wait of this length for a stolen task: was it worth the steal? A task that is over
-/// sooner, while its spawner had nothing else to do, would have been run faster by the spawner.
-/// Where that happens again and again thieves are asked to come less often.
-fn keep_pace(worker: &Worker, waited: Duration) {
-    const WORTH_IT: Duration = Duration::from_micros(2);
-    const SLOWEST: u32 = 64;
-    let pace = worker.joins.pace();
-    worker.joins.set_pace(if waited >= WORTH_IT {
-        0
-    } else {
-        (2 * pace + 1).min(SLOWEST)
-    });
 }
