@@ -10,7 +10,6 @@ use crate::loops;
 use crate::loops::place::{Body, Item, LoopPlace, Placed};
 use crate::parallel;
 use crate::product::{Inputs, Piece, Product};
-use crate::reclaim;
 use crate::strings::{Map, Uses};
 use hpc_formats::structure::{
     Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
@@ -39,14 +38,14 @@ const OWN: usize = 16;
 /// Builds the parts, in the order of the procedures, and tells which tags cover how much.
 pub(crate) fn assemble(
     inputs: &Inputs<'_, '_>,
-    products: Vec<Product>,
+    products: &[Product],
     claims: &Claims,
     by_procedure: &ByProcedure,
     found: &loops::Found,
 ) -> (Vec<Part>, Vec<TagUse>) {
     let sources = Sources {
         inputs,
-        products: &products,
+        products,
         claims,
         by_procedure,
         found,
@@ -60,11 +59,6 @@ pub(crate) fn assemble(
         |buffers, g| sources.build(groups[g].clone(), buffers),
     );
     let tags = tag_uses(&sources, &parts);
-    // It can be as much as what comes next takes.
-    let freed = products.iter().flat_map(|p| &p.functions);
-    let freed = freed.map(|f| size_of_val(f.pieces.as_slice())).sum();
-    drop(products);
-    reclaim::freed_memory(freed);
     (parts, tags)
 }
 
@@ -116,8 +110,8 @@ pub(crate) struct Part {
     pub(crate) procedures: Vec<Procedure>,
     /// Their procedures are final, their parents are indices into this list.
     pub(crate) scopes: Vec<Scope>,
-    /// Their scopes are indices into `scopes`, their tags categories.
-    pub(crate) pieces: Vec<(Piece, Option<StringId>)>,
+    /// Their scopes are indices into `scopes`.
+    pub(crate) pieces: Vec<Piece>,
     /// Their code.
     pub(crate) segments: Vec<Segment>,
     /// Strings in the order of their first use.
@@ -244,7 +238,7 @@ impl Sources<'_, '_> {
             buffers.uses.add_line(piece.line());
             category.into_iter().for_each(|c| buffers.uses.add(c));
             let scope = piece.scope().map(|s| first + s);
-            part.pieces.push((piece.in_scope(scope), category));
+            part.pieces.push(piece.in_scope(scope));
         }
     }
 
@@ -298,7 +292,7 @@ impl Sources<'_, '_> {
     }
 
     fn text(&self, tag: Tag) -> TagText {
-        self.tags[tag.0.get() as usize - 1]
+        self.tags[tag.index()]
     }
 
     fn add_procedure(&self, claimant: &Claimant, part: &mut Part, uses: &mut Uses) {

@@ -20,6 +20,13 @@ use std::time::SystemTime;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Tag(pub(crate) NonZeroU32);
 
+impl Tag {
+    /// Where a list by tags has its own.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
 /// What a tag means and where it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TagText {

@@ -61,6 +61,7 @@ pub use error::StructError;
 pub use hpc_formats::structure::Structure;
 pub use progress::Progress;
 pub use recovered::Recovered;
+use recovered::Spent;
 pub use rules::Rules;
 
 use bytes::FileBytes;
@@ -270,7 +271,7 @@ fn analyse_in(
     };
     let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
     notes.extend(found.note.iter().cloned());
-    let (parts, tags) = assemble::assemble(&inputs, products, &claims, &by_procedure, &found);
+    let (parts, tags) = assemble::assemble(&inputs, &products, &claims, &by_procedure, &found);
     let identity = Structure {
         module: path.to_string_lossy().into_owned(),
         build_id: image.build_id.clone(),
@@ -278,7 +279,13 @@ fn analyse_in(
         notes: tidy(&notes),
         ..Structure::default()
     };
-    let mut recovered = Recovered::new(parts, facts.into_strings(), found, threads, identity);
+    let spent = Spent {
+        products,
+        _found: found,
+    };
+    let meanings = facts.tag_texts();
+    let strings = facts.into_strings();
+    let mut recovered = Recovered::new(parts, strings, &meanings, spent, threads, identity);
     recovered.tags = tags;
     recovered.is_lasting = is_lasting;
     Ok(recovered)

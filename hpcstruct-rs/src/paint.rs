@@ -32,7 +32,9 @@ pub(crate) struct Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     base: Vec<Range<u64>>,
-    starts: Vec<(u64, u32)>,
+    /// Starts of layers, each with the layer's number in the lowest 32 bits: one number is sorted
+    /// faster than a pair.
+    starts: Vec<u128>,
     open: Vec<(u32, u32)>,
     late: BinaryHeap<(u32, u32)>,
 }
@@ -54,16 +56,17 @@ pub(crate) fn paint(
     sorted.clear();
     sorted.extend(base.iter().filter(|r| r.start < r.end).cloned());
     sorted.sort_by_key(|r| (r.start, r.end));
-    // By start; packed with the number, since equal starts come in the order of the list.
     starts.clear();
-    let some = layers.iter().zip(0..);
+    let some = layers.iter().zip(0u32..);
     starts.extend(
         some.filter(|(layer, _)| layer.range.start < layer.range.end)
-            .map(|(layer, i)| (layer.range.start, i)),
+            .map(|(layer, i)| u128::from(layer.range.start) << 32 | u128::from(i)),
     );
-    // Entries are mostly in order already, which this sort makes use of.
-    starts.sort();
-    let mut next = 0;
+    starts.sort_unstable();
+    let mut starts = starts
+        .iter()
+        .map(|s| ((s >> 32) as u64, *s as u32))
+        .peekable();
     // Those that began: by depth, then number. Usual ones begin within those before them: the
     // innermost is the last. Others go where the innermost of them is found. Those that ended leave
     // when they are the innermost.
@@ -73,13 +76,12 @@ pub(crate) fn paint(
     for range in sorted.iter() {
         let mut at = range.start.max(free_from);
         while at < range.end {
-            while let Some((_, i)) = starts.get(next).filter(|s| s.0 <= at) {
-                let layer = (layers[*i as usize].depth, *i);
+            while let Some((_, i)) = starts.next_if(|s| s.0 <= at) {
+                let layer = (layers[i as usize].depth, i);
                 match open.last() {
                     Some(last) if *last > layer => late.push(layer),
                     _ => open.push(layer),
                 }
-                next += 1;
             }
             let has_ended = |top: &(u32, u32)| layers[top.1 as usize].range.end <= at;
             while open.last().is_some_and(has_ended) {
@@ -91,7 +93,7 @@ pub(crate) fn paint(
             let innermost = open.last().max(late.peek());
             let innermost = innermost.map(|(_, i)| &layers[*i as usize]);
             let mut end = innermost.map_or(range.end, |l| l.range.end.min(range.end));
-            if let Some((start, _)) = starts.get(next) {
+            if let Some((start, _)) = starts.peek() {
                 end = end.min(*start);
             }
             push(out, at..end, innermost.map(|l| l.scope));

@@ -6,9 +6,12 @@
 //! element by element while they are written ([`hpc_formats::structure::write`]).
 
 use crate::assemble::{Part, Segment, TagUse};
+use crate::facts::TagText;
 use crate::gather;
 use crate::loops::Found;
 use crate::parallel;
+use crate::product::Product;
+use crate::reclaim;
 use crate::strings::{Interner, Numbering};
 use hpc_formats::structure::{
     Counts, Identity, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span,
@@ -32,10 +35,32 @@ pub struct Recovered {
     /// Where the segments' spans begin, and one more at the end.
     spans: Vec<usize>,
     strings: Numbering,
+    /// By tag.
+    categories: Vec<StringId>,
     threads: usize,
-    /// Not needed any more. It takes a while to give back, which a process that is about to end does
-    /// not wait for.
-    _found: Found,
+    _spent: Spent,
+}
+
+/// What the parts were made of, many small pieces of memory. It takes a while to give them back, which
+/// a process that is about to end does not wait for.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    /// The units' products.
+    pub(crate) products: Vec<Product>,
+    /// The loops.
+    pub(crate) _found: Found,
+}
+
+impl Spent {
+    /// Gives back what is large: it can be as much as what comes next takes.
+    fn shrink(&mut self) {
+        let functions = self.products.iter().flat_map(|p| &p.functions);
+        let pieces = functions.map(|f| size_of_val(f.pieces.as_slice())).sum();
+        if reclaim::is_worth_it(pieces) {
+            self.products = Vec::new();
+            reclaim::freed_memory();
+        }
+    }
 }
 
 /// Where tables of these lengths begin when they follow each other, and where the last one ends.
@@ -68,14 +93,16 @@ fn split(starts: &[usize], range: Range<usize>, mut each: impl FnMut(usize, Rang
 }
 
 impl Recovered {
-    /// Of parts whose strings are in `strings`. `identity` has everything but the tables.
+    /// Of parts whose strings are in `strings`, and whose tags mean `tags`. `identity` has everything but the tables.
     pub(crate) fn new(
         mut parts: Vec<Part>,
         strings: Interner,
-        found: Found,
+        tags: &[TagText],
+        mut spent: Spent,
         threads: usize,
         identity: Structure,
     ) -> Recovered {
+        spent.shrink();
         let mut segments = Vec::with_capacity(parts.iter().map(|p| p.segments.len()).sum());
         for (part, i) in parts.iter_mut().zip(0u32..) {
             segments.extend(
@@ -99,9 +126,10 @@ impl Recovered {
             spans: starts(segments.iter().map(|(_, s)| s.pieces.len())),
             parts,
             segments,
+            categories: tags.iter().map(|t| strings.id(t.category)).collect(),
             strings,
             threads,
-            _found: found,
+            _spent: spent,
         }
     }
 
@@ -187,13 +215,13 @@ impl Recovered {
         let start = segment.pieces.start as usize;
         let range = start + range.start..start + range.end;
         let pieces = &self.parts[*part as usize].pieces[range];
-        pieces.iter().map(move |(piece, category)| Span {
+        pieces.iter().map(move |piece| Span {
             start: piece.start,
             end: piece.end,
             procedure: segment.procedure,
             scope: piece.scope().map(|s| ScopeId(first + s)),
             line: self.line(piece.line()),
-            tag: category.map(|c| self.strings.id(c)),
+            tag: piece.tag.map(|tag| self.categories[tag.index()]),
         })
     }
 }

@@ -225,3 +225,87 @@ impl<'a, 'd> Entries<'a, 'd> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dwarf::describe::describe;
+    use crate::dwarf::shapes::{Interest, KnownShapes};
+    use crate::dwarf::walk::{self, Walked};
+    use crate::dwarf::{endian, load};
+    use crate::wanted::Wanted;
+
+    fn ranges_of<'d>(entries: &Entries<'_, 'd>, code: &Code<'d>) -> Vec<Range<u64>> {
+        let mut out = Vec::new();
+        let read = entries.ranges(code, |range| out.push(range));
+        read.expect("this program's debug information is whole");
+        out
+    }
+
+    /// Compares all entries of a unit that the walk looks at; returns how many have a simple form.
+    fn compare<'d>(entries: &Entries<'_, 'd>, known: &mut KnownShapes) -> gimli::Result<u32> {
+        let Entries { debug, unit, .. } = entries;
+        let mut simple = 0;
+        let mut raw = unit.entries_raw(None)?;
+        while !raw.is_empty() {
+            let offset = raw.next_offset();
+            let Some(abbreviation) = raw.read_abbreviation()? else {
+                continue;
+            };
+            let start = raw.next_offset().0 - entries.base;
+            raw.skip_attributes(abbreviation.attributes())?;
+            let shapes = known.of(debug, entries.index, unit);
+            let index = shapes.index(abbreviation.code(), unit, debug.little_endian)?;
+            let shape = shapes.get(index).expect("just made");
+            let (expected, end) = entries.general(offset)?;
+            assert_eq!(end, raw.next_offset().0 - entries.base);
+            assert_eq!(shape.skip.end(entries.data, start).unwrap_or(end), end);
+            if let Some(plan) = shapes.plan(abbreviation.code()) {
+                assert_eq!(plan.end(entries.data, start).unwrap_or(end), end);
+            }
+            let fields = shape.fields.as_ref();
+            let Some(values) = fields.and_then(|f| f.read(entries.data, start)) else {
+                continue;
+            };
+            simple += 1;
+            assert_eq!(values.end, end);
+            let found = entries.simple(&values);
+            assert_eq!(found.name, expected.name);
+            assert_eq!((found.origin, found.call), (expected.origin, expected.call));
+            // Of other entries nobody asks where their code is.
+            if shape.interest != Interest::Context {
+                let ranges = [&found.code, &expected.code].map(|c| ranges_of(entries, c));
+                assert_eq!(ranges[0], ranges[1]);
+            }
+        }
+        Ok(simple)
+    }
+
+    #[test]
+    fn simple_forms_say_what_gimli_says() {
+        let path = std::env::current_exe().expect("a path");
+        let data = std::fs::read(path).expect("readable");
+        let file = object::File::parse(&*data).expect("an ELF file");
+        let mut notes = Vec::new();
+        let sections = load(&file, 1, &mut notes);
+        let debug = Debug::new(&sections, None, endian(true), 1, &mut notes);
+        assert!(notes.is_empty(), "{notes:?}");
+        let mut known = KnownShapes::default();
+        let mut walked = Walked::default();
+        let (mut simple, mut described) = (0, 0);
+        for unit in debug.compilation_units().step_by(7) {
+            let entries = Entries::new(&debug, unit).expect("whole").expect("there");
+            simple += compare(&entries, &mut known).expect("whole");
+            walk::walk(&debug, unit, &Wanted::new(None), &mut known, &mut walked);
+            let shapes = known.walked(&debug, unit);
+            let functions = walked.functions.iter().map(|f| f.entry);
+            for entry in functions.chain(walked.scopes.iter().filter_map(|s| s.origin)) {
+                let found = describe(&debug, shapes, entry);
+                let expected = describe(&debug, None, entry);
+                assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+                described += 1;
+            }
+        }
+        assert!(simple > 1000 && described > 1000, "{simple}, {described}");
+    }
+}

@@ -55,6 +55,9 @@ pub(crate) struct Placed {
     pub(crate) pieces: Vec<Piece>,
     /// New numbers of inlined scopes that lie in no loop, plus one; 0 = none yet.
     plain: Vec<u32>,
+    /// New numbers of scopes within loops.
+    within: Map<(Option<u32>, u32), u32>,
+    path: Vec<((Option<u32>, u32), Item)>,
 }
 
 /// A part of a piece in one innermost loop.
@@ -104,16 +107,21 @@ impl Placed {
         let nesting = Nesting::new(body, loops);
         let names = lines::names(&nesting);
         let shown = shown(loops, &names);
-        let mut known = Map::default();
+        self.within.clear();
+        // Many neighbours lie in one place.
+        let mut last = None;
         for part in &nesting.parts {
             let old = &body.pieces[part.piece as usize];
-            let scope = match part.inner {
-                None => old.scope().map(|s| self.number(body, s)),
-                Some(inner) => {
+            let place = (old.scope(), part.inner);
+            let scope = match (last, part.inner) {
+                (Some((known, scope)), _) if known == place => scope,
+                (_, None) => old.scope().map(|s| self.number(body, s)),
+                (_, Some(inner)) => {
                     let at = (old.scope(), Some(shown[inner as usize]));
-                    self.number_within(&nesting, &names, &shown, &mut known, at)
+                    self.number_within(&nesting, &names, &shown, at)
                 }
             };
+            last = Some((place, scope));
             let mut new = old.in_scope(scope);
             (new.start, new.end) = (part.start, part.end);
             match self.pieces.last_mut() {
@@ -168,15 +176,14 @@ impl Placed {
         nesting: &Nesting<'_>,
         names: &[(LoopPlace, Origin)],
         shown: &[u32],
-        known: &mut Map<(Option<u32>, u32), u32>,
         mut at: (Option<u32>, Option<u32>),
     ) -> Option<u32> {
-        let mut path = Vec::new();
+        let mut path = std::mem::take(&mut self.path);
         let mut parent = loop {
             let (scope, Some(inner)) = at else {
                 break at.0.map(|s| self.number(nesting.body, s));
             };
-            if let Some(number) = known.get(&(scope, inner)) {
+            if let Some(number) = self.within.get(&(scope, inner)) {
                 break Some(*number);
             }
             match scope {
@@ -194,12 +201,13 @@ impl Placed {
                 None => at.1 = None,
             }
         };
-        for (key, item) in path.into_iter().rev() {
+        for (key, item) in path.drain(..).rev() {
             let number = self.scopes.len() as u32;
             self.scopes.push((parent, item));
-            known.insert(key, number);
+            self.within.insert(key, number);
             parent = Some(number);
         }
+        self.path = path;
         parent
     }
 }
