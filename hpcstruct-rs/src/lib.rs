@@ -38,6 +38,8 @@ mod paint;
 mod parallel;
 mod product;
 mod progress;
+#[cfg(test)]
+mod random;
 #[allow(unsafe_code)]
 mod reclaim;
 mod recovered;

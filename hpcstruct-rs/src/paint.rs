@@ -115,6 +115,7 @@ fn push(out: &mut Vec<Segment>, range: Range<u64>, scope: Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     fn layer(range: Range<u64>, depth: u32, scope: usize) -> Layer {
         Layer {
@@ -180,13 +181,8 @@ mod tests {
 
     #[test]
     fn random_layers_agree_with_the_definition() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % n
-        };
+        let mut source = Random::new();
+        let mut random = |n: u64| source.below(n);
         for _ in 0..2000 {
             let mut range = || {
                 let start = random(60);

@@ -297,6 +297,7 @@ fn find(union: &mut [u32], mut node: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// A graph as lists of successors, searched from node 0.
@@ -468,13 +469,8 @@ mod tests {
 
     #[test]
     fn random_graphs_agree_with_the_definition() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % n
-        };
+        let mut source = Random::new();
+        let mut random = |n: u64| source.below(n);
         let (mut loops, mut irreducible) = (0, 0);
         for _ in 0..3000 {
             let count = 1 + random(14);

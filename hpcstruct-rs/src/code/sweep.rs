@@ -423,6 +423,7 @@ fn is_padding(instruction: &Instruction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     const ADDRESS: u64 = 0x4000_0000;
 
@@ -494,13 +495,8 @@ mod tests {
 
     #[test]
     fn anything_is_what_the_full_decoder_says() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut source = Random::new();
+        let mut random = || source.next();
         let common = [
             0xc3, 0x90, 0x66, 0x0f, 0x1f, 0xeb, 0xe8, 0xff, 0x48, 0x8d, 0xcc, 0x74,
         ];

@@ -261,6 +261,7 @@ fn clean(path: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn paths_are_cleaned_by_name() {
@@ -283,12 +284,10 @@ mod tests {
             .map(|i| row(10 * i, 10 * i + 7 + 3 * (i % 2)))
             .collect();
         let mut cutter = Cutter::new(&rows);
-        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut source = Random::new();
         let mut at = 0;
         for _ in 0..2000 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
+            let state = source.next();
             // Mostly the range that follows, sometimes one somewhere else.
             let start = if state % 8 == 0 { state % 420 } else { at };
             at = (start + (state >> 20) % 30).min(430);

@@ -188,6 +188,7 @@ impl Cursor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use gimli::{DebugLine, DebugLineOffset, EndianSlice, RunTimeEndian};
 
     /// A table of version 4 with one file and this program.
@@ -275,13 +276,8 @@ mod tests {
         ] {
             assert_eq!(both(program).0, None, "{program:?}");
         }
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut source = Random::new();
+        let mut random = || source.next();
         let mut told = 0;
         for _ in 0..3000 {
             let mut program = Vec::new();

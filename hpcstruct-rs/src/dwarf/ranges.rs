@@ -42,6 +42,7 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use gimli::{DebugAddr, DebugAddrBase, DebugRanges, DebugRngLists, EndianSlice, LittleEndian};
     use gimli::{Encoding, Format, RangeLists, RangeListsOffset};
 
@@ -74,13 +75,8 @@ mod tests {
 
     #[test]
     fn lists_are_read_as_gimli_does() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % n
-        };
+        let mut source = Random::new();
+        let mut random = |n: u64| source.below(n);
         let mut fine = 0;
         for _ in 0..3000 {
             let mut section = Vec::new();
