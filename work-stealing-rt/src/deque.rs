@@ -37,6 +37,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::latch::Latch;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use crate::zeroed;
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) {
@@ -397,10 +399,9 @@ impl Block {
         std::alloc::Layout::from_size_align(size, align_of::<Block>()).expect("constants that fit")
     }
 
-    /// An empty block. Untouched memory is not committed: the allocator's zero pages serve.
+    /// An empty block, of which what is not touched is not committed.
     fn allocate() -> *const Block {
-        // SAFETY: the layout is not empty.
-        let start = unsafe { std::alloc::alloc_zeroed(Self::layout()) };
+        let start = zeroed::allocate(Self::layout());
         if start.is_null() {
             std::alloc::handle_alloc_error(Self::layout());
         }
@@ -423,7 +424,7 @@ impl Block {
         // SAFETY: the allocation's address lies before the block. Latches need no drop.
         unsafe {
             let start = block.cast::<*mut u8>().sub(1).read();
-            std::alloc::dealloc(start, Self::layout());
+            zeroed::free(start, Self::layout());
         }
     }
 }

@@ -60,6 +60,8 @@ mod spawn;
 mod worker;
 #[cfg(not(loom))]
 mod yielding;
+#[cfg(not(loom))]
+mod zeroed;
 
 #[cfg(not(loom))]
 #[allow(deprecated)]
