@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
 use crate::passes::{code, load_map, project};
-use crate::sinks::place::{Place, default_target};
+use crate::sinks::place::Place;
 use crate::sinks::{database, schema};
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements};
@@ -59,11 +59,10 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
     let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
     let measurements = measurements::read(inputs, warnings)?;
-    let target = args
-        .output
-        .clone()
-        .unwrap_or_else(|| default_target(&program_name(&measurements)));
-    let place = Place::prepare(&target, args.force)?;
+    let place = match &args.output {
+        Some(target) => Place::prepare(target, args.force)?,
+        None => Place::of_program(Path::new(""), &program_name(&measurements))?,
+    };
 
     let mut experiment = Experiment::default();
     let (maps, sampled) = load_map::collect(&measurements, &mut experiment.symbols, warnings);

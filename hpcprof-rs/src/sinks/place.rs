@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::sinks::schema::FILE_NAME;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A database directory that is being written.
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub struct Place {
     target: PathBuf,
     temporary: PathBuf,
+    /// Of a place that was not asked for by name: folder and program.
+    default: Option<(PathBuf, String)>,
     replace: bool,
     done: bool,
 }
@@ -41,9 +44,18 @@ impl Place {
         Ok(Place {
             target: target.to_owned(),
             temporary,
+            default: None,
             replace,
             done: false,
         })
+    }
+
+    /// Prepares the default place for measurements of `program` in `folder`:
+    /// `hpcrun-PROGRAM-database`, with `-2`, `-3` … when it exists.
+    pub fn of_program(folder: &Path, program: &str) -> Result<Place> {
+        let mut place = Place::prepare(&default_target(folder, program), false)?;
+        place.default = Some((folder.to_owned(), program.to_owned()));
+        Ok(place)
     }
 
     /// Where to write the SQLite file.
@@ -67,7 +79,21 @@ impl Place {
             rename(&self.temporary, &self.target)?;
             std::fs::remove_dir_all(&old).map_err(Error::io("remove", &old))?;
         } else {
-            rename(&self.temporary, &self.target)?;
+            while let Err(error) = std::fs::rename(&self.temporary, &self.target) {
+                let is_taken = matches!(
+                    error.kind(),
+                    ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty
+                );
+                // Another process was faster.
+                match &self.default {
+                    Some((folder, program)) if is_taken => {
+                        self.target = default_target(folder, program);
+                    }
+                    _ => {
+                        return Err(Error::io("rename the new database to", &self.target)(error));
+                    }
+                }
+            }
         }
         self.done = true;
         Ok(self.target.clone())
@@ -117,15 +143,36 @@ fn check_target(target: &Path, force: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// The default database for measurements of `program`: `hpcrun-PROGRAM-database` in the current
-/// directory, with `-2`, `-3` … when it exists.
-pub fn default_target(program: &str) -> PathBuf {
+/// The first default name that is free.
+fn default_target(folder: &Path, program: &str) -> PathBuf {
     let base = format!("hpcrun-{program}-database");
-    let mut candidate = PathBuf::from(&base);
+    let mut candidate = folder.join(&base);
     let mut number = 2_u32;
     while candidate.symlink_metadata().is_ok() {
-        candidate = PathBuf::from(format!("{base}-{number}"));
+        candidate = folder.join(format!("{base}-{number}"));
         number += 1;
     }
     candidate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_meanwhile_is_left_to_who_was_faster() {
+        let folder = std::env::temp_dir().join(format!("hpcprof-place-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("it is fresh");
+        let place = Place::of_program(&folder, "p").expect("a place");
+        std::fs::write(place.file(), "ours").expect("the place is ours");
+        let theirs = place.target().to_owned();
+        std::fs::create_dir(&theirs).expect("it was free");
+        std::fs::write(theirs.join(FILE_NAME), "theirs").expect("as another process would");
+        let ours = place.finish().expect("another name is free");
+        let read = |path: &Path| std::fs::read_to_string(path.join(FILE_NAME)).ok();
+        let found = [read(&ours), read(&theirs)];
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+        assert!(ours.ends_with("hpcrun-p-database-2"), "{}", ours.display());
+        assert_eq!(found, ["ours", "theirs"].map(|t| Some(t.to_owned())));
+    }
 }
