@@ -32,6 +32,9 @@ const IN_CPP: [&str; 3] = ["fib", "nqueens", "quicksort"];
 /// Calls of fib(38) for one of fib(32), which is what the C++ program runs.
 const FIB_SCALE: f64 = 126_491_971.0 / 7_049_155.0;
 
+/// Loops and functions begin at multiples of 64 bytes.
+const ALIGNED: &str = "-C llvm-args=-align-loops=64 -C llvm-args=-align-all-functions=6";
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds, each with one run of every candidate
@@ -40,6 +43,10 @@ pub(crate) struct Options {
     /// Timed repetitions in one run
     #[arg(long, default_value_t = 2)]
     repetitions: usize,
+    /// Align loops and functions to cache lines in both Rust programs, so that where the same code of a kernel
+    /// happens to lie does not tell them apart
+    #[arg(long)]
+    aligned: bool,
     /// Which kernels
     #[arg(long, value_delimiter = ',', default_values_t = KERNELS.map(str::to_owned))]
     kernels: Vec<String>,
@@ -81,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             KERNELS.join(", ")
         ));
     }
-    let programs = build_all()?;
+    let programs = build_all(options.aligned)?;
     println!(
         "| kernel | runtime | workers | median [95 % interval] | to sequential | to rayon |\n\
          |---|---|---|---|---|---|"
@@ -102,24 +109,33 @@ fn place() -> Result<PathBuf, String> {
     Ok(build::target()?.join("compare-runtimes"))
 }
 
-fn build_all() -> Result<Programs, String> {
+fn build_all(aligned: bool) -> Result<Programs, String> {
     let place = place()?;
+    let (stock, ours) = if aligned {
+        ("stock-aligned", "ours-aligned")
+    } else {
+        ("stock", "ours")
+    };
     Ok(Programs {
-        stock: build_rust(&place.join("stock"), "")?,
-        ours: build_ours()?,
+        stock: build_rust(&place.join(stock), "", aligned)?,
+        ours: build_rust(&place.join(ours), &patch(), aligned)?,
         cpp: build_cpp(&place)?,
     })
 }
 
 /// Builds the kernels with our rayon-core; returns the program.
 pub(crate) fn build_ours() -> Result<PathBuf, String> {
-    let patch = build::workspace().join("work-stealing-rt/rayon-core");
-    let patch = format!("\n[patch.crates-io]\nrayon-core = {{ path = {patch:?} }}\n");
-    build_rust(&place()?.join("ours"), &patch)
+    build_rust(&place()?.join("ours"), &patch(), false)
+}
+
+/// What puts our rayon-core into a manifest.
+fn patch() -> String {
+    let path = build::workspace().join("work-stealing-rt/rayon-core");
+    format!("\n[patch.crates-io]\nrayon-core = {{ path = {path:?} }}\n")
 }
 
 /// Builds a copy of the package with `addition` in its manifest.
-fn build_rust(place: &Path, addition: &str) -> Result<PathBuf, String> {
+fn build_rust(place: &Path, addition: &str, aligned: bool) -> Result<PathBuf, String> {
     let source = build::workspace().join("fixtures/runtimes");
     let fail = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     fs::create_dir_all(place.join("src")).map_err(|e| fail(place, e))?;
@@ -130,12 +146,15 @@ fn build_rust(place: &Path, addition: &str) -> Result<PathBuf, String> {
     let text = fs::read_to_string(&manifest).map_err(|e| fail(&manifest, e))?;
     fs::write(place.join("Cargo.toml"), text + addition).map_err(|e| fail(place, e))?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    build::run(
-        Command::new(cargo)
-            .current_dir(place)
-            .env("CARGO_TARGET_DIR", place.join("target"))
-            .args(["build", "--release", "--quiet"]),
-    )?;
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(place)
+        .env("CARGO_TARGET_DIR", place.join("target"))
+        .args(["build", "--release", "--quiet"]);
+    if aligned {
+        command.env("RUSTFLAGS", ALIGNED);
+    }
+    build::run(&mut command)?;
     let program = place.join("target/release/runtimes");
     // Whose rayon-core it is can be read off the program.
     let bytes = fs::read(&program).map_err(|e| fail(&program, e))?;
