@@ -455,8 +455,12 @@ fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     empty
         .run(&["--cores", "0"])
         .assert_clear(&["--cores", "at least 1"]);
-    for (arguments, word) in [(["--bin"], "a value is required"), (["x"], "-- x")] {
-        let outcome = empty.run(&arguments);
+    for (arguments, word) in [
+        (&["--bin"][..], "a value is required"),
+        (&["x"], "-- x"),
+        (&["run", "x"], "-- x"),
+    ] {
+        let outcome = empty.run(arguments);
         assert_eq!(outcome.output.status.code(), Some(125), "{outcome:#?}");
         assert!(outcome.stderr.contains(word), "{outcome:#?}");
     }

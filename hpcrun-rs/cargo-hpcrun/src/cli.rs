@@ -1,5 +1,6 @@
 //! The command line: cargo's options that say what to build, and the profiler's own.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,10 +60,25 @@ fn action(text: &str) -> Result<Action, String> {
     match text {
         "run" => Ok(Action::Run),
         "build" => Ok(Action::Build),
-        _ => Err(format!(
-            "arguments of the program follow two dashes: cargo hpcrun -- {text}"
-        )),
+        _ => Err(two_dashes(text)),
     }
+}
+
+fn two_dashes(argument: &str) -> String {
+    format!("arguments of the program follow two dashes: cargo hpcrun -- {argument}")
+}
+
+/// An error of the command line; of an argument that can only be the program's it says so.
+pub(crate) fn with_advice(mut error: clap::Error) -> clap::Error {
+    let argument = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(text))) => text.clone(),
+        _ => return error,
+    };
+    if !argument.starts_with('-') {
+        let advice = ContextValue::StyledStrs(vec![two_dashes(&argument).into()]);
+        error.insert(ContextKind::Suggested, advice);
+    }
+    error
 }
 
 /// Which program.

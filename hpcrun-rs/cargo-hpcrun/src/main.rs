@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
     let options = match Options::try_parse_from(arguments) {
         Ok(options) => options,
-        Err(error) => return hpcrun_rs::explain(&error),
+        Err(error) => return hpcrun_rs::explain(&cli::with_advice(error)),
     };
     match run(&options) {
         Ok(code) => code,

@@ -183,12 +183,8 @@ fn candidates<'a>(
 ) -> Result<Vec<&'a Package>, Failure> {
     let members = metadata.workspace_packages();
     if let Some(spec) = spec {
-        let is_meant = |p: &&Package| {
-            spec == p.name
-                || spec == format!("{}@{}", p.name, p.version)
-                || spec == format!("{}:{}", p.name, p.version)
-                || spec == p.id.repr
-        };
+        let is_meant =
+            |p: &&Package| spec == p.id.repr || is_of_name(spec, &p.name, &p.version.to_string());
         let found: Vec<&Package> = members.iter().copied().filter(is_meant).collect();
         if found.is_empty() {
             let names: Vec<&str> = members.iter().map(|p| p.name.as_str()).collect();
@@ -209,6 +205,19 @@ fn candidates<'a>(
         Some(package) => Ok(vec![package]),
         None => Ok(members),
     }
+}
+
+/// Whether a specification `NAME`, `NAME@VERSION` or `NAME:VERSION` is of this package; a version
+/// may lack its last parts.
+fn is_of_name(spec: &str, name: &str, version: &str) -> bool {
+    let Some(rest) = spec.strip_prefix(name) else {
+        return false;
+    };
+    let of_version = |asked: &str| {
+        let rest = version.strip_prefix(asked);
+        rest.is_some_and(|r| r.is_empty() || r.starts_with('.'))
+    };
+    rest.is_empty() || rest.strip_prefix(['@', ':']).is_some_and(of_version)
 }
 
 fn choose<'a>(
@@ -359,6 +368,24 @@ mod tests {
             assert_eq!(is_served(&version), served, "{text}");
         }
     }
+
+    #[test]
+    fn a_package_is_named_with_as_much_of_its_version_as_one_likes() {
+        for (spec, is_meant) in [
+            ("a-b", true),
+            ("a-b@1", true),
+            ("a-b@1.20", true),
+            ("a-b:1.20.3", true),
+            ("a-b@1.2", false),
+            ("a-b@1.20.3.4", false),
+            ("a-b@", false),
+            ("a", false),
+            ("a-b-c", false),
+        ] {
+            assert_eq!(is_of_name(spec, "a-b", "1.20.3"), is_meant, "{spec}");
+        }
+    }
+
     #[test]
     fn a_lock_file_tells_the_version_and_the_source() {
         let lock = |version: &str, source: &str| {
