@@ -506,6 +506,19 @@ fn a_packages_own_profile_does_not_take_the_lines_away() {
 }
 
 #[test]
+fn a_program_on_the_shared_standard_library_finds_it() {
+    let _machine = machine();
+    let project = Project::new("shared")
+        .manifest("shared", "")
+        .main("src/main.rs", THREADS_MAIN)
+        .locked();
+    let mut command = project.bare(&["-q"]);
+    command.env("RUSTFLAGS", "-C prefer-dynamic");
+    let outcome = Outcome::of(command.env_remove("LD_LIBRARY_PATH")).succeed();
+    assert!(outcome.stdout.contains("shared::burn"), "{outcome:#?}");
+}
+
+#[test]
 fn cargos_configuration_is_heeded() {
     let _machine = machine();
     let project = Project::new("configured")

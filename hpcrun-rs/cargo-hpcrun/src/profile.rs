@@ -123,7 +123,9 @@ fn environment(command: &mut Command, project: &Project, built: &Built) {
     let old = std::env::var_os("LD_LIBRARY_PATH").filter(|v| !v.is_empty());
     let old = old.iter().flat_map(std::env::split_paths);
     // A folder with a colon in its name cannot be listed; then the list stays as it is.
-    if let Ok(list) = std::env::join_paths(built.libraries.iter().cloned().chain(old)) {
+    let ours = built.libraries.iter().cloned();
+    let ours = ours.chain(crate::toolchain::shared_libraries());
+    if let Ok(list) = std::env::join_paths(ours.chain(old)) {
         command.env("LD_LIBRARY_PATH", list);
     }
 }

@@ -2,6 +2,7 @@
 
 use hpcrun_rs::Failure;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The toolchain in use.
@@ -31,6 +32,17 @@ pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
         let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Failure::own(format!("cargo does not tell its version: {complaint}"))
     })
+}
+
+/// Where the standard library's shared form lies, for programs that are linked to it.
+pub(crate) fn shared_libraries() -> Option<PathBuf> {
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(compiler)
+        .args(["--print", "target-libdir"])
+        .output()
+        .ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim_end());
+    Some(path).filter(|p| p.is_dir())
 }
 
 fn parse_toolchain(text: &str) -> Option<Toolchain> {
