@@ -138,7 +138,7 @@ impl Structure {
         out.into_inner()
     }
 
-    /// Writes a structure file: [`write`].
+    /// Writes a structure file: [`write()`].
     ///
     /// # Errors
     /// What `out` says. Then it may have a part of the file.
