@@ -41,7 +41,11 @@ fn the_exit_code_is_the_programs() {
 fn a_signal_that_ends_the_program_is_passed_on() {
     let _machine = machine();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("INT", 2)] {
-        let run = shell("signal", &format!("kill -{name} $$; sleep 5"));
+        // As at a terminal, whoever started the tests.
+        let script = format!("kill -{name} $$; sleep 5");
+        let run = Spec::new("signal", "/usr/bin/env")
+            .arguments(&["--default-signal=INT", "/bin/sh", "-c", &script])
+            .run();
         let status = run.output.status;
         let seen = status.signal().or(status.code().map(|c| c - 128));
         assert_eq!(seen, Some(number), "{status}: {}", run.stderr());
