@@ -1,22 +1,51 @@
-//! Zeroed memory that is not committed before it is touched.
+//! Memory for the deques of workers.
 //!
-//! One duty: memory for a deque, of which most is never used. It comes from the kernel where that
-//! is known, since an allocator clears every byte of a block that it hands out for the second time,
-//! and so each worker of each short-lived pool would pay for the whole of it.
+//! One duty: large blocks of which most is never touched, at little cost also for pools that live for a
+//! moment. New ones come from the kernel where that is known, since an allocator clears every byte of a
+//! block that it hands out for the second time. Some are kept for the workers to come: to give one back
+//! interrupts every core that runs the program.
 
 use std::alloc::Layout;
+use std::sync::Mutex;
 
-/// Zeroed memory; null if there is none. It is to be freed by [`free`].
+/// Blocks that nobody uses, most recently used last. Their untouched pages take no memory.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+/// How many are kept at most.
+const MOST: usize = 32;
+
+struct Kept {
+    start: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: a block belongs to whoever has its address; those that are kept, to the list.
+unsafe impl Send for Kept {}
+
+/// Memory that is zeroed, or as an earlier user of a block of that layout left it; null if there is none. It
+/// is to be freed by [`free`].
 pub(crate) fn allocate(layout: Layout) -> *mut u8 {
     debug_assert!(layout.size() > 0 && layout.align() <= 4096);
+    // Not to be waited for: a child of `fork` may find it locked for ever.
+    if let Ok(mut kept) = KEPT.try_lock() {
+        if let Some(found) = kept.iter().rposition(|k| k.layout == layout) {
+            return kept.remove(found).start;
+        }
+    }
     system::allocate(layout)
 }
 
-/// Gives memory back.
+/// Takes memory back.
 ///
 /// # Safety
 /// Made by [`allocate`] with the same layout, and not used any more.
 pub(crate) unsafe fn free(start: *mut u8, layout: Layout) {
+    if let Ok(mut kept) = KEPT.try_lock() {
+        if kept.len() < MOST {
+            kept.push(Kept { start, layout });
+            return;
+        }
+    }
     // SAFETY: the caller's promise.
     unsafe { system::free(start, layout) }
 }
@@ -73,7 +102,7 @@ mod system {
 mod tests {
     use super::*;
 
-    /// Kilobytes of this process that are in memory.
+    /// Pages of a mapping that are in memory.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn resident(start: *mut u8, size: usize) -> usize {
         let mut pages = vec![0u8; size.div_ceil(4096)];
@@ -83,28 +112,41 @@ mod tests {
         pages.iter().filter(|p| **p & 1 == 1).count()
     }
 
+    /// A layout that no other test has.
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 128).expect("a power of two")
+    }
+
     #[test]
-    fn memory_is_zero_again_and_again() {
-        let layout = Layout::from_size_align(1 << 16, 128).expect("a power of two");
-        for _ in 0..100 {
-            let start = allocate(layout);
-            assert!(!start.is_null());
-            for at in [0, 1 << 15, (1 << 16) - 1] {
+    fn new_memory_is_zeroed_and_used_memory_comes_again() {
+        let layout = layout((1 << 16) + 128);
+        let blocks: Vec<*mut u8> = (0..MOST + 8).map(|_| allocate(layout)).collect();
+        for block in &blocks {
+            assert!(!block.is_null());
+            for at in [0, 1 << 15, layout.size() - 1] {
                 // SAFETY: within the memory, which is this test's alone.
                 unsafe {
-                    assert_eq!(start.add(at).read(), 0);
-                    start.add(at).write(1);
+                    assert_eq!(block.add(at).read(), 0);
+                    block.add(at).write(1);
                 }
             }
-            // SAFETY: as allocated, and used no more.
-            unsafe { free(start, layout) };
         }
+        for block in &blocks {
+            // SAFETY: as allocated, and used no more.
+            unsafe { free(*block, layout) };
+        }
+        // Another test may hold the list for a moment.
+        let again = (0..1000)
+            .map(|_| allocate(layout))
+            .find(|b| blocks.contains(b));
+        assert!(again.is_some(), "none of them was kept");
+        assert!(KEPT.lock().expect("no test panics with it").len() <= MOST);
     }
 
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
     fn what_was_not_touched_is_not_committed() {
-        let layout = Layout::from_size_align(1 << 19, 128).expect("a power of two");
+        let layout = layout((1 << 19) + 256);
         for _ in 0..3 {
             let start = allocate(layout);
             // SAFETY: within the memory, which is this test's alone.

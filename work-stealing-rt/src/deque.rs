@@ -35,10 +35,10 @@ use core::ptr;
 
 use crossbeam_utils::CachePadded;
 
+#[cfg(not(loom))]
+use crate::block_memory;
 use crate::latch::Latch;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-#[cfg(not(loom))]
-use crate::zeroed;
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) {
@@ -401,18 +401,21 @@ impl Block {
 
     /// An empty block, of which what is not touched is not committed.
     fn allocate() -> *const Block {
-        let start = zeroed::allocate(Self::layout());
+        let start = block_memory::allocate(Self::layout());
         if start.is_null() {
             std::alloc::handle_alloc_error(Self::layout());
         }
         let gap = ALIGNMENT + (ALIGNMENT - start.addr() % ALIGNMENT) % ALIGNMENT;
         // SAFETY: `gap` is from `ALIGNMENT` to twice that, so the block fits, and there is room for
-        // a pointer before it. Its fields are integer atomics, for which all-zero is the empty
-        // deque (`ATTENTION`, both ends 0) and the unset latch.
+        // a pointer before it. The slots are integer atomics, for which zeros and what an earlier
+        // deque left are valid; each is rearmed before it is looked at.
         unsafe {
-            let block = start.add(gap);
+            let block = start.add(gap).cast::<Block>();
             block.cast::<*mut u8>().sub(1).write(start);
-            block.cast::<Block>().cast_const()
+            (&raw mut (*block).limit).write(AtomicUsize::new(ATTENTION));
+            (&raw mut (*block).ends).write(AtomicU64::new(0));
+            (&raw mut (*block).pace).write(AtomicU32::new(0));
+            block.cast_const()
         }
     }
 
@@ -424,7 +427,7 @@ impl Block {
         // SAFETY: the allocation's address lies before the block. Latches need no drop.
         unsafe {
             let start = block.cast::<*mut u8>().sub(1).read();
-            zeroed::free(start, Self::layout());
+            block_memory::free(start, Self::layout());
         }
     }
 }

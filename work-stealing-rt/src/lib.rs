@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `primitives` | atomics and futexes, or loom's models of them |
 //! | `latch` | one-shot events that a worker or a foreign thread waits for |
+//! | `block_memory` | large blocks of which most is never touched |
 //! | `deque` | the split deque of join tasks |
 //! | `sleep` | who is asleep, who searches, who must be woken (proof in `sleep/README.md`) |
 //! | `job` | tasks in memory: header, closure, result |
@@ -26,6 +27,8 @@
 //! A rule that the tests of the profiler rely on: a function that calls a user's closure never
 //! lives under `parallel_overhead/`, and every out-of-line function that is runtime work does.
 
+#[cfg(not(loom))]
+mod block_memory;
 #[cfg(not(loom))]
 mod boundary;
 #[cfg(not(loom))]
@@ -60,8 +63,6 @@ mod spawn;
 mod worker;
 #[cfg(not(loom))]
 mod yielding;
-#[cfg(not(loom))]
-mod zeroed;
 
 #[cfg(not(loom))]
 #[allow(deprecated)]

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const KERNELS: [&str; 12] = [
+const KERNELS: [&str; 13] = [
     "fib",
     "nqueens",
     "quicksort",
@@ -24,6 +24,7 @@ const KERNELS: [&str; 12] = [
     "flat",
     "steal",
     "wake",
+    "pool",
     "idle",
 ];
 /// Those that chili and the C++ program have, too.
@@ -211,7 +212,7 @@ fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
             scale,
         });
     };
-    let only_pools = ["steal", "wake", "idle"].contains(&kernel);
+    let only_pools = ["steal", "wake", "pool", "idle"].contains(&kernel);
     if !only_pools {
         add("sequential", &programs.stock, "serial", 1, 1.0);
     }
@@ -312,7 +313,7 @@ fn once(kernel: &str, candidate: &Candidate<'_>, repetitions: usize) -> Result<f
 fn show(time: Estimate, kernel: &str) -> String {
     let (factor, unit) = match kernel {
         "scope" | "flat" | "steal" => (1e9, "ns each"),
-        "wake" => (1e6, "µs"),
+        "wake" | "pool" => (1e6, "µs"),
         "idle" => (1e3, "ms CPU a second"),
         _ => (1e3, "ms"),
     };
