@@ -25,6 +25,7 @@ const ALLOWED: &[&str] = &[
     "close",
     "fallocate",
     "getpid",
+    "ioctl",
     "memcmp",
     "memcpy",
     "memmove",

@@ -7,10 +7,16 @@
 //! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
 //! timer.
 //!
+//! The distances of perf samples are drawn at random (`uneven`), so that no program runs in step with
+//! them.
+//!
 //! Arming is not async-signal-safe; [`Source::claim`] is.
+
+mod uneven;
 
 use crate::config::{Config, Event, SourceKind};
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use uneven::Uneven;
 
 /// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
 /// that is still pending when a program is replaced by `exec` does no harm.
@@ -36,6 +42,8 @@ pub struct Source {
     kind: AtomicU8,
     /// File descriptor or timer id.
     handle: AtomicI64,
+    /// Of perf samples.
+    distances: Uneven,
 }
 
 /// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
@@ -198,6 +206,7 @@ impl Source {
         Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
+            distances: Uneven::new(),
         }
     }
 
@@ -222,6 +231,7 @@ impl Source {
     ) -> Result<(), i32> {
         let fd = open_perf(kind, config.period_ns(), cookie)?;
         self.handle.store(i64::from(fd), Ordering::Relaxed);
+        self.distances.begin(config.period_ns(), cookie);
         self.kind.store(kind as u8, Ordering::Release);
         // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
         let ok = unsafe {
@@ -297,7 +307,7 @@ impl Source {
         self.disarm();
     }
 
-    /// Whether a signal is this source's, and if so for how many periods it stands.
+    /// Whether a signal is this source's, and if so for how many periods it stands: often one, at times none.
     /// Async-signal-safe.
     #[inline]
     pub fn claim(&self, info: &libc::siginfo_t, cookie: u64) -> Option<u64> {
@@ -307,14 +317,21 @@ impl Source {
         let word =
             |offset: usize| unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() };
         match info.si_code {
-            TRAP_PERF if word(24) == cookie => Some(1),
+            TRAP_PERF if word(24) == cookie => Some(self.distances.next(self.descriptor())),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
             SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {
-                let fd = word(24) as u32;
-                (i64::from(fd) == self.handle.load(Ordering::Relaxed)).then_some(1)
+                let fd = self.descriptor();
+                (word(24) as u32 == fd as u32).then(|| self.distances.next(fd))
             }
             _ => None,
         }
+    }
+}
+
+impl Source {
+    #[inline]
+    fn descriptor(&self) -> i32 {
+        self.handle.load(Ordering::Relaxed) as i32
     }
 }
 

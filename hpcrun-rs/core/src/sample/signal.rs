@@ -112,6 +112,9 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         unsafe { forward(signal, info, context) };
         return;
     };
+    if periods == 0 {
+        return;
+    }
     let Some(busy) = thread.enter_handler() else {
         thread.defer_sample(periods);
         return;
