@@ -2,9 +2,9 @@
 //!
 //! One duty: keep the samples from running in step with a program whose rounds are of equal length, and
 //! weigh each by the thread's CPU time since the one before. The distance to the next sample is drawn from half
-//! of the period to one and a half: with less, rounds of half a period were still kept in step at high rates. It holds for a few samples, as to set
-//! it costs as much as a sample. A sample stands for as many whole periods as have passed; what is left is carried on
-//! to the next, so that the sum is the CPU time to within a period.
+//! of the period to one and a half: with less, rounds of half a period were still kept in step at high rates. It
+//! holds for a few samples, as it takes a system call to set. A sample stands for as many whole periods as have passed; what is left is carried on
+//! to the next, so that the sum is the CPU time to within a period, but for what was lost to blocked signals.
 //!
 //! Async-signal-safe: [`Uneven::next`].
 
