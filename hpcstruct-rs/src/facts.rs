@@ -3,6 +3,7 @@
 //! Input: linkage names, readable names, source paths. Invariant: equal inputs give equal facts,
 //! whichever thread asked first; the memory of answers only saves time.
 
+use crate::languages;
 use crate::names::{self, Scheme};
 use crate::owner;
 use crate::rules::{Match, RuleNumber, Rules};
@@ -287,8 +288,8 @@ impl<'a> Facts<'a> {
                 self.named(&readable, symbol, Scheme::Rust)
             }
             Linkage::Plain | Linkage::Absent => {
-                let stem = names::stem(symbol).name;
-                self.with_rule(self.judge(stem, Scheme::Plain), symbol)
+                let name = languages::of_symbol(names::stem(symbol).name);
+                self.with_rule(self.judge(&name, Scheme::Plain), symbol)
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::dwarf::shapes::UnitShapes;
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Linkage, NameFacts, Tag};
+use crate::languages::{self, Known, Language};
 use crate::names::{self, Scheme};
 use crate::owner::{self, UnitCrate};
 use crate::strings::Map;
@@ -57,6 +58,8 @@ pub(crate) struct Frames<'a, 'd> {
     unit_crate: Option<UnitCrate>,
     /// Whether the unit is Rust's.
     pub(crate) is_rust: bool,
+    /// Of other units.
+    language: Language,
     /// The unit.
     unit: u32,
     memory: &'a mut Memory,
@@ -84,7 +87,11 @@ impl<'a, 'd> Frames<'a, 'd> {
         shapes: Option<UnitShapes<'a, 'd>>,
         memory: &'a mut Memory,
     ) -> Self {
-        let (is_rust, unit_crate) = unit_language(debug, unit);
+        let UnitLanguage {
+            is_rust,
+            unit_crate,
+            language,
+        } = unit_language(debug, unit);
         memory.own_files.clear();
         memory.other_files.clear();
         memory.known.clear();
@@ -95,6 +102,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             facts,
             unit_crate,
             is_rust,
+            language,
             unit,
             memory,
         }
@@ -309,7 +317,13 @@ impl<'a, 'd> Frames<'a, 'd> {
                 let text = text();
                 let plain = plain().unwrap_or(text);
                 let path = path();
-                let (readable, scheme) = self.plain_name(plain, &path, symbol, body);
+                let known = Known {
+                    plain,
+                    path: &path,
+                    linkage: read(description.linkage),
+                    symbol,
+                };
+                let (readable, scheme) = self.plain_name(&known, body);
                 self.facts.named(&readable, text, scheme)
             }
         }
@@ -334,23 +348,19 @@ impl<'a, 'd> Frames<'a, 'd> {
     }
 
     /// The readable name of a procedure without a mangled name.
-    fn plain_name(
-        &self,
-        plain: &str,
-        path: &[&str],
-        symbol: Option<&str>,
-        body: Option<Body>,
-    ) -> (String, Scheme) {
-        if !path.is_empty() {
-            return if self.is_rust {
-                let name = names::without_generics(plain);
-                (format!("{}::{name}", path.join("::")), Scheme::Rust)
-            } else {
-                (format!("{}::{plain}", path.join("::")), Scheme::Plain)
-            };
-        }
+    fn plain_name(&self, known: &Known<'_>, body: Option<Body>) -> (String, Scheme) {
+        let Known { plain, path, .. } = *known;
         if self.is_rust {
-            return (self.rust_name(plain, body), Scheme::Rust);
+            let name = if path.is_empty() {
+                self.rust_name(plain, body)
+            } else {
+                let name = names::without_generics(plain);
+                format!("{}::{name}", path.join("::"))
+            };
+            return (name, Scheme::Rust);
+        }
+        if let Some(name) = self.language.qualified(known) {
+            return (name, Scheme::Plain);
         }
         // C++ gives the call operators of inlined lambdas no linkage name.
         if plain == "operator()" {
@@ -359,8 +369,9 @@ impl<'a, 'd> Frames<'a, 'd> {
         // In the C library debug information has internal names (`__libc_write`), the symbol
         // table the ones that programs use.
         let of_system = self.facts.module.origin == Some(Origin::System);
-        let name = symbol.filter(|_| of_system).unwrap_or(plain);
-        (names::stem(name).name.to_owned(), Scheme::Plain)
+        let name = known.symbol.filter(|_| of_system).unwrap_or(plain);
+        let name = languages::of_symbol(names::stem(name).name);
+        (name.into_owned(), Scheme::Plain)
     }
 }
 
@@ -392,12 +403,24 @@ pub(crate) fn of_symbol(facts: &Facts<'_>, symbol: &str, file: Option<FileFacts>
     frame
 }
 
-/// Whether a unit is Rust's, and its crate.
-fn unit_language(debug: &Debug<'_>, unit: u32) -> (bool, Option<UnitCrate>) {
+/// The language of a unit.
+struct UnitLanguage {
+    is_rust: bool,
+    /// The crate of a unit of Rust.
+    unit_crate: Option<UnitCrate>,
+    /// Of other units.
+    language: Language,
+}
+
+fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
     // A split unit's head is divided: the folder is with the line table, the rest with the entries.
     let of = |number: u32| debug.units.get(number as usize);
     let (Some(unit), Some(lines)) = (of(debug.entries_of(unit)), of(unit)) else {
-        return (false, None);
+        return UnitLanguage {
+            is_rust: false,
+            unit_crate: None,
+            language: Language::Colons,
+        };
     };
     let text = |r: Option<crate::dwarf::Reader<'_>>| {
         r.map_or(String::new(), |r| {
@@ -411,9 +434,13 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> (bool, Option<UnitCrate>) {
         Ok(Some((_, root))) => root.attr_value(gimli::DW_AT_language).ok().flatten(),
         _ => None,
     };
-    let stated = matches!(
-        language,
-        Some(gimli::AttributeValue::Language(gimli::DW_LANG_Rust))
-    );
-    (stated || unit_crate.is_some(), unit_crate)
+    let stated = match language {
+        Some(gimli::AttributeValue::Language(stated)) => Some(stated),
+        _ => None,
+    };
+    UnitLanguage {
+        is_rust: stated == Some(gimli::DW_LANG_Rust) || unit_crate.is_some(),
+        unit_crate,
+        language: stated.map_or(Language::Colons, Language::of),
+    }
 }

@@ -28,6 +28,7 @@ mod frames;
 #[allow(unsafe_code)]
 mod gather;
 mod image;
+mod languages;
 pub mod load_module;
 mod loops;
 pub mod measurements;

@@ -49,7 +49,8 @@ pub(crate) struct Stem<'a> {
 /// (`@@GLIBC_2.34`).
 pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     let symbol = match symbol.split_once('@') {
-        Some((name, _)) if !name.is_empty() => name,
+        // Crystal's names begin with a star and may have the sign in them.
+        Some((name, _)) if !name.is_empty() && !name.starts_with('*') => name,
         _ => symbol,
     };
     let whole = Stem {

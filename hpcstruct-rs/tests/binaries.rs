@@ -142,6 +142,10 @@ fn a_program_of_go() {
         .collect();
     let lines: BTreeSet<u32> = work.iter().filter_map(|s| Some(s.line?.line)).collect();
     assert!(lines.contains(&9), "{lines:?}");
+    // Debug information names the file alone.
+    let procedure = &structure.procedures[work[0].procedure.0 as usize];
+    let declared = procedure.declared.expect("a place");
+    assert!((6..=7).contains(&declared.line), "{declared:?}");
     let in_loop = |s: &&hpc_formats::structure::Span| {
         let chain = structure.scope_chain(s);
         let mut kinds = chain.iter().map(|id| structure.scopes[id.0 as usize].kind);

@@ -12,26 +12,20 @@ use gimli::{
     DebugStrOffset, DwAt, DwForm, RawRangeListsOffset, UnitHeader, UnitOffset, constants,
 };
 
-/// The attributes that are needed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Field {
-    Name,
-    Linkage,
-    Low,
-    High,
-    Ranges,
-    Origin,
-    Specification,
-    CallFile,
-    CallLine,
-    DeclFile,
-    DeclLine,
+/// Declares an enumeration and the list of all its values.
+macro_rules! listed {
+    ($(#[$attribute:meta])* $visibility:vis enum $name:ident { $($value:ident,)* }, $all:ident) => {
+        $(#[$attribute])*
+        $visibility enum $name { $($value,)* }
+        const $all: &[$name] = &[$($name::$value,)*];
+    };
 }
 
-const ALL: [Field; FIELDS] = {
-    use Field::*;
-    [
+listed! {
+    /// The attributes that are needed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub(crate) enum Field {
         Name,
         Linkage,
         Low,
@@ -43,10 +37,11 @@ const ALL: [Field; FIELDS] = {
         CallLine,
         DeclFile,
         DeclLine,
-    ]
-};
+    },
+    ALL
+}
 
-const FIELDS: usize = 11;
+const FIELDS: usize = ALL.len();
 
 /// The layout of the entries of one abbreviation.
 #[derive(Debug)]
@@ -207,8 +202,8 @@ impl Fields {
 
     /// Whether the forms are those that the accessors of [`Values`] know.
     fn is_understood(&self) -> bool {
-        ALL.into_iter().all(|field| {
-            let form = self.forms[field as usize];
+        ALL.iter().all(|field| {
+            let form = self.forms[*field as usize];
             form == DwForm(0)
                 || match field {
                     Field::Name | Field::Linkage => form == constants::DW_FORM_strp,

@@ -238,6 +238,7 @@ fn interest(tag: DwTag) -> Interest {
         gimli::DW_TAG_subprogram => Interest::Function,
         gimli::DW_TAG_inlined_subroutine => Interest::Inlined,
         gimli::DW_TAG_namespace
+        | gimli::DW_TAG_module
         | gimli::DW_TAG_structure_type
         | gimli::DW_TAG_class_type
         | gimli::DW_TAG_union_type

@@ -4,6 +4,7 @@
 //! Invariants: a scope's parent comes before it; lexical blocks are transparent; an entry that
 //! cannot be read ends the pass, and what came before it is kept.
 
+use super::describe::describe;
 use super::entry::{Attributes, Entries};
 use super::fields::{Field, Fields};
 use super::shapes::{Interest, KnownShapes, Shapes};
@@ -48,13 +49,22 @@ const MAX_RANGES: usize = 1 << 24;
 /// Deepest nesting of entries that is followed; real inlining stays below a few hundred.
 const MAX_NESTING: usize = 4096;
 
-/// What surrounds procedures: a namespace or a type.
+/// What surrounds procedures: a namespace, a module, a type, or a procedure that they are nested in.
 #[derive(Debug)]
 pub(crate) struct Context<'d> {
     /// Index of the next outer one.
     pub(crate) parent: Option<usize>,
     /// Its name, not looked up yet.
-    name: AttributeValue<Reader<'d>>,
+    name: ContextName<'d>,
+}
+
+/// Where the name of a context is.
+#[derive(Debug)]
+enum ContextName<'d> {
+    /// In this attribute.
+    Stated(AttributeValue<Reader<'d>>),
+    /// It is the name of the procedure of this entry.
+    Procedure(EntryRef),
 }
 
 /// A unit's procedures.
@@ -107,7 +117,13 @@ impl<'d> Walked<'d> {
         let mut path = Vec::new();
         while let Some(context) = next {
             let Context { parent, name } = &self.contexts[context];
-            path.extend(debug.text(self.unit, *name));
+            path.extend(match name {
+                ContextName::Stated(name) => debug.text(self.unit, *name),
+                ContextName::Procedure(entry) => {
+                    let name = describe(debug, None, *entry).name;
+                    name.and_then(|name| name.get(debug))
+                }
+            });
             next = *parent;
         }
         path.reverse();
@@ -121,11 +137,13 @@ enum Around {
     Context(usize),
     /// A context that nobody asked for yet: where its attributes begin, and its shape.
     Unread(usize, usize),
+    /// One without a name, which names nothing.
+    Nameless,
     /// A procedure whose scopes are wanted.
     Function(u32),
     Scope(u32),
-    /// A procedure whose scopes are not wanted.
-    Skipped,
+    /// A procedure whose scopes are not wanted: where its entry is.
+    Skipped(UnitOffset<usize>),
 }
 
 /// Walks unit `index`, keeping the procedures that hold wanted addresses; `out` is what an earlier
@@ -258,8 +276,12 @@ impl<'d> Walker<'_, 'd> {
             end
         } else if let (Interest::Context, Some(fields)) = (interest, fields) {
             let end = shape.skip.end(data, after_code);
-            if end.is_some() && fields.has(Field::Name) {
-                let around = Around::Unread(after_code, index);
+            if end.is_some() {
+                let around = if fields.has(Field::Name) {
+                    Around::Unread(after_code, index)
+                } else {
+                    Around::Nameless
+                };
                 self.stack.push((here.depth, around));
             }
             end
@@ -317,10 +339,10 @@ impl<'d> Walker<'_, 'd> {
 
     /// A declaration or an abstract instance: nothing below it has code.
     fn function_without_code(&mut self, here: Here, shapes: &Shapes) {
-        if let Some(context) = self.innermost_context(shapes) {
+        if let Some(context) = self.context_of_procedure(shapes) {
             self.out.context_of.push((here.offset.0, context));
         }
-        self.stack.push((here.depth, Around::Skipped));
+        self.stack.push((here.depth, Around::Skipped(here.offset)));
     }
 
     fn function(
@@ -335,12 +357,12 @@ impl<'d> Walker<'_, 'd> {
             self.function_without_code(here, shapes);
             return Ok(());
         }
-        if let Some(context) = self.innermost_context(shapes) {
+        if let Some(context) = self.context_of_procedure(shapes) {
             self.out.context_of.push((here.offset.0, context));
         }
         self.out.covered.extend(ranges.iter().cloned());
         if !ranges.iter().any(|r| self.wanted.hits(r)) {
-            self.stack.push((here.depth, Around::Skipped));
+            self.stack.push((here.depth, Around::Skipped(here.offset)));
             return Ok(());
         }
         let first = self.out.scopes.len();
@@ -388,12 +410,33 @@ impl<'d> Walker<'_, 'd> {
     }
 
     fn context(&mut self, depth: isize, attributes: &Attributes<'d>, shapes: &Shapes) {
-        if let Some(name) = attributes.name {
-            let parent = self.innermost_context(shapes);
-            self.stack
-                .push((depth, Around::Context(self.out.contexts.len())));
-            self.out.contexts.push(Context { parent, name });
-        }
+        let Some(name) = attributes.name else {
+            self.stack.push((depth, Around::Nameless));
+            return;
+        };
+        let parent = self.innermost_context(shapes);
+        self.stack
+            .push((depth, Around::Context(self.out.contexts.len())));
+        let name = ContextName::Stated(name);
+        self.out.contexts.push(Context { parent, name });
+    }
+
+    /// What surrounds the current entry, which is a procedure's: where that is a procedure, it is nested in it.
+    fn context_of_procedure(&mut self, shapes: &Shapes) -> Option<usize> {
+        let offset = match self.stack.last() {
+            Some((_, Around::Function(outer))) => self.out.functions[*outer as usize].entry.offset,
+            Some((_, Around::Skipped(offset))) => *offset,
+            _ => return self.innermost_context(shapes),
+        };
+        let around = &self.out.context_of;
+        let found = around.binary_search_by_key(&offset.0, |c| c.0);
+        let parent = found.ok().map(|i| around[i].1);
+        let name = ContextName::Procedure(EntryRef {
+            unit: self.entries.index,
+            offset,
+        });
+        self.out.contexts.push(Context { parent, name });
+        Some(self.out.contexts.len() - 1)
     }
 
     /// The nearest context around the current entry; those that were not read yet are read now.
@@ -414,6 +457,7 @@ impl<'d> Walker<'_, 'd> {
                     let values = fields.and_then(|f| f.read(self.entries.data, at));
                     if let Some(name) = values.and_then(|v| v.text(Field::Name)) {
                         let number = self.out.contexts.len();
+                        let name = ContextName::Stated(name);
                         self.out.contexts.push(Context { parent, name });
                         *around = Around::Context(number);
                         parent = Some(number);
