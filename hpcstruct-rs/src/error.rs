@@ -49,6 +49,8 @@ pub enum StructError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The file was written to while it was read.
+    WrittenTo(PathBuf),
     /// The file's build id is not the one that was measured.
     Changed(PathBuf),
     /// A measurement directory without a readable process file.
@@ -84,6 +86,11 @@ impl fmt::Display for StructError {
             StructError::Rules { path, line, what } => write!(
                 f,
                 "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",
+                path.display()
+            ),
+            StructError::WrittenTo(path) => write!(
+                f,
+                "{} was written to while it was read: try again when it is complete",
                 path.display()
             ),
             StructError::Changed(path) => write!(

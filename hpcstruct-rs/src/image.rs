@@ -62,6 +62,17 @@ impl<'d> Image<'d> {
         })
     }
 
+    /// Whether the file has the bytes of any of its code; separate debug files have none.
+    pub(crate) fn has_code(&self) -> bool {
+        let mut sections = self.file.sections().peekable();
+        if sections.peek().is_none() {
+            let mut segments = self.file.segments();
+            return segments.any(|s| is_executable(&s) && s.file_range().1 > 0);
+        }
+        let has_bytes = |s: object::Section<'_, '_>| s.file_range().is_some_and(|r| r.1 > 0);
+        sections.any(|s| self.code_at(s.address()).is_some() && has_bytes(s))
+    }
+
     /// The executable range that holds `address`.
     pub(crate) fn code_at(&self, address: u64) -> Option<&(Range<u64>, String)> {
         let after = self.code.partition_point(|(r, _)| r.start <= address);
@@ -167,12 +178,16 @@ fn code_ranges(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
     ranges
 }
 
+fn is_executable(segment: &object::Segment<'_, '_>) -> bool {
+    match segment.flags() {
+        object::SegmentFlags::Elf { p_flags } => p_flags & object::elf::PF_X != 0,
+        _ => false,
+    }
+}
+
 fn executable_segments(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
     file.segments()
-        .filter(|s| match s.flags() {
-            object::SegmentFlags::Elf { p_flags } => p_flags & object::elf::PF_X != 0,
-            _ => false,
-        })
+        .filter(is_executable)
         .filter_map(|s| {
             let end = s.address().checked_add(s.size())?;
             (s.size() > 0).then_some((s.address()..end, String::new()))

@@ -17,6 +17,8 @@
 
 mod assemble;
 #[allow(unsafe_code)]
+mod bus;
+#[allow(unsafe_code)]
 mod bytes;
 pub mod cache;
 mod claims;
@@ -149,7 +151,10 @@ pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError>
         return analyse_in(path, Source::Memory(&bytes), options);
     }
     let bytes = FileBytes::open(path)?;
-    analyse_in(path, Source::File(&bytes), options)
+    let recovered = analyse_in(path, Source::File(&bytes), options);
+    // First: it is the cause of whatever else is wrong.
+    bytes.check_unchanged()?;
+    recovered
 }
 
 /// Analyses a load module in memory (the vdso), which `name` names.
@@ -238,6 +243,7 @@ fn analyse_in(
         split::attach(&mut debug, sections, endian, &mut notes);
     }
     let is_lasting = look_for_debug_file && notes.is_empty();
+    notes.extend(what_is_missing_of_code(&image));
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
@@ -275,6 +281,10 @@ fn analyse_in(
     let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
     notes.extend(found.note.iter().cloned());
     let (parts, tags) = assemble::assemble(&inputs, &products, &claims, &by_procedure, &found);
+    files.check_unchanged()?;
+    split_files
+        .iter()
+        .try_for_each(split::Files::check_unchanged)?;
     let identity = Structure {
         module: path.to_string_lossy().into_owned(),
         build_id: image.build_id.clone(),
@@ -371,6 +381,20 @@ fn tidy(notes: &[String]) -> Vec<String> {
             n => format!("{line} ({n} times)"),
         })
         .collect()
+}
+
+/// What the user could do to see loops, where the file has no code.
+fn what_is_missing_of_code(image: &Image<'_>) -> Option<String> {
+    let lacks_code = !image.has_code();
+    lacks_code.then(|| {
+        let id = match image.build_id.as_slice() {
+            [] => String::new(),
+            id => format!(" (build id {})", separate::hex(id)),
+        };
+        format!(
+            "a separate debug file, without machine code: loops are missing; give the program or library that it belongs to{id}, with --debug-dir for the folder of this file"
+        )
+    })
 }
 
 /// What the user could do to see more.

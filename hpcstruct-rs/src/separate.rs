@@ -5,6 +5,7 @@
 //! it proves to belong to the module: the same build id, or the checksum that the link states.
 
 use crate::bytes::FileBytes;
+use crate::error::StructError;
 use crate::image::Image;
 use crate::mini;
 use object::Object as _;
@@ -76,6 +77,13 @@ impl Files {
             .iter()
             .chain(&self.shared.as_ref())
             .for_each(|bytes| bytes.forget_pages());
+    }
+
+    /// As [`FileBytes::check_unchanged`], of all of them.
+    pub(crate) fn check_unchanged(&self) -> Result<(), StructError> {
+        let separate = self.separate.as_ref().map(|(_, bytes)| bytes);
+        let mut files = separate.into_iter().chain(&self.shared);
+        files.try_for_each(FileBytes::check_unchanged)
     }
 
     /// Parses the files; one that is damaged counts as absent.

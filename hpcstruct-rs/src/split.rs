@@ -6,6 +6,7 @@
 
 use crate::bytes::FileBytes;
 use crate::dwarf::{self, Debug, Reader, Sections, Skeleton};
+use crate::error::StructError;
 use crate::image;
 use gimli::{DwarfPackage, DwarfPackageSections, EndianSlice, RunTimeEndian};
 use std::borrow::Cow;
@@ -56,6 +57,15 @@ pub(crate) fn open<'d>(skeletons: Vec<Skeleton<'d>>, search: Search<'_>) -> File
         })
         .collect();
     Files { package, objects }
+}
+
+impl Files<'_> {
+    /// As [`FileBytes::check_unchanged`], of all of them.
+    pub(crate) fn check_unchanged(&self) -> Result<(), StructError> {
+        let objects = self.objects.iter().filter_map(|(_, bytes)| bytes.as_ref());
+        let mut files = self.package.iter().chain(objects);
+        files.try_for_each(FileBytes::check_unchanged)
+    }
 }
 
 fn package_of(file: &Path) -> Option<FileBytes> {

@@ -358,3 +358,38 @@ fn help_has_three_examples() {
     let short = command(&folder, &["-h"]);
     assert!(short.stdout.len() < text.len());
 }
+
+#[test]
+fn a_binary_that_becomes_shorter_while_it_is_read_is_told_and_ends_nothing() {
+    let folder = Folder::new("command-shorter");
+    let program = std::env::current_exe().expect("a path");
+    let mut told = 0;
+    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
+        std::fs::copy(&program, folder.0.join("p")).expect("copied");
+        let child = Command::new(env!("CARGO_BIN_EXE_hpcstruct-rs"))
+            .args(["--no-cache", "p"])
+            .current_dir(&folder.0)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        let file = File::options().write(true).open(folder.0.join("p"));
+        file.expect("opened").set_len(1 << 16).expect("cut");
+        let output = child.wait_with_output().expect("it ends");
+        let error = error_of(&output);
+        // Not by a signal, whenever it was.
+        match output.status.code() {
+            Some(0) => assert!(error.contains("procedures"), "{error}"),
+            Some(1) => {
+                assert_eq!(error.lines().count(), 1, "{error}");
+                assert!(
+                    error.contains("while it was read") || error.contains("truncated"),
+                    "{error}"
+                );
+                told += 1;
+            }
+            _ => panic!("{delay} ms: {}: {error}", output.status),
+        }
+    }
+    assert!(told > 0, "it was always faster");
+}

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Folder, has_name, scopes_named, whole};
+use hpc_formats::structure::ScopeKind;
 use hpcstruct_rs::{Options, Structure, analyse};
 use std::path::Path;
 
@@ -92,4 +93,25 @@ fn by_build_id() {
     );
     std::fs::copy(folder.0.join("other"), place.join("cdef0123456789.debug")).expect("copied");
     assert!(!is_complete(&with_folder(&path, &folder.0.join("store"))));
+}
+
+#[test]
+fn a_debug_file_by_itself_says_that_it_has_no_code() {
+    let folder = Folder::new("separate-alone");
+    let path = build(&folder, &["-O2", "-g", "-Wl,--build-id=0xabcdef0123456789"]);
+    let is_told = |n: &String| n.contains("loops are missing") && n.contains("--debug-dir");
+    let alone = whole(&folder.0.join("p.debug"));
+    assert!(is_complete(&alone));
+    let notes: Vec<_> = alone.notes.iter().filter(|n| is_told(n)).collect();
+    assert!(
+        matches!(notes.as_slice(), [n] if n.contains("abcdef0123456789")),
+        "{:?}",
+        alone.notes
+    );
+    let has_loops = |s: &Structure| s.scopes.iter().any(|s| s.kind == ScopeKind::Loop);
+    assert!(!has_loops(&alone));
+    // What the note says to do brings them.
+    let program = whole(&path);
+    assert!(has_loops(&program));
+    assert!(!program.notes.iter().any(is_told), "{:?}", program.notes);
 }
