@@ -1,0 +1,165 @@
+//! Which rayon-core a project has: every line of it, a patch, vendored, of tests alone.
+//!
+//! The versions of rayon-core that are not at hand are made from the one that is, by their number.
+
+use crate::project::{JOIN_MAIN, Outcome, Project, assert_rooted, cached, logging_wrapper};
+use hpcrun_tests::repository::metadata;
+use hpcrun_tests::tools::{machine, workspace};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn the_drop_in_may_be_the_projects_own_patch() {
+    let _machine = machine();
+    let drop_in = workspace().join("work-stealing-rt/rayon-core");
+    let project = Project::new("patched")
+        .manifest(
+            "patched",
+            &format!(
+                "[dependencies]\nrayon-core = \"1.13\"\n[patch.crates-io]\nrayon-core = {{ path = {drop_in:?} }}"
+            ),
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .locked();
+    let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert_rooted(&project.database("hpcrun-patched-database"), "patched");
+}
+
+/// rayon-core and what it needs.
+const CORE_PACKAGES: [&str; 4] = [
+    "rayon-core",
+    "crossbeam-deque",
+    "crossbeam-epoch",
+    "crossbeam-utils",
+];
+
+/// Where cargo keeps a package that this workspace uses.
+fn package_folder(name: &str) -> PathBuf {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let package = packages.iter().find(|p| p["name"] == name);
+    let package = package.unwrap_or_else(|| panic!("the workspace uses {name}"));
+    let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+    manifest.parent().expect("a manifest has a folder").into()
+}
+
+/// A project that has its dependencies in a folder of its own: rayon-core under another number.
+fn vendored(test: &str, version: &str) -> Project {
+    cached();
+    let project = Project::new(test)
+        .manifest(
+            test,
+            &format!("[dependencies]\nrayon-core = \"={version}\""),
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .file(
+            ".cargo/config.toml",
+            "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
+        );
+    for name in CORE_PACKAGES {
+        let from = package_folder(name);
+        let to = project.folder.join("vendor").join(name);
+        copy(&from, &to);
+        let text = fs::read_to_string(from.join("Cargo.toml")).expect("it is readable");
+        if name == "rayon-core" {
+            let line = text.lines().find(|l| l.starts_with("version = "));
+            let line = line.expect("the package has a version");
+            let other = text.replacen(line, &format!("version = \"{version}\""), 1);
+            fs::write(to.join("Cargo.toml"), other).expect("it can be written");
+        }
+        fs::write(to.join(".cargo-checksum.json"), "{\"files\":{}}").expect("it can be written");
+    }
+    project.locked()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("it can be made");
+    for entry in fs::read_dir(from).expect("the package is there") {
+        let path = entry.expect("the folder is readable").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("it can be copied");
+        }
+    }
+}
+
+#[test]
+fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
+    let _machine = machine();
+    let project = vendored("older", "1.12.1");
+    let before = project.files();
+    let (wrapper, log) = logging_wrapper(&project);
+    let mut command = project.bare(&["-e", "cpu-time@1000", "--frozen"]);
+    let outcome = Outcome::of(command.env("RUSTC_WRAPPER", &wrapper)).succeed();
+    assert!(
+        outcome.stderr.contains("rayon-core v1.12.1"),
+        "{outcome:#?}"
+    );
+    assert_rooted(&project.database("hpcrun-older-database"), "older");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+    let log = fs::read_to_string(log).expect("the user's wrapper was run");
+    let of = |name: &str| {
+        let calls = log
+            .lines()
+            .filter(|l| l.contains(&format!("--crate-name {name} ")));
+        calls.collect::<Vec<_>>()
+    };
+    assert_eq!(of("work_stealing_rt").len(), 1, "{log}");
+    assert!(
+        of("rayon_core")[0].contains("work-stealing-rt/rayon-core/src/lib.rs"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
+    let _machine = machine();
+    let project = Project::new("partial")
+        .manifest(
+            "partial",
+            "[dependencies]\nrayon-core = \"1.13\"\n[dev-dependencies]\nlibc = \"0.2\"",
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .locked();
+    // Cargo's home with the same index, but without the package libc.
+    let home = project.folder.with_file_name("home");
+    for name in CORE_PACKAGES {
+        let source = package_folder(name);
+        let [package, index, _, registry] = [0, 1, 2, 3].map(|n| source.ancestors().nth(n));
+        let registry = registry.expect("REGISTRY/src/INDEX/PACKAGE");
+        let file = |path: &Path| path.file_name().expect("a name").to_owned();
+        let index = file(index.expect("a folder of an index"));
+        let mut archive = file(package.expect("a package"));
+        archive.push(".crate");
+        let cache = home.join("registry/cache").join(&index);
+        fs::create_dir_all(&cache).expect("it can be made");
+        let from = registry.join("cache").join(&index).join(&archive);
+        fs::copy(from, cache.join(archive)).expect("cargo keeps what it fetched");
+        let link = home.join("registry/index");
+        if !link.exists() {
+            std::os::unix::fs::symlink(registry.join("index"), link).expect("it can be made");
+        }
+    }
+    let before = project.files();
+    let mut command = project.command(&["--offline", "-e", "cpu-time@1000"]);
+    let outcome = Outcome::of(command.env("CARGO_HOME", &home)).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert_rooted(&project.database("hpcrun-partial-database"), "partial");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+}
+
+#[test]
+fn another_line_is_named_and_can_be_profiled_as_it_is() {
+    let _machine = machine();
+    let project = vendored("eldest", "1.10.0");
+    let before = project.files();
+    project
+        .run(&[])
+        .assert_clear(&["1.10.0", "1.12 and 1.13", "--no-patch"]);
+    assert_eq!(project.files(), before, "the user's files are untouched");
+    let outcome = project.run(&["--no-patch", "-q"]).succeed();
+    assert!(outcome.stdout.contains("eldest::burn"), "{outcome:#?}");
+}

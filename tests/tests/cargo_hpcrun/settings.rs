@@ -1,0 +1,97 @@
+//! What users set, for cargo or for a package: it is heeded, and the program still has its lines.
+
+use crate::project::{
+    JOIN_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted, logging_wrapper,
+};
+use hpcrun_tests::tools::{machine, release};
+use std::fs;
+
+#[test]
+fn a_packages_own_profile_does_not_take_the_lines_away() {
+    let _machine = machine();
+    let project = Project::new("packages")
+        .manifest(
+            "packages",
+            "[dependencies]\nrayon-core = \"1.13\"\n\
+             [profile.release.package.\"*\"]\ndebug = false\nopt-level = 3\n\
+             [profile.release.package.packages]\ndebug = 0",
+        )
+        .main("src/main.rs", JOIN_MAIN)
+        .locked();
+    let outcome = Outcome::of(&mut project.bare(&["-e", "cpu-time@1000"])).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
+    assert_rooted(&project.database("hpcrun-packages-database"), "packages");
+    // RUSTFLAGS no more than the profile.
+    let plain = Project::new("flags")
+        .manifest("flags", "")
+        .main("src/main.rs", THREADS_MAIN)
+        .locked();
+    let mut command = plain.bare(&["-q"]);
+    let outcome = Outcome::of(command.env("RUSTFLAGS", "-C debuginfo=0")).succeed();
+    assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
+}
+
+#[test]
+fn a_program_on_the_shared_standard_library_finds_it() {
+    let _machine = machine();
+    let project = Project::new("shared")
+        .manifest("shared", "")
+        .main("src/main.rs", THREADS_MAIN)
+        .locked();
+    let mut command = project.bare(&["-q"]);
+    command.env("RUSTFLAGS", "-C prefer-dynamic");
+    let outcome = Outcome::of(command.env_remove("LD_LIBRARY_PATH")).succeed();
+    assert!(outcome.stdout.contains("shared::burn"), "{outcome:#?}");
+}
+
+#[test]
+fn cargos_configuration_is_heeded() {
+    let _machine = machine();
+    let project = Project::new("configured")
+        .manifest("configured", "[dependencies]\nrayon-core = \"1.13\"")
+        .main("src/main.rs", JOIN_MAIN)
+        .file(
+            ".cargo/config.toml",
+            "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
+        )
+        .locked();
+    let (_, log) = logging_wrapper(&project);
+    let outcome = Outcome::of(&mut project.bare(&["build"])).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    assert!(outcome.stdout.contains("/what is built/"), "{outcome:#?}");
+    let words = fs::read_to_string(&log).expect("the configured wrapper was run");
+    assert!(words.contains("--crate-name work_stealing_rt "), "{words}");
+    // The environment goes above it, with paths relative to the current folder.
+    let mut command = project.bare(&["build", "--manifest-path", "../Cargo.toml"]);
+    command.current_dir(project.folder.join("src"));
+    fs::write(project.folder.join("src/none"), "").expect("it can be written");
+    let broken = Outcome::of(command.env("RUSTC_WRAPPER", "./none"));
+    let complaint = project.folder.join("src/./none").display().to_string();
+    assert!(broken.stderr.contains(&complaint), "{broken:#?}");
+    // What was wrong with a wrapper is forgotten with it.
+    Outcome::of(command.env("RUSTC_WRAPPER", "")).succeed();
+
+    let host = "x86_64-unknown-linux-gnu";
+    let mut command = project.bare(&["build"]);
+    command.env("CARGO_BUILD_TARGET", "wasm32-unknown-unknown");
+    Outcome::of(&mut command).assert_clear(&["wasm32", "CARGO_BUILD_TARGET", "--target", host]);
+    let config = "[build]\ntarget = [\"host-tuple\", \"wasm32-unknown-unknown\"]\n";
+    let project = project.file(".cargo/config.toml", config);
+    project
+        .run(&["build"])
+        .assert_clear(&["wasm32", "config.toml", "--target", host]);
+}
+
+#[test]
+fn a_stripped_build_is_refused_in_words() {
+    let _machine = machine();
+    let project = Project::new("stripped")
+        .manifest("stripped", "[dependencies]\nrayon = \"1.11\"")
+        .main("src/main.rs", RAYON_MAIN)
+        .locked();
+    let mut command = project.bare(&[]);
+    let outcome = Outcome::of(command.env("RUSTFLAGS", "-C strip=symbols"));
+    outcome.assert_clear(&["without symbols", "RUSTFLAGS"]);
+    assert!(release("cargo-hpcrun").is_file());
+}
