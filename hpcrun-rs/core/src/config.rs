@@ -34,7 +34,7 @@ pub enum SourceKind {
     PerfSigtrap = 1,
     /// perf task clock with a queued signal.
     PerfSignal = 2,
-    /// POSIX per-thread timer, weighted by overruns.
+    /// POSIX per-thread timer.
     PosixTimer = 3,
 }
 

@@ -1,22 +1,22 @@
 //! Timers: what delivers a thread's samples, a signal to the thread itself.
 //!
 //! Up to a rate of four fifths of the kernel's tick: a POSIX per-thread CPU timer, which needs no
-//! permission and costs next to nothing, since it fires in the tick that comes anyway; it is
-//! weighted by its overrun count. Above: the perf task clock with a synchronous SIGTRAP (exact
+//! permission and costs next to nothing, since it fires in the tick that comes anyway.
+//! Above: the perf task clock with a synchronous SIGTRAP (exact
 //! rates, no EINTR in system calls), or with a queued signal; where neither is allowed, the POSIX
 //! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
 //! timer.
 //!
-//! The distances of perf samples are drawn at random (`uneven`), so that no program runs in step with
-//! them.
+//! Distances are drawn at random (`uneven`), so that no program runs in step with the samples: those of a CPU timer in
+//! whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun count.
 //!
 //! Arming is not async-signal-safe; [`Source::claim`] is.
 
 mod uneven;
 
 use crate::config::{Config, Event, SourceKind};
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use uneven::Uneven;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, Ordering};
+use uneven::{Pace, Uneven};
 
 /// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
 /// that is still pending when a program is replaced by `exec` does no harm.
@@ -42,7 +42,8 @@ pub struct Source {
     kind: AtomicU8,
     /// File descriptor or timer id.
     handle: AtomicI64,
-    /// Of perf samples.
+    /// The clock that it goes by.
+    clock: AtomicI32,
     distances: Uneven,
 }
 
@@ -83,6 +84,13 @@ const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const FLAG_SIGTRAP: u64 = 1 << 37;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
+/// `_IOW('$', 4, __u64)`.
+const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
+/// Setting the distance of perf samples is a system call of some weight: so many have the same.
+const PERF_SAMPLES_A_DRAW: u64 = 4;
+/// So many periods without a perf sample are those of blocked signals, whose time is lost rather than charged to the
+/// end of the block: any sample that was not held up comes within two.
+const PERF_GAP: u64 = 3;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 /// Descriptors of ours are moved out of the way of programs that expect small numbers.
@@ -133,6 +141,43 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
         libc::close(fd);
         Ok(high)
     }
+}
+
+/// A clock's time, nanoseconds.
+#[inline]
+fn time_of(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is ours. The clocks that are asked for are always there.
+    unsafe { libc::clock_gettime(clock, &mut t) };
+    (t.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(t.tv_nsec as u64)
+}
+
+/// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it again.
+#[inline]
+fn set_timer(timer: libc::timer_t, distance: u64, period: u64) -> bool {
+    let time = |ns: u64| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
+    let spec = libc::itimerspec {
+        it_interval: time(period),
+        it_value: time(distance),
+    };
+    // SAFETY: a structure of ours that outlives the call; the kernel refuses a timer that is gone.
+    unsafe { libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()) == 0 }
+}
+
+/// Sets the distance of a perf event's samples.
+#[inline]
+fn set_perf(descriptor: i32, distance: u64) {
+    // SAFETY: our descriptor, and a word that outlives the call. Should the kernel refuse, the distance stays
+    // as it was.
+    unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_PERIOD as _, &raw const distance) };
 }
 
 /// Whether a POSIX timer serves a rate with a sample of its own for every period: the kernel
@@ -206,6 +251,7 @@ impl Source {
         Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
+            clock: AtomicI32::new(libc::CLOCK_THREAD_CPUTIME_ID),
             distances: Uneven::new(),
         }
     }
@@ -231,7 +277,13 @@ impl Source {
     ) -> Result<(), i32> {
         let fd = open_perf(kind, config.period_ns(), cookie)?;
         self.handle.store(i64::from(fd), Ordering::Relaxed);
-        self.distances.begin(config.period_ns(), cookie);
+        let pace = Pace {
+            period: config.period_ns(),
+            tick: 0,
+            samples_a_draw: PERF_SAMPLES_A_DRAW,
+            gap: PERF_GAP,
+        };
+        set_perf(fd, self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie));
         self.kind.store(kind as u8, Ordering::Release);
         // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
         let ok = unsafe {
@@ -250,14 +302,25 @@ impl Source {
         Err(error)
     }
 
+    /// Samples begin at uneven distances: the first.
+    fn begin(&self, pace: Pace, clock: libc::clockid_t, cookie: u64) -> u64 {
+        self.clock.store(clock, Ordering::Relaxed);
+        // Neither the threads that share a state one after the other nor those of another run draw the same.
+        let seed = cookie.wrapping_add(time_of(libc::CLOCK_MONOTONIC));
+        self.distances.begin(pace, seed, time_of(clock))
+    }
+
     fn arm_timer(&self, config: &Config, tid: u32, cookie: u64) -> Result<(), i32> {
         let clock = match config.event {
             Event::CpuTime => libc::CLOCK_THREAD_CPUTIME_ID,
             Event::WallTime => libc::CLOCK_MONOTONIC,
         };
-        let period = libc::timespec {
-            tv_sec: (config.period_ns() / 1_000_000_000) as i64,
-            tv_nsec: (config.period_ns() % 1_000_000_000) as i64,
+        let ticks = u64::from(rate_ceiling(SourceKind::PosixTimer, config.event));
+        let pace = Pace {
+            period: config.period_ns(),
+            tick: 1_000_000_000_u64.checked_div(ticks).unwrap_or(0),
+            samples_a_draw: 1,
+            gap: 0,
         };
         // SAFETY: structures are ours; the timer signals this thread only.
         unsafe {
@@ -273,11 +336,13 @@ impl Source {
             self.handle.store(timer as i64, Ordering::Relaxed);
             self.kind
                 .store(SourceKind::PosixTimer as u8, Ordering::Release);
-            let spec = libc::itimerspec {
-                it_interval: period,
-                it_value: period,
+            let first = if pace.leaves_room() {
+                self.begin(pace, clock, cookie)
+            } else {
+                self.distances.end();
+                pace.period
             };
-            if libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()) != 0 {
+            if !set_timer(timer, first, pace.period) {
                 let error = last_error();
                 self.disarm();
                 return Err(error);
@@ -317,21 +382,35 @@ impl Source {
         let word =
             |offset: usize| unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() };
         match info.si_code {
-            TRAP_PERF if word(24) == cookie => Some(self.distances.next(self.descriptor())),
+            TRAP_PERF if word(24) == cookie => Some(self.next()),
+            SI_TIMER if word(24) == cookie && self.distances.is_on() => Some(self.next()),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
             SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {
-                let fd = self.descriptor();
-                (word(24) as u32 == fd as u32).then(|| self.distances.next(fd))
+                (word(24) as u32 == self.descriptor() as u32).then(|| self.next())
             }
             _ => None,
         }
     }
-}
 
-impl Source {
     #[inline]
     fn descriptor(&self) -> i32 {
         self.handle.load(Ordering::Relaxed) as i32
+    }
+
+    /// A sample has come: the periods it stands for. Sets the distance of the next.
+    #[inline]
+    fn next(&self) -> u64 {
+        let now = time_of(self.clock.load(Ordering::Relaxed));
+        let next = self.distances.next(now);
+        if let Some(distance) = next.distance {
+            if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
+                let timer = self.handle.load(Ordering::Relaxed) as libc::timer_t;
+                set_timer(timer, distance, self.distances.period());
+            } else {
+                set_perf(self.descriptor(), distance);
+            }
+        }
+        next.periods
     }
 }
 

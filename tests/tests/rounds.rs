@@ -1,0 +1,96 @@
+//! Rounds of equal length: no program runs in step with its samples, at any rate.
+//!
+//! `rounds` has three phases in a round; the profile's shares of them are compared with those of the program's own
+//! CPU clocks. With samples at equal distances a share is off by 0.15 and more (whole phases are never seen, or alone),
+//! and with weights that depend on the place in a period by 0.06.
+
+use hpcrun_tests::run::{Run, Spec, Truth};
+use hpcrun_tests::tools::machine;
+use hpcrun_tests::view::{assert_close, value};
+use nix::time::{ClockId, clock_getres};
+
+/// Standard errors that a right profile is off by, at most: once in some 10^6 comparisons.
+const ERRORS: f64 = 5.0;
+
+/// Milliseconds from one of the kernel's ticks to the next.
+fn tick_ms() -> f64 {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).expect("there is a coarse clock");
+    tick.tv_nsec() as f64 * 1e-6
+}
+
+/// `rounds` of so many milliseconds at a rate, for so many samples.
+fn profile(rate: u32, round_ms: f64, samples: f64, more: &[&str]) -> Run {
+    let seconds = samples / f64::from(rate);
+    let (round, seconds) = (round_ms.to_string(), seconds.to_string());
+    let mut arguments = vec![round.as_str(), seconds.as_str()];
+    arguments.extend(more);
+    let test = format!("rounds-{rate}-{round}{}", more.concat());
+    Spec::fixture(&test, "rounds")
+        .rate(rate)
+        .arguments(&arguments)
+        .succeed()
+}
+
+fn work(truth: &Truth) -> f64 {
+    truth.sites.values().map(|v| value(v, "work")).sum()
+}
+
+/// Each phase's share of all phases, beside the program's own figure. `together`: so many samples at one distance,
+/// which may all see the same phase.
+fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
+    let run = profile(rate, round_ms, samples, &[]);
+    let (view, truth) = (run.database().top_down(), run.truth());
+    let measured = |site: &str| view.inclusive(site, "work");
+    let all: f64 = truth.sites.keys().map(|site| measured(site)).sum();
+    let period = 1.0 / f64::from(rate);
+    for (site, values) in &truth.sites {
+        let share = value(values, "work") / work(&truth);
+        // A share of independent draws is binomial, and whole periods for a weight add a quarter to the variance at most.
+        let independent = work(&truth) / period / together;
+        let error = (share * (1.0 - share) * 1.25 / independent).sqrt();
+        let what = format!("{site}: share at {rate} Hz in rounds of {round_ms} ms");
+        eprintln!(
+            "{what}: {:.3}, truth {share:.3}, standard error {error:.3}",
+            measured(site) / all
+        );
+        assert_close(&what, measured(site) / all, share, ERRORS * error);
+    }
+}
+
+/// Timers that fire in ticks see a round of five ticks at five places, in steps of 10 and 5 ms at two or four of them.
+#[test]
+fn rounds_of_whole_ticks() {
+    let _machine = machine();
+    for rate in [100, 200] {
+        check_shares(rate, 5.0 * tick_ms(), 1000.0, 1.0);
+    }
+}
+
+/// Rounds of one period: in steps of a period they would be seen at one place.
+#[test]
+fn rounds_of_one_period() {
+    let _machine = machine();
+    for rate in [1000, 2000, 5000] {
+        check_shares(rate, 1000.0 / f64::from(rate), 16_000.0, 4.0);
+    }
+}
+
+/// Threads that live for less than a period have as many samples as their time is worth.
+#[test]
+fn lives_shorter_than_a_period() {
+    let _machine = machine();
+    for (rate, life_ms) in [(200, 1.0), (1000, 0.4)] {
+        let samples: f64 = 600.0;
+        let run = profile(rate, life_ms, samples, &["lives"]);
+        let (view, truth) = (run.database().top_down(), run.truth());
+        let mut measured = 0.0;
+        for site in truth.sites.keys() {
+            measured += view.inclusive(site, "work");
+        }
+        // A thread has one sample or none: a count, whose standard error is its root.
+        let share = ERRORS / samples.sqrt();
+        let what = format!("lives of {life_ms} ms at {rate} Hz");
+        eprintln!("{what}: {measured:.3} s, truth {:.3} s", work(&truth));
+        assert_close(&what, measured, work(&truth), share * work(&truth));
+    }
+}
