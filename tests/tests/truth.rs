@@ -251,13 +251,14 @@ fn overhead_tags_in_c() {
 }
 
 /// Samples are taken in the program, at the instruction that entered the kernel: no address of the
-/// kernel appears, and its time belongs to the call.
+/// kernel appears, and its time belongs to the call; also if many periods pass in one call.
 #[test]
 fn time_in_the_kernel_belongs_to_the_call() {
     let _machine = machine();
-    for (rate, _) in RATES {
-        let test = format!("kernel-{rate}");
-        let (run, database) = profile(&test, rate, Spec::new(&test, c_program("kernel")));
+    for (rate, mebibytes) in [(200, "1"), (1000, "1"), (1000, "64")] {
+        let test = format!("kernel-{rate}-{mebibytes}");
+        let spec = Spec::new(&test, c_program("kernel")).arguments(&["300", mebibytes]);
+        let (run, database) = profile(&test, rate, spec);
         let (view, truth) = (database.top_down(), run.truth());
         view.assert_rooted(50);
         for site in ["useful", "asks"] {

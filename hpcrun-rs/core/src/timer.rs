@@ -88,9 +88,6 @@ const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
 /// Setting the distance of perf samples is a system call of some weight: so many have the same.
 const PERF_SAMPLES_A_DRAW: u64 = 4;
-/// So many periods without a perf sample are those of blocked signals, whose time is lost rather than charged to the
-/// end of the block: any sample that was not held up comes within two.
-const PERF_GAP: u64 = 3;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 /// Descriptors of ours are moved out of the way of programs that expect small numbers.
@@ -281,7 +278,6 @@ impl Source {
             period: config.period_ns(),
             tick: 0,
             samples_a_draw: PERF_SAMPLES_A_DRAW,
-            gap: PERF_GAP,
         };
         set_perf(fd, self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie));
         self.kind.store(kind as u8, Ordering::Release);
@@ -320,7 +316,6 @@ impl Source {
             period: config.period_ns(),
             tick: 1_000_000_000_u64.checked_div(ticks).unwrap_or(0),
             samples_a_draw: 1,
-            gap: 0,
         };
         // SAFETY: structures are ours; the timer signals this thread only.
         unsafe {
