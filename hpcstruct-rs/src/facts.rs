@@ -5,7 +5,7 @@
 
 use crate::languages;
 use crate::names::{self, Scheme};
-use crate::owner;
+use crate::owner::{self, RustName};
 use crate::rules::{Match, RuleNumber, Rules};
 use crate::rust_source::{self, Functions};
 use crate::strings::{Interner, SharedMap};
@@ -154,13 +154,15 @@ impl<'a> Facts<'a> {
     pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize, texts: usize) -> Self {
         /// Bytes of strings for each linkage name among them.
         const EACH: usize = 256;
+        /// Linkage names for each stem.
+        const COPIES: usize = 2;
         // Readable and linkage names, and as many of inlined procedures or loops.
         let strings = procedures.saturating_mul(3);
         let mut facts = Facts {
             rules,
             strings: Interner::with_room(strings),
             module: ModuleFacts::default(),
-            by_stem: SharedMap::default(),
+            by_stem: SharedMap::with_room(texts / EACH / COPIES),
             by_place: SharedMap::with_room(texts / EACH),
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
@@ -306,9 +308,10 @@ impl<'a> Facts<'a> {
     }
 
     fn judge(&self, readable: &str, scheme: Scheme) -> Judged {
-        let owner_path = match scheme {
-            Scheme::Rust => Cow::Owned(owner::owner_path(readable)),
-            _ => Cow::Borrowed(readable),
+        let rust = (scheme == Scheme::Rust).then(|| RustName::new(readable));
+        let owner_path = match &rust {
+            Some(name) => Cow::Owned(name.owner_path()),
+            None => Cow::Borrowed(readable),
         };
         let has_owner = scheme == Scheme::Rust && owner::first_colons(&owner_path).is_some();
         let origin = match scheme {
@@ -320,9 +323,9 @@ impl<'a> Facts<'a> {
         let by_path = (scheme == Scheme::Rust)
             .then(|| tags::category_of_path(&owner_path))
             .flatten();
-        let display = match scheme {
-            Scheme::Rust => owner::display_name(readable),
-            _ => readable.into(),
+        let display = match &rust {
+            Some(name) => name.display(),
+            None => readable.into(),
         };
         let facts = NameFacts {
             name: self.strings.id(&display),

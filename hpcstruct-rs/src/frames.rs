@@ -3,6 +3,7 @@
 //! Input: entries of the debug information, or bare symbols. Invariant: equal inputs give equal
 //! frames, whatever was asked before (the memory of answers only saves time).
 
+use crate::by_entry::ByEntry;
 use crate::dwarf::describe::{Description, Text, describe};
 use crate::dwarf::lines;
 use crate::dwarf::shapes::UnitShapes;
@@ -73,9 +74,12 @@ pub(crate) struct Memory {
     /// Files of other units.
     other_files: Map<(u32, u64), Option<FileFacts>>,
     /// Frames that an entry alone decides.
-    known: Map<EntryRef, Frame>,
+    known: ByEntry<Frame>,
     /// Frames that are named by the file of the body.
     known_by_body: Map<(EntryRef, Option<Body>), Frame>,
+    /// Files by what line tables write, which those of many units share; kept from unit to unit.
+    written: Map<Box<[u8]>, FileFacts>,
+    key: Vec<u8>,
 }
 
 impl<'a, 'd> Frames<'a, 'd> {
@@ -94,7 +98,8 @@ impl<'a, 'd> Frames<'a, 'd> {
         } = unit_language(debug, unit);
         memory.own_files.clear();
         memory.other_files.clear();
-        memory.known.clear();
+        let entries = debug.entries_of(unit);
+        memory.known.begin(entries, debug.weight(unit) as usize);
         memory.known_by_body.clear();
         Frames {
             debug,
@@ -111,24 +116,21 @@ impl<'a, 'd> Frames<'a, 'd> {
     /// A file of a unit.
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         let unit = self.debug.lines_of(unit);
-        let read = || {
-            let path = lines::path(self.debug, unit, file)?;
-            Some(self.facts.file(&path))
-        };
         let own = usize::try_from(file)
             .ok()
             .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);
         let Some(index) = own else {
-            return *self
-                .memory
-                .other_files
-                .entry((unit, file))
-                .or_insert_with(read);
+            if let Some(known) = self.memory.other_files.get(&(unit, file)) {
+                return *known;
+            }
+            let found = self.read_file(unit, file);
+            self.memory.other_files.insert((unit, file), found);
+            return found;
         };
         if let Some(Some(known)) = self.memory.own_files.get(index) {
             return *known;
         }
-        let found = read();
+        let found = self.read_file(unit, file);
         if self.memory.own_files.len() <= index {
             self.memory.own_files.resize(index + 1, None);
         }
@@ -136,10 +138,27 @@ impl<'a, 'd> Frames<'a, 'd> {
         found
     }
 
+    /// The same, which nobody asked for yet; `unit` has the line table.
+    fn read_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        let written = lines::written(self.debug, unit, file)?;
+        let Memory {
+            written: known,
+            key,
+            ..
+        } = &mut *self.memory;
+        written.key(key);
+        if let Some(found) = known.get(key.as_slice()) {
+            return Some(*found);
+        }
+        let found = self.facts.file(&written.path());
+        known.insert(key.as_slice().into(), found);
+        Some(found)
+    }
+
     /// The frame of an inlined procedure, when it was asked for before and its body's file did
     /// not matter.
     pub(crate) fn known(&self, entry: EntryRef) -> Option<Frame> {
-        self.memory.known.get(&entry).copied()
+        self.memory.known.get(entry)
     }
 
     /// The frame of the inlined procedure that an entry describes, where it does not matter where the
@@ -157,7 +176,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let path = || self.path_of(entry, &description, walked);
         let named = self.name_of_linkage(&linkage, &description, path)?;
         let frame = self.frame(&named, Some(declared), None);
-        self.memory.known.insert(entry, frame);
+        self.memory.known.set(entry, frame);
         Some(frame)
     }
 
@@ -215,7 +234,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let by_entry_alone =
             frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
         if by_entry_alone {
-            self.memory.known.insert(entry, frame);
+            self.memory.known.set(entry, frame);
         } else {
             self.memory.known_by_body.insert(key, frame);
         }

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod assemble;
+mod by_entry;
 #[allow(unsafe_code)]
 mod bus;
 #[allow(unsafe_code)]

@@ -23,6 +23,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// All threads make small tables at once.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Recover procedures, inlined code, loops, source lines and overhead tags of binaries.
 #[derive(Parser)]
 #[command(name = "hpcstruct-rs", version, about, long_about = LONG, after_long_help = EXAMPLES)]

@@ -89,47 +89,75 @@ pub(crate) fn origin_of_file(path: &str) -> Option<Origin> {
     system.then_some(Origin::System)
 }
 
-/// The path that owns a readable Rust name, without generic arguments:
-/// `<&mut a::T<u8> as b::Act>::act` gives `a::T::act`, `<u8 as b::Act>::act` gives `b::Act::act`.
-pub(crate) fn owner_path(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let Some((inside, rest)) = split_angle(name) else {
-        add_without_generics(name, &mut out);
-        return out;
-    };
-    let (self_type, of_trait) = match split_as(inside) {
-        Some((self_type, of_trait)) => (self_type, Some(of_trait)),
-        None => (inside, None),
-    };
-    let has_own = add_type_path(self_type, &mut out);
-    let foreign = !has_own || origin_of_crate(root(&out)) == Origin::System;
-    if let Some(of_trait) = of_trait.filter(|_| foreign) {
-        let own = out.len();
-        if add_type_path(of_trait, &mut out) {
-            out.drain(..own);
-        }
-    }
-    if out.is_empty() {
-        // An inherent method of a primitive or a slice is core's (or alloc's).
-        out.push_str("core");
-    }
-    add_without_generics(rest, &mut out);
-    out
+/// A readable Rust name, taken apart at its leading angles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RustName<'n> {
+    name: &'n str,
+    angles: Option<Angles<'n>>,
 }
 
-/// A readable Rust name as users write it: `<a::T<u8>>::f` is `a::T<u8>::f`. Types that are no
-/// plain path (`<[u8]>::len`, `<dyn a::T>::f`) and trait methods keep their angles.
-pub(crate) fn display_name(name: &str) -> Cow<'_, str> {
-    let Some((inside, rest)) = split_angle(name) else {
-        return Cow::Borrowed(name);
-    };
-    let path = inside.split('<').next().unwrap_or(inside);
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
-    let starts = path.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    if starts && path.chars().all(plain) && split_as(inside).is_none() {
-        Cow::Owned(format!("{inside}{rest}"))
-    } else {
-        Cow::Borrowed(name)
+/// `<Self as Trait>rest`, or `<Self>rest`.
+#[derive(Clone, Copy, Debug)]
+struct Angles<'n> {
+    self_type: &'n str,
+    of_trait: Option<&'n str>,
+    rest: &'n str,
+}
+
+impl<'n> RustName<'n> {
+    /// Of a readable name.
+    pub(crate) fn new(name: &'n str) -> RustName<'n> {
+        RustName {
+            name,
+            angles: split_angles(name),
+        }
+    }
+
+    /// The path that owns it, without generic arguments:
+    /// `<&mut a::T<u8> as b::Act>::act` gives `a::T::act`, `<u8 as b::Act>::act` gives `b::Act::act`.
+    pub(crate) fn owner_path(&self) -> String {
+        let mut out = String::with_capacity(self.name.len());
+        let Some(angles) = self.angles else {
+            add_without_generics(self.name, &mut out);
+            return out;
+        };
+        let has_own = add_type_path(angles.self_type, &mut out);
+        let foreign = !has_own || origin_of_crate(root(&out)) == Origin::System;
+        if let Some(of_trait) = angles.of_trait.filter(|_| foreign) {
+            let own = out.len();
+            if add_type_path(of_trait, &mut out) {
+                out.drain(..own);
+            }
+        }
+        if out.is_empty() {
+            // An inherent method of a primitive or a slice is core's (or alloc's).
+            out.push_str("core");
+        }
+        add_without_generics(angles.rest, &mut out);
+        out
+    }
+
+    /// As users write it: `<a::T<u8>>::f` is `a::T<u8>::f`. Types that are no plain path
+    /// (`<[u8]>::len`, `<dyn a::T>::f`) and trait methods keep their angles.
+    pub(crate) fn display(&self) -> Cow<'n, str> {
+        let inherent = self.angles.filter(|a| a.of_trait.is_none());
+        let Some(Angles {
+            self_type, rest, ..
+        }) = inherent
+        else {
+            return Cow::Borrowed(self.name);
+        };
+        let path = self_type.split('<').next().unwrap_or(self_type);
+        let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+        let starts = path.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        if starts && path.chars().all(plain) {
+            let mut shown = String::with_capacity(self.name.len());
+            shown.push_str(self_type);
+            shown.push_str(rest);
+            Cow::Owned(shown)
+        } else {
+            Cow::Borrowed(self.name)
+        }
     }
 }
 
@@ -149,11 +177,38 @@ fn last_segment(name: &str) -> &str {
     last.map_or(name, |at| &name[at + 2..])
 }
 
-/// `<inside>rest` in its two parts.
-fn split_angle(name: &str) -> Option<(&str, &str)> {
+/// The parts of a name that begins with an angle; ` as ` counts at its own level of angles.
+fn split_angles(name: &str) -> Option<Angles<'_>> {
+    const AS: &str = " as ";
     let body = name.strip_prefix('<')?;
-    let end = matching_angle(body)?;
-    Some((&body[..end], &body[end + 1..]))
+    let bytes = body.as_bytes();
+    let mut depth = 0usize;
+    let mut before = b' ';
+    let mut end_of_self = None;
+    for (i, b) in bytes.iter().enumerate() {
+        match b {
+            b'<' => depth += 1,
+            // The arrow of a function type closes nothing.
+            b'>' if before == b'-' => {}
+            b'>' if depth == 0 => {
+                return Some(Angles {
+                    self_type: &body[..end_of_self.unwrap_or(i)],
+                    of_trait: end_of_self.map(|end| &body[end + AS.len()..i]),
+                    rest: &body[i + 1..],
+                });
+            }
+            b'>' => depth -= 1,
+            b' ' if depth == 0
+                && end_of_self.is_none()
+                && bytes[i..].starts_with(AS.as_bytes()) =>
+            {
+                end_of_self = Some(i);
+            }
+            _ => {}
+        }
+        before = *b;
+    }
+    None
 }
 
 /// The position of the `>` that closes an angle opened just before `text`. The arrow of a
@@ -170,24 +225,6 @@ fn matching_angle(text: &str) -> Option<usize> {
             _ => {}
         }
         before = b;
-    }
-    None
-}
-
-/// Splits `Self as Trait` at its own level of angles.
-fn split_as(inside: &str) -> Option<(&str, &str)> {
-    let bytes = inside.as_bytes();
-    let mut depth = 0i64;
-    for (i, b) in bytes.iter().enumerate() {
-        match b {
-            b'<' => depth += 1,
-            b'>' if i > 0 && bytes[i - 1] == b'-' => {}
-            b'>' => depth -= 1,
-            b' ' if depth == 0 && bytes[i..].starts_with(b" as ") => {
-                return Some((&inside[..i], &inside[i + 4..]));
-            }
-            _ => {}
-        }
     }
     None
 }
@@ -405,7 +442,7 @@ mod tests {
             ("<(a::T, u8) as b::Act>::act", "a::T::act"),
             ("<a::T<fn() -> u8> as b::Act>::act", "a::T::act"),
         ] {
-            assert_eq!(owner_path(name), owner, "{name}");
+            assert_eq!(RustName::new(name).owner_path(), owner, "{name}");
         }
     }
 
@@ -421,7 +458,7 @@ mod tests {
             ("<&a::T>::f", "<&a::T>::f"),
             ("<broken", "<broken"),
         ] {
-            assert_eq!(display_name(name), shown);
+            assert_eq!(RustName::new(name).display(), shown);
         }
     }
 
@@ -438,14 +475,14 @@ mod tests {
             "-><->",
             "<->",
         ] {
-            let _ = owner_path(name);
+            let _ = RustName::new(name).owner_path();
         }
-        assert_eq!(owner_path(""), "");
+        assert_eq!(RustName::new("").owner_path(), "");
     }
 
     #[test]
     fn origins() {
-        let origin = |name| origin_of_crate(root(&owner_path(name)));
+        let origin = |name| origin_of_crate(root(&RustName::new(name).owner_path()));
         assert_eq!(origin("<u8 as core::fmt::Debug>::fmt"), Origin::System);
         assert_eq!(
             origin("<work_stealing_rt::job::J<F> as x::Y>::z"),

@@ -1,6 +1,7 @@
 //! Gives memory that was freed back to the system, so that it does not add to what is used next.
 //!
-//! Best effort: with glibc, whose allocator keeps it otherwise; elsewhere nothing happens.
+//! Best effort: for programs whose allocator is glibc's, which keeps it otherwise. The command's own
+//! allocator gives memory back by itself; elsewhere nothing happens.
 
 /// Less is not worth the time that it takes.
 const WORTH_IT: usize = 1 << 25;

@@ -46,7 +46,7 @@ pub(crate) fn mark_of_file(path: &str) -> &'static str {
     }
 }
 
-/// The category of an owner path ([`crate::owner::owner_path`]): the module below
+/// The category of an owner path ([`crate::owner::RustName::owner_path`]): the module below
 /// `parallel_overhead`; a procedure or type directly in it is `other`.
 pub(crate) fn category_of_path(owner_path: &str) -> Option<&str> {
     const WITHIN: &[u8] = b"::parallel_overhead::";

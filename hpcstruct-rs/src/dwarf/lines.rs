@@ -6,7 +6,6 @@
 use super::program::{self, State};
 use super::{Debug, Reader};
 use gimli::{Dwarf, Unit};
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// Code of one source line.
@@ -186,44 +185,72 @@ impl<'r> Cutter<'r> {
     }
 }
 
-/// The full path of file `file` of unit `unit`.
-pub(crate) fn path(debug: &Debug<'_>, unit: u32, file: u64) -> Option<String> {
+/// What a line table writes of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written<'d> {
+    /// The compilation directory and that of the file.
+    directories: [Option<&'d [u8]>; 2],
+    name: &'d [u8],
+}
+
+/// What is written of file `file` in the line table of unit `unit`.
+pub(crate) fn written<'d>(debug: &Debug<'d>, unit: u32, file: u64) -> Option<Written<'d>> {
     let number = debug.lines_of(unit);
     let unit = debug.units.get(number as usize)?;
-    resolve(debug.dwarf(number)?, unit, file)
-}
-
-fn resolve<'d>(dwarf: &Dwarf<Reader<'d>>, unit: &Unit<Reader<'d>>, file: u64) -> Option<String> {
+    let dwarf = debug.dwarf(number)?;
     let header = unit.line_program.as_ref()?.header();
     let entry = header.file(file)?;
-    let name = lossy(dwarf, unit, entry.path_name())?;
-    if name.starts_with('/') {
-        return Some(clean(name.into_owned()));
-    }
-    let mut path = String::with_capacity(128);
-    if let Some(directory) = unit.comp_dir {
-        path.push_str(&String::from_utf8_lossy(directory.slice()));
-    }
     // Directory 0 is the compilation directory itself, before DWARF 5 without an entry.
-    if entry.directory_index() != 0 || header.version() >= 5 {
-        let directory = entry
-            .directory(header)
-            .and_then(|value| lossy(dwarf, unit, value));
-        if let Some(directory) = directory {
-            join(&mut path, &directory);
-        }
-    }
-    join(&mut path, &name);
-    Some(clean(path))
+    let is_stated = entry.directory_index() != 0 || header.version() >= 5;
+    let directory = if is_stated {
+        entry.directory(header)
+    } else {
+        None
+    };
+    Some(Written {
+        directories: [
+            unit.comp_dir.map(|d| d.slice()),
+            directory.and_then(|value| bytes(dwarf, unit, value)),
+        ],
+        name: bytes(dwarf, unit, entry.path_name())?,
+    })
 }
 
-fn lossy<'d>(
+fn bytes<'d>(
     dwarf: &Dwarf<Reader<'d>>,
     unit: &Unit<Reader<'d>>,
     value: gimli::AttributeValue<Reader<'d>>,
-) -> Option<Cow<'d, str>> {
-    let reader = dwarf.attr_string(unit, value).ok()?;
-    Some(String::from_utf8_lossy(reader.slice()))
+) -> Option<&'d [u8]> {
+    Some(dwarf.attr_string(unit, value).ok()?.slice())
+}
+
+impl Written<'_> {
+    /// Puts into `out` what tells it from others: texts have no zeros.
+    pub(crate) fn key(&self, out: &mut Vec<u8>) {
+        out.clear();
+        for directory in self.directories {
+            out.push(u8::from(directory.is_some()));
+            out.extend_from_slice(directory.unwrap_or_default());
+            out.push(0);
+        }
+        out.extend_from_slice(self.name);
+    }
+
+    /// The full path.
+    pub(crate) fn path(&self) -> String {
+        let name = String::from_utf8_lossy(self.name);
+        if name.starts_with('/') {
+            return clean(name.into_owned());
+        }
+        let mut path = String::with_capacity(128);
+        let [compilation, directory] = self.directories.map(|d| d.map(String::from_utf8_lossy));
+        path.push_str(compilation.as_deref().unwrap_or_default());
+        if let Some(directory) = directory {
+            join(&mut path, &directory);
+        }
+        join(&mut path, &name);
+        clean(path)
+    }
 }
 
 /// Appends `next` to a path, or replaces it by an absolute one.
