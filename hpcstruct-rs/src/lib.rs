@@ -16,9 +16,9 @@
 #![deny(unsafe_code)]
 
 mod assemble;
-mod by_entry;
 #[allow(unsafe_code)]
 mod bus;
+mod by_entry;
 #[allow(unsafe_code)]
 mod bytes;
 pub mod cache;

@@ -4,7 +4,8 @@
 //! interrupts set), and `perf record` and HPCToolkit's `hpcrun` when they are there. The runs alternate, so that a neighbour's
 //! load falls on all of them; a ratio is taken within a round, and the table gives the median over
 //! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
-//! what the program itself times. Beside programs of this repository there are kernels on rayon with
+//! what the program itself times. Noise of the machine hides what is less than some hundredths; so a further run for each rate
+//! has the handler time itself: what it takes beyond an empty one, but for what it leaves cold in the caches. Beside programs of this repository there are kernels on rayon with
 //! our rayon-core, on two workers (`fixtures/runtimes`). Every run is a session of its own that the kernel is asked to
 //! prefer to others, where that is allowed.
 
@@ -165,11 +166,52 @@ fn measure(
         );
     }
     print_rows(program, &ways, &rounds);
+    for rate in &options.rates {
+        let (mean, median) = in_the_handler(program, *rate, programs, folder)?;
+        println!(
+            "| {} | {rate} | in the handler | {mean:.2} us a sample, median {median:.2} | {:.2} % |",
+            program.name,
+            mean * f64::from(*rate) / 1e4
+        );
+    }
     Ok(())
 }
 
-/// One run.
-fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<Timing, String> {
+/// Mean and median microseconds in the handler, in a run of their own.
+fn in_the_handler(
+    program: &Program,
+    rate: u32,
+    programs: &Path,
+    folder: &Path,
+) -> Result<(f64, f64), String> {
+    let mut command = command_of(program, Way::Profiled(rate), programs, folder)?;
+    command.env("HPCRUN_LATENCY", "1");
+    let output = shielded(&command).stderr(Stdio::piped()).output();
+    let output = output.map_err(|e| format!("{}: {e}", program.name))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let number = |name| number_after(&text, name);
+    number("mean").zip(number("p50")).ok_or_else(|| {
+        format!(
+            "{}: the handler's times were not printed: {text}",
+            program.name
+        )
+    })
+}
+
+/// The number after a word.
+fn number_after(text: &str, name: &str) -> Option<f64> {
+    let mut words = text.split_whitespace();
+    words.find(|word| *word == name)?;
+    words.next()?.parse().ok()
+}
+
+/// The command of one run; old measurements are removed.
+fn command_of(
+    program: &Program,
+    way: Way,
+    programs: &Path,
+    folder: &Path,
+) -> Result<Command, String> {
     let measurements = folder.join("measurements");
     if measurements.exists() {
         std::fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
@@ -211,7 +253,12 @@ fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<T
         }
     };
     command.args(program.arguments).current_dir(folder);
-    let mut command = shielded(&command);
+    Ok(command)
+}
+
+/// One run.
+fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<Timing, String> {
+    let mut command = shielded(&command_of(program, way, programs, folder)?);
     let start = Instant::now();
     let output = command.output().map_err(|e| {
         format!(
@@ -251,9 +298,8 @@ fn shielded(command: &Command) -> Command {
 /// The number after the word `total` in a program's output, or, without that word, the sum of its
 /// lines, which are a kernel's repetitions.
 fn inner_seconds(output: &str) -> Option<f64> {
-    let mut words = output.split_whitespace();
-    if words.any(|word| word == "total") {
-        return words.next()?.parse().ok();
+    if output.split_whitespace().any(|word| word == "total") {
+        return number_after(output, "total");
     }
     let times: Result<Vec<f64>, _> = output.lines().map(str::parse).collect();
     let times = times.ok().filter(|times| !times.is_empty())?;

@@ -41,7 +41,8 @@ pub fn keep(cycles: u64) {
     }
 }
 
-/// A one-line summary: samples and latency quantiles, microseconds.
+/// A one-line summary: samples, the mean of all but the slowest hundredth (those were interrupted
+/// themselves), and latency quantiles, microseconds.
 pub fn summary() -> Option<String> {
     let base = CYCLES.load(Ordering::Acquire);
     let n = COUNT.load(Ordering::Relaxed).min(CAPACITY);
@@ -55,8 +56,11 @@ pub fn summary() -> Option<String> {
     all.sort_unstable();
     let per_us = cycles_per_microsecond();
     let q = |p: f64| f64::from(all[((n - 1) as f64 * p) as usize]) / per_us;
+    let usual = &all[..n - n / 100];
+    let sum: u64 = usual.iter().map(|cycles| u64::from(*cycles)).sum();
     Some(format!(
-        "handler latency over {n} samples, us: p10 {:.2} p50 {:.2} p90 {:.2} p99 {:.2} max {:.1}",
+        "handler latency over {n} samples, us: mean {:.2} p10 {:.2} p50 {:.2} p90 {:.2} p99 {:.2} max {:.1}",
+        sum as f64 / usual.len() as f64 / per_us,
         q(0.1),
         q(0.5),
         q(0.9),
