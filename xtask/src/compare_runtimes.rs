@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const KERNELS: [&str; 13] = [
+const KERNELS: [&str; 14] = [
     "fib",
     "nqueens",
     "quicksort",
@@ -25,6 +25,7 @@ const KERNELS: [&str; 13] = [
     "steal",
     "wake",
     "pool",
+    "broadcast",
     "idle",
 ];
 /// Those that chili and the C++ program have, too.
@@ -212,7 +213,7 @@ fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
             scale,
         });
     };
-    let only_pools = ["steal", "wake", "pool", "idle"].contains(&kernel);
+    let only_pools = ["steal", "wake", "pool", "broadcast", "idle"].contains(&kernel);
     if !only_pools {
         add("sequential", &programs.stock, "serial", 1, 1.0);
     }
@@ -221,8 +222,14 @@ fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
     if let Some((program, _)) = cpp {
         add("sequential, C++", program, "serial", 1, scale);
     }
-    // A steal needs two workers.
-    for workers in if kernel == "steal" { 2..=2 } else { 1..=2 } {
+    let pools: &[usize] = match kernel {
+        // A steal needs two workers.
+        "steal" => &[2],
+        // More than there are cores.
+        "broadcast" => &[16, 64, 500],
+        _ => &[1, 2],
+    };
+    for &workers in pools {
         add("work-stealing-rt", &programs.ours, "rayon", workers, 1.0);
         add("rayon", &programs.stock, "rayon", workers, 1.0);
         if JOINS.contains(&kernel) {
@@ -313,7 +320,7 @@ fn once(kernel: &str, candidate: &Candidate<'_>, repetitions: usize) -> Result<f
 fn show(time: Estimate, kernel: &str) -> String {
     let (factor, unit) = match kernel {
         "scope" | "flat" | "steal" => (1e9, "ns each"),
-        "wake" | "pool" => (1e6, "µs"),
+        "wake" | "pool" | "broadcast" => (1e6, "µs"),
         "idle" => (1e3, "ms CPU a second"),
         _ => (1e3, "ms"),
     };

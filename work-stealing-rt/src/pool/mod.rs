@@ -20,6 +20,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::abort;
 use std::sync::{Arc, Once, OnceLock};
+use std::thread;
 
 use crossbeam_deque::Injector;
 
@@ -40,6 +41,12 @@ pub use threads::{CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 /// The most workers that a pool can have.
 const MOST_THREADS: usize = 65_535;
 
+/// See [`Pool::cores`]. Asking the system takes longer than to make a pool.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// What the user wants to be called for; all may be called by several workers at once.
 #[derive(Default)]
 pub(crate) struct Handlers {
@@ -59,6 +66,8 @@ pub(crate) struct Pool {
     workers: OnceLock<Box<[Worker]>>,
     pub(crate) injector: Injector<TaskRef>,
     pub(crate) sleep: Sleep,
+    /// Cores that the process may use, as far as was known when it made its first pool.
+    pub(crate) cores: usize,
     pending: AtomicUsize,
     pub(crate) handlers: Handlers,
 }
@@ -70,6 +79,7 @@ impl Pool {
             workers: OnceLock::new(),
             injector: Injector::new(),
             sleep: Sleep::new(count),
+            cores: cores(),
             pending: AtomicUsize::new(1),
             handlers,
         });

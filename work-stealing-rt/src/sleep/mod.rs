@@ -57,6 +57,13 @@ impl Sleep {
         sleepers(self.counts.load(Ordering::Relaxed))
     }
 
+    /// How many neither sleep nor are about to, at about this moment.
+    #[inline(always)]
+    pub(crate) fn awake(&self) -> usize {
+        let sleepers = sleepers(self.counts.load(Ordering::Relaxed)) as usize;
+        self.parkers.len().saturating_sub(sleepers)
+    }
+
     /// Work was made available just before: wakes a worker if some sleep and none searches.
     #[inline(always)]
     pub(crate) fn notify(&self) {
