@@ -40,6 +40,7 @@ mod names;
 mod owner;
 mod paint;
 mod parallel;
+mod pclntab;
 mod product;
 mod progress;
 #[cfg(test)]

@@ -74,8 +74,8 @@ Recover procedures, inlined code, loops, source lines and overhead tags of binar
 
 Reads ELF executables and shared libraries with DWARF 3 to 5, also from separate debug files
 (by build id or .gnu_debuglink), split units (.dwo, .dwp), files shared by dwz and compressed
-sections; without debug information it falls back to symbols, also those of .gnu_debugdata, and
-without symbols to the unwind table. hpcprof-rs does this by itself for what a
+sections; without debug information it falls back to symbols, also those of .gnu_debugdata and .gopclntab,
+and without symbols to the unwind table. hpcprof-rs does this by itself for what a
 run sampled; use this command to do it once on another machine, with rules of your own, or to
 look at a binary.";
 

@@ -1,9 +1,11 @@
-//! Procedure bounds and names without debug information: symbol tables.
+//! Procedure bounds and names without debug information: symbol tables, and of stripped programs of Go
+//! the table that their runtime needs.
 //!
 //! Input: an image (and its separate debug file, whose symbol table is richer). Invariants: the
 //! result is sorted by address, one symbol per address, none empty, all within executable ranges.
 
 use crate::image::Image;
+use crate::pclntab;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -35,7 +37,7 @@ impl<'d> Symbol<'d> {
 pub(crate) struct Symbols<'d> {
     /// Sorted by start; ends may reach into the next symbol's range, as the file states them.
     pub(crate) sorted: Vec<Symbol<'d>>,
-    /// Whether there is a full symbol table, not only the dynamic one.
+    /// Whether there is a full table, not only the dynamic one.
     pub(crate) has_symtab: bool,
 }
 
@@ -83,6 +85,11 @@ pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
         let dynamic = image.file.dynamic_symbols();
         list.extend(dynamic.filter_map(|s| candidate(code, &s)));
     }
+    if !found.has_symtab {
+        let before = list.len();
+        list.extend(pclntab::functions(code).into_iter().map(of_go));
+        found.has_symtab = list.len() > before;
+    }
     list.sort_by(|a, b| (a.start, &a.rank, a.name).cmp(&(b.start, &b.rank, b.name)));
     // The best name wins the address; the size may come from any alias.
     list.dedup_by(|alias, kept| {
@@ -102,6 +109,15 @@ impl<'d> Candidates<'d> {
             sorted: with_ends(image, &self.list, unwind),
             has_symtab: self.has_symtab,
         }
+    }
+}
+
+fn of_go((range, name): pclntab::Function<'_>) -> Candidate<'_> {
+    Candidate {
+        start: range.start,
+        size: range.end - range.start,
+        rank: (false, 0, 0, false, name.len()),
+        name,
     }
 }
 

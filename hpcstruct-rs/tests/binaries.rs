@@ -124,14 +124,19 @@ fn a_program_of_go() {
         "main.go",
         "package main\n\nimport \"fmt\"\n\n//go:noinline\nfunc work(n int) int {\n\ts := 0\n\tfor i := 0; i < n; i++ {\n\t\ts += i * i\n\t}\n\treturn s\n}\n\nfunc main() { fmt.Println(work(1000)) }\n",
     );
-    let built = Command::new("go")
-        .args(["build", "-o", "p", "main.go"])
-        .env("GOCACHE", folder.0.join("cache"))
-        .env("GOFLAGS", "-mod=mod")
-        .env("GO111MODULE", "off")
-        .current_dir(&folder.0)
-        .output();
-    if !built.is_ok_and(|o| o.status.success()) {
+    let build = |flags: &[&str], output: &str| {
+        let built = Command::new("go")
+            .args(["build", "-o", output])
+            .args(flags)
+            .arg("main.go")
+            .env("GOCACHE", folder.0.join("cache"))
+            .env("GOFLAGS", "-mod=mod")
+            .env("GO111MODULE", "off")
+            .current_dir(&folder.0)
+            .output();
+        built.is_ok_and(|o| o.status.success())
+    };
+    if !build(&[], "p") {
         println!("SKIPPED: go is not installed; programs of Go are not tested");
         return;
     }
@@ -152,6 +157,30 @@ fn a_program_of_go() {
         kinds.any(|k| k == ScopeKind::Loop)
     };
     assert!(work.iter().any(in_loop));
+    // Stripped of all, a program of Go still has the table of functions that its runtime needs.
+    let code_of_work = |structure: &Structure| {
+        let spans = structure.spans.iter();
+        let own = spans.filter(|s| procedure_name(structure, s) == "main.work");
+        own.map(|s| s.end - s.start).sum::<u64>()
+    };
+    for mode in ["exe", "pie"] {
+        assert!(build(&["-buildmode", mode], "p"));
+        assert!(build(&["-buildmode", mode, "-ldflags", "-s -w"], "s"));
+        let stripped = whole(&folder.0.join("s"));
+        assert!(has_name(&stripped, "main.main"), "{mode}");
+        let whole = code_of_work(&whole(&folder.0.join("p")));
+        // Without the padding behind it.
+        assert!(
+            (whole..whole + 32).contains(&code_of_work(&stripped)),
+            "{mode}"
+        );
+        assert!(stripped.procedures.len() > 1000, "{mode}");
+        assert!(stripped.scopes.iter().any(|s| s.kind == ScopeKind::Loop));
+        assert!(
+            !stripped.notes.iter().any(|n| n.contains("names")),
+            "{mode}"
+        );
+    }
 }
 
 /// The address of a function of a library.
