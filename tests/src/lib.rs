@@ -7,6 +7,7 @@
 //! * [`view`]: the JSON of a view as FORMATS.md states it, and the checks that hold for every view.
 //! * [`elf`]: ELF files around mutants of debug information.
 //! * [`parsers`]: what a parser must do with any bytes.
+//! * [`seeds`]: real files of every kind that is parsed.
 //! * [`repository`]: the source tree as the repository's own checks read it.
 //!
 //! Helpers panic with a message that says what went wrong: they run inside tests only.
@@ -17,5 +18,6 @@ pub mod elf;
 pub mod parsers;
 pub mod repository;
 pub mod run;
+pub mod seeds;
 pub mod tools;
 pub mod view;

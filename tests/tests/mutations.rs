@@ -2,9 +2,9 @@
 //!
 //! The fuzz targets (`fuzz/`) do the same without an end, where a nightly toolchain is at hand.
 
-use hpcrun_tests::run::Spec;
-use hpcrun_tests::tools::{c_program, machine, release, tool};
-use hpcrun_tests::{elf, parsers};
+use hpcrun_tests::tools::{machine, release};
+use hpcrun_tests::{parsers, seeds};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// xorshift64*: reproducible, and good enough to choose bytes.
@@ -77,57 +77,58 @@ fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8
     eprintln!("{what}: {count} mutants");
 }
 
-fn read_all(paths: &[std::path::PathBuf]) -> Vec<Vec<u8>> {
-    let read = |path: &std::path::PathBuf| std::fs::read(path).expect("the file is readable");
-    paths.iter().map(read).collect()
-}
-
 #[test]
 fn measurements() {
     let _machine = machine();
-    let measured = Spec::fixture("mutations", "phases")
-        .arguments(&["60"])
-        .rate(1000)
-        .succeed();
-    let profiles = read_all(&measured.files("hpcprofile"));
+    let [profiles, processes] = seeds::of_measurement("mutations");
     run("profiles", &profiles, 3, 500, parsers::profile);
-    let processes = read_all(&measured.files("hpcproc"));
     run("process files", &processes, 3, 500, parsers::process);
 }
 
 #[test]
 fn structures_and_binaries() {
     let _machine = machine();
-    let place = hpcrun_tests::tools::folder("mutations-structure");
-    let file = place.join("library.hpcstruct");
-    let library = c_program("library.so");
-    hpcrun_tests::tools::check(tool("hpcstruct-rs").arg(&library).arg("-o").arg(&file));
-    run("structures", &read_all(&[file]), 3, 300, parsers::structure);
-    // Code, and all else in the file taken for it.
-    let pieces: Vec<Vec<u8>> = read_all(std::slice::from_ref(&library))
-        .iter()
-        .flat_map(|bytes| bytes.chunks(1 << 13).map(<[u8]>::to_vec))
-        .collect();
-    run("machine code", &pieces, 3, 300, parsers::code);
-    let sections: Vec<Vec<u8>> = read_all(std::slice::from_ref(&library))
-        .iter()
-        .map(|bytes| elf::pack(bytes))
-        .collect();
-    assert!(sections[0].len() > 200, "the library has debug information");
+    let structures = seeds::structures("mutations-structure");
+    run("structures", &structures, 3, 300, parsers::structure);
+    let library = vec![seeds::library()];
+    run(
+        "machine code",
+        &seeds::code(&library[0]),
+        3,
+        300,
+        parsers::code,
+    );
     run(
         "debug information",
-        &sections,
+        &seeds::debug_information(&library),
         6,
         300,
         parsers::debug_information,
     );
-    run("libraries", &read_all(&[library]), 8, 200, parsers::analyse);
+    run("libraries", &library, 8, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
     run(
         "programs",
-        &read_all(&[release("recursion")]),
+        &seeds::read_all(&[release("recursion")]),
         5,
         5,
         parsers::analyse,
     );
+}
+
+#[test]
+#[ignore = "of use to `cargo xtask fuzz-seeds` alone, which names the folder"]
+fn seeds_of_the_fuzz_targets() {
+    let _machine = machine();
+    let folder = std::env::var_os("FUZZ_SEEDS").expect("FUZZ_SEEDS names a folder");
+    for (target, files) in seeds::of_all_targets() {
+        let place = Path::new(&folder).join(target);
+        std::fs::create_dir_all(&place).expect("the folder can be made");
+        assert!(!files.is_empty(), "{target} has seeds");
+        for (number, bytes) in files.iter().enumerate() {
+            let path = place.join(format!("seed-{number}"));
+            std::fs::write(path, bytes).expect("the seed can be written");
+        }
+        println!("{target}: {} seeds in {}", files.len(), place.display());
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
+//! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
 //! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
@@ -13,6 +14,7 @@
 mod build;
 mod compare_runtimes;
 mod demo;
+mod fuzz_seeds;
 mod images;
 mod loop_oracle;
 mod overhead;
@@ -39,6 +41,8 @@ enum Task {
     Overhead(overhead::Options),
     /// Compare loops with LLVM's on published code and print a Markdown table
     LoopOracle(loop_oracle::Options),
+    /// Write real files for the fuzz targets to begin with
+    FuzzSeeds,
     /// Run rayon's own tests on this repository's rayon-core
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Overhead(options) => overhead::run(&options),
         Task::LoopOracle(options) => loop_oracle::run(&options),
+        Task::FuzzSeeds => fuzz_seeds::run(),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::RealPrograms(options) => real_programs::run(&options),
