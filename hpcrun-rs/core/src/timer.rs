@@ -86,8 +86,9 @@ const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 /// `_IOW('$', 4, __u64)`.
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
-/// Setting the distance of perf samples is a system call of some weight: so many have the same.
-const PERF_SAMPLES_A_DRAW: u64 = 4;
+/// Setting the distance of perf samples is a system call, and where it brings the next interrupt forward the
+/// processor's timer is set anew, some 10 us on a virtual machine: so many samples have the same distance.
+const PERF_SAMPLES_A_DRAW: u64 = 8;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 /// Descriptors of ours are moved out of the way of programs that expect small numbers.
