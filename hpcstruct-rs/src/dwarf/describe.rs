@@ -84,6 +84,10 @@ fn simple<'d>(
         let file = values.number(Field::DeclFile);
         out.declared = file.map(|file| (entry.unit, file, line));
     }
+    if let Some(offset) = values.origin_in_unit() {
+        let unit = entry.unit;
+        return Some(EntryRef { unit, offset }).filter(|link| *link != entry);
+    }
     // There is at most one of them.
     let origin = values.entry(Field::Origin);
     let link = origin.or_else(|| values.entry(Field::Specification))?;

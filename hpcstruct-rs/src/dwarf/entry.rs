@@ -67,16 +67,31 @@ impl<'a, 'd> Entries<'a, 'd> {
     }
 
     /// What values of a simple form say.
-    #[inline]
     pub(super) fn simple(&self, values: &Values<'_>) -> Attributes<'d> {
-        let origin = values.entry(Field::Origin);
-        let file = values.small(Field::CallFile);
         Attributes {
             name: values.text(Field::Name),
             code: values.code(),
-            origin: origin.and_then(|value| self.debug.reference(self.index, value)),
-            call: file.map(|file| (file, values.small(Field::CallLine).unwrap_or(0))),
+            origin: self.origin(values),
+            call: Self::call(values),
         }
+    }
+
+    /// The entry that describes one with these values.
+    #[inline]
+    pub(super) fn origin(&self, values: &Values<'_>) -> Option<EntryRef> {
+        if let Some(offset) = values.origin_in_unit() {
+            let unit = self.index;
+            return Some(EntryRef { unit, offset });
+        }
+        let origin = values.entry(Field::Origin)?;
+        self.debug.reference(self.index, origin)
+    }
+
+    /// File index and line of the call.
+    #[inline]
+    pub(super) fn call(values: &Values<'_>) -> Option<(u32, u32)> {
+        let file = values.small(Field::CallFile)?;
+        Some((file, values.small(Field::CallLine).unwrap_or(0)))
     }
 
     /// What the entry at an offset of the unit says, in the general way, and where it ends in the

@@ -51,6 +51,8 @@ pub(crate) struct Fields {
     /// The same for entries of a fixed size, which most are.
     fixed: Option<Fixed>,
     extent: Extent,
+    /// Whether the entry that describes them is in the same unit.
+    is_near: bool,
 }
 
 /// How entries state their code.
@@ -163,6 +165,7 @@ impl Fields {
             forms: [DwForm(0); FIELDS],
             fixed: None,
             extent: Extent::Other,
+            is_near: false,
         };
         for specification in abbreviation.attributes() {
             let form = specification.form();
@@ -195,6 +198,8 @@ impl Fields {
         fields.fixed = Fixed::new(&takes);
         fields.takes = takes.into();
         fields.extent = fields.extent();
+        let origin = reference(fields.forms[Field::Origin as usize], 0);
+        fields.is_near = matches!(origin, Some(AttributeValue::UnitRef(_)));
         // Of both the later one counts.
         let two = fields.has(Field::Origin) && fields.has(Field::Specification);
         (little_endian && !two && fields.is_understood()).then_some(fields)
@@ -372,8 +377,16 @@ impl Values<'_> {
     }
 
     /// A plain number that is small.
+    #[inline]
     pub(crate) fn small(&self, field: Field) -> Option<u32> {
         self.number(field).and_then(|n| u32::try_from(n).ok())
+    }
+
+    /// Where the entry is that describes this one, if it is in the same unit.
+    #[inline]
+    pub(super) fn origin_in_unit(&self) -> Option<UnitOffset<usize>> {
+        let number = self.number(Field::Origin).filter(|_| self.fields.is_near)?;
+        offset(number).map(UnitOffset)
     }
 
     /// A name.
@@ -397,13 +410,19 @@ impl Values<'_> {
                 Some(offset) => Code::List(RawRangeListsOffset(offset)),
                 None => Code::None,
             },
-            Extent::Other => Code::Stated {
-                low: self.get(Field::Low, address),
-                high: self.get(Field::High, |form, v| {
-                    address(form, v).or(Some(AttributeValue::Udata(v)))
-                }),
-                ranges: self.get(Field::Ranges, ranges),
-            },
+            Extent::Other => self.stated_code(),
+        }
+    }
+
+    /// The same in a form that few compilers use.
+    #[cold]
+    fn stated_code<'d>(&self) -> Code<'d> {
+        Code::Stated {
+            low: self.get(Field::Low, address),
+            high: self.get(Field::High, |form, v| {
+                address(form, v).or(Some(AttributeValue::Udata(v)))
+            }),
+            ranges: self.get(Field::Ranges, ranges),
         }
     }
 

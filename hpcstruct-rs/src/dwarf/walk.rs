@@ -6,7 +6,7 @@
 
 use super::describe::describe;
 use super::entry::{Attributes, Entries};
-use super::fields::{Field, Fields};
+use super::fields::{Code, Field, Fields};
 use super::shapes::{Interest, KnownShapes, Shapes};
 use super::skip;
 use super::{Debug, EntryRef, Reader};
@@ -315,8 +315,18 @@ impl<'d> Walker<'_, 'd> {
         let Some(values) = fields.and_then(|fields| fields.read(self.entries.data, at)) else {
             return Ok(None);
         };
-        let attributes = self.entries.simple(&values);
-        self.take(here, &attributes, shapes)?;
+        match here.interest {
+            // There are many of these two.
+            Interest::Inlined => {
+                let origin = self.entries.origin(&values);
+                let call = Entries::call(&values);
+                self.scope(here.depth, &values.code(), origin, call)?;
+            }
+            Interest::Function => self.function(here, &values.code(), shapes)?,
+            Interest::Context | Interest::Nothing => {
+                self.take(here, &self.entries.simple(&values), shapes)?;
+            }
+        }
         Ok(Some(values.end))
     }
 
@@ -327,8 +337,13 @@ impl<'d> Walker<'_, 'd> {
         shapes: &Shapes,
     ) -> gimli::Result<()> {
         match here.interest {
-            Interest::Function => self.function(here, attributes, shapes),
-            Interest::Inlined => self.scope(here.depth, attributes),
+            Interest::Function => self.function(here, &attributes.code, shapes),
+            Interest::Inlined => {
+                let Attributes {
+                    code, origin, call, ..
+                } = attributes;
+                self.scope(here.depth, code, *origin, *call)
+            }
             Interest::Context => {
                 self.context(here.depth, attributes, shapes);
                 Ok(())
@@ -345,14 +360,9 @@ impl<'d> Walker<'_, 'd> {
         self.stack.push((here.depth, Around::Skipped(here.offset)));
     }
 
-    fn function(
-        &mut self,
-        here: Here,
-        attributes: &Attributes<'d>,
-        shapes: &Shapes,
-    ) -> gimli::Result<()> {
+    fn function(&mut self, here: Here, code: &Code<'d>, shapes: &Shapes) -> gimli::Result<()> {
         let mut ranges = Vec::new();
-        self.entries.ranges(&attributes.code, |r| ranges.push(r))?;
+        self.entries.ranges(code, |r| ranges.push(r))?;
         if ranges.is_empty() {
             self.function_without_code(here, shapes);
             return Ok(());
@@ -379,7 +389,14 @@ impl<'d> Walker<'_, 'd> {
         Ok(())
     }
 
-    fn scope(&mut self, depth: isize, attributes: &Attributes<'d>) -> gimli::Result<()> {
+    /// An inlined call: its code, the entry that describes what is called, and where the call is.
+    fn scope(
+        &mut self,
+        depth: isize,
+        code: &Code<'d>,
+        origin: Option<EntryRef>,
+        call: Option<(u32, u32)>,
+    ) -> gimli::Result<()> {
         let out = &mut *self.out;
         let (parent, function, nesting) = match self.stack.last() {
             Some((_, Around::Scope(parent))) => {
@@ -394,15 +411,15 @@ impl<'d> Walker<'_, 'd> {
             return Err(gimli::Error::InvalidAddressRange);
         }
         let ranges = &mut out.ranges;
-        self.entries.ranges(&attributes.code, |r| ranges.push(r))?;
+        self.entries.ranges(code, |r| ranges.push(r))?;
         let id = out.scopes.len();
         out.scopes.push(ScopeDie {
             function,
             parent,
             depth: nesting,
-            origin: attributes.origin,
+            origin,
             ranges: first as u32..out.ranges.len() as u32,
-            call: attributes.call,
+            call,
         });
         out.functions[function as usize].scopes.end = id + 1;
         self.stack.push((depth, Around::Scope(id as u32)));

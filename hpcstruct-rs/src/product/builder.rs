@@ -3,7 +3,7 @@
 //! Input: what the walk found, the rows of the line table. Invariants: the spans of a procedure are
 //! sorted and do not overlap; only scopes that hold code are kept, parents before children.
 
-use super::{Function, InlinedScope, Inputs, Piece, overlaps};
+use super::{Function, InlinedScope, Inputs, Piece};
 use crate::dwarf::EntryRef;
 use crate::dwarf::lines::{self, Cutter, Row};
 use crate::dwarf::walk::{FunctionDie, Walked};
@@ -274,8 +274,13 @@ impl Builder<'_, '_> {
     /// clang inlined nothing into.
     pub(super) fn loose(&mut self, covered: &[Range<u64>]) -> Vec<Piece> {
         let mut out = Vec::new();
+        // Rows follow each other.
+        let mut after = 0;
         for row in self.rows {
-            if overlaps(covered, row.start, row.end) {
+            while covered.get(after).is_some_and(|r| r.end <= row.start) {
+                after += 1;
+            }
+            if covered.get(after).is_some_and(|r| r.start < row.end) {
                 continue;
             }
             let file = self.frames.file(self.unit, u64::from(row.file));

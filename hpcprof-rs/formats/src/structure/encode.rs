@@ -12,7 +12,7 @@ use super::{
 use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Elements of a table that make one part.
 const PART: usize = 1 << 14;
@@ -162,14 +162,16 @@ pub fn write<W: Write + Seek + Send>(
     let parts = parts(tables);
     let turns = Turns {
         state: Mutex::new(State {
-            out,
+            written: Some(Written {
+                out,
+                sum: crc32fast::Hasher::new(),
+                length: 0,
+                error: None,
+            }),
+            waiting: parts.iter().map(|_| None).collect(),
             turn: 0,
-            sum: crc32fast::Hasher::new(),
-            length: 0,
-            error: None,
         }),
         next: AtomicUsize::new(0),
-        turned: Condvar::new(),
     };
     let threads = threads.clamp(1, parts.len());
     std::thread::scope(|scope| {
@@ -183,14 +185,23 @@ pub fn write<W: Write + Seek + Send>(
         .state
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    if let Some(error) = state.error {
+    // All threads have given it back.
+    let Some(written) = state.written else {
+        return Err(Error::other("a thread ended while it wrote"));
+    };
+    let Written {
+        out,
+        sum,
+        length,
+        error,
+    } = written;
+    if let Some(error) = error {
         return Err(error);
     }
-    let out = state.out;
     out.seek(SeekFrom::Start(start))?;
     let is_complete = tables.identity().complete;
-    out.write_all(&header(is_complete, state.length, state.sum.finalize()))?;
-    out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + state.length))?;
+    out.write_all(&header(is_complete, length, sum.finalize()))?;
+    out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
     Ok(())
 }
 
@@ -281,53 +292,84 @@ fn identity(tables: &impl Tables, out: &mut Vec<u8>) {
     notes.for_each(|note| bytes(out, note.as_bytes()));
 }
 
-/// Threads that encode parts and write them one after the other.
+/// Threads that encode parts; one at a time writes what is encoded, in order, and the others go on.
 struct Turns<'w, W> {
     state: Mutex<State<'w, W>>,
     /// The next part that nobody encodes yet.
     next: AtomicUsize,
-    /// Told when a part was written.
-    turned: Condvar,
 }
 
 struct State<'w, W> {
-    out: &'w mut W,
-    /// The part that is to be written.
+    /// What was written; `None` while a thread writes.
+    written: Option<Written<'w, W>>,
+    /// Parts that are encoded and not written: at most all of them, where `out` is slow. They take less
+    /// memory than what they are encoded from.
+    waiting: Vec<Option<Encoded>>,
+    /// The part that is to be written next.
     turn: usize,
-    /// Of what was written.
+}
+
+struct Encoded {
+    data: Vec<u8>,
+    sum: crc32fast::Hasher,
+}
+
+struct Written<'w, W> {
+    out: &'w mut W,
     sum: crc32fast::Hasher,
     length: u64,
     /// The first error; nothing is written any more.
     error: Option<Error>,
 }
 
-impl<W: Write> Turns<'_, W> {
+impl<W: Write> Written<'_, W> {
+    fn add(&mut self, part: &Encoded) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(&part.data).err();
+        }
+        self.sum.combine(&part.sum);
+        self.length += part.data.len() as u64;
+    }
+}
+
+impl<'w, W: Write> Turns<'w, W> {
     fn work(&self, tables: &impl Tables, parts: &[(Table, Range<usize>)]) {
-        let mut data = Vec::new();
         // Relaxed: the counter hands out numbers and publishes nothing.
         while let Some((i, part)) = {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             parts.get(i).map(|part| (i, part))
         } {
-            data.clear();
+            let mut data = Vec::new();
             encode_part(tables, part.0, part.1.clone(), &mut data);
             let mut sum = crc32fast::Hasher::new();
             sum.update(&data);
-            // Nobody panics while they hold the lock, and encoding indexes what exists alone: each
-            // turn comes.
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut state = self
-                .turned
-                .wait_while(state, |state| state.turn != i)
-                .unwrap_or_else(PoisonError::into_inner);
-            if state.error.is_none() {
-                state.error = state.out.write_all(&data).err();
-            }
-            state.sum.combine(&sum);
-            state.length += data.len() as u64;
+            self.lock().waiting[i] = Some(Encoded { data, sum });
+            self.write();
+        }
+    }
+
+    /// Writes what is next, unless another thread is about it: that one will see what is here.
+    fn write(&self) {
+        let mut written = None;
+        loop {
+            let mut state = self.lock();
+            let Some(mut out) = written.take().or_else(|| state.written.take()) else {
+                return;
+            };
+            let turn = state.turn;
+            let Some(part) = state.waiting.get_mut(turn).and_then(Option::take) else {
+                state.written = Some(out);
+                return;
+            };
             state.turn += 1;
             drop(state);
-            self.turned.notify_all();
+            out.add(&part);
+            written = Some(out);
         }
+    }
+
+    /// Nobody panics while they hold the lock.
+    fn lock(&self) -> MutexGuard<'_, State<'w, W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
