@@ -1,5 +1,5 @@
 //! What cargo's configuration (its files, the environment, `--config`) says that concerns us: for
-//! which machine is built, and which wrapper the compiler has.
+//! which machine is built, which wrapper the compiler has, and what `cargo run` gives a program.
 //!
 //! Cargo itself is asked, by a command that is unstable in its output; what cannot be understood
 //! counts as not configured, and the build then goes as it would without us knowing.
@@ -52,6 +52,64 @@ pub(crate) fn wrapper(build: &Build) -> Option<OsString> {
     Some(found).filter(|f| !f.is_empty())
 }
 
+/// What the section `[env]` adds to the environment of programs that cargo runs.
+pub(crate) fn environment(build: &Build) -> Vec<(OsString, OsString)> {
+    let section = ask(&["--format", "json"], "env", build);
+    let Ok(section) = serde_json::from_str::<serde_json::Value>(&section) else {
+        return Vec::new();
+    };
+    let variables = section["env"].as_object().into_iter().flatten();
+    variables
+        .filter_map(|(name, given)| {
+            let Variable {
+                text,
+                is_forced,
+                is_relative,
+            } = variable(given)?;
+            if !is_forced && std::env::var_os(name).is_some() {
+                return None;
+            }
+            let value = if is_relative {
+                let here = std::env::current_dir().unwrap_or_default();
+                let from = get(&format!("env.{name}.value"), build).into_iter().next();
+                let base = from.map_or_else(|| here.clone(), |v| folder(&v.origin, &here));
+                base.join(text).into_os_string()
+            } else {
+                text.into()
+            };
+            Some((name.into(), value))
+        })
+        .collect()
+}
+
+/// One variable of the section `[env]`.
+#[derive(Debug, PartialEq, Eq)]
+struct Variable<'a> {
+    text: &'a str,
+    /// It goes above what the environment has.
+    is_forced: bool,
+    /// A path, relative to what names it.
+    is_relative: bool,
+}
+
+/// `"TEXT"`, or a table with `value`, `force` and `relative`.
+fn variable(given: &serde_json::Value) -> Option<Variable<'_>> {
+    let is = |key: &str| given[key].as_bool().unwrap_or(false);
+    Some(Variable {
+        text: given.as_str().or_else(|| given["value"].as_str())?,
+        is_forced: is("force"),
+        is_relative: is("relative"),
+    })
+}
+
+/// The program that `cargo run` would run programs by, which we cannot: in words, and where it is from.
+pub(crate) fn runner(build: &Build, host: &str) -> Option<(String, String)> {
+    let words = get(&format!("target.{host}.runner"), build);
+    let origin = words.first()?.origin.clone();
+    let text: Vec<String> = words.into_iter().map(|w| w.text).collect();
+    Some((text.join(" "), origin))
+}
+
 /// A program's name or path, where a path is relative to `folder`.
 fn from(folder: &Path, program: &OsStr) -> OsString {
     if program.as_encoded_bytes().contains(&b'/') {
@@ -74,14 +132,23 @@ fn folder(origin: &str, here: &Path) -> PathBuf {
 
 /// The texts under a key.
 fn get(key: &str, build: &Build) -> Vec<Value> {
+    parse(&ask(&["--show-origin"], key, build))
+}
+
+/// What cargo says of a key; nothing where it is not set.
+fn ask(options: &[&str], key: &str, build: &Build) -> String {
     let mut command = Command::new(cargo());
-    command.args(["-Zunstable-options", "config", "get", "--show-origin"]);
+    command.args(["-Zunstable-options", "config", "get"]);
+    command.args(options);
     for value in &build.config {
         command.args(["--config", value]);
     }
     // A stable cargo has the command, too.
     let output = command.arg(key).env("RUSTC_BOOTSTRAP", "1").output();
-    output.map_or(Vec::new(), |o| parse(&String::from_utf8_lossy(&o.stdout)))
+    output.map_or_else(
+        |_| String::new(),
+        |o| String::from_utf8_lossy(&o.stdout).into_owned(),
+    )
 }
 
 /// `KEY = "TEXT" # ORIGIN`, or a list with `"TEXT", # ORIGIN` on each line.
@@ -122,6 +189,26 @@ mod tests {
             [value("x", "/p"), value("y", "--config cli option")]
         );
         assert_eq!(parse(""), []);
+    }
+
+    #[test]
+    fn variables_are_texts_or_tables() {
+        let variable_of = |text: &str| {
+            let given: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            variable(&given).map(|v| (v.text.to_owned(), v.is_forced, v.is_relative))
+        };
+        let told = |text: &str, forced, relative| Some((text.to_owned(), forced, relative));
+        assert_eq!(variable_of("\"a # b\""), told("a # b", false, false));
+        assert_eq!(
+            variable_of("{\"value\":\"x\",\"relative\":true}"),
+            told("x", false, true)
+        );
+        assert_eq!(
+            variable_of("{\"force\":true,\"value\":\"\"}"),
+            told("", true, false)
+        );
+        assert_eq!(variable_of("{\"force\":true}"), None);
+        assert_eq!(variable_of("7"), None);
     }
 
     #[test]

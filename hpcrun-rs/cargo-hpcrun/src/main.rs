@@ -69,7 +69,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             println!("{}", built.program.display());
             Ok(ExitCode::SUCCESS)
         }
-        Action::Run => profile::run(&project, &built, options),
+        Action::Run => {
+            let runner = configuration::runner(&options.build, &toolchain.host);
+            if let Some((text, origin)) = runner.filter(|_| !is_quiet) {
+                eprintln!(
+                    "cargo hpcrun: the runner {text} of {origin} is not used: the program runs by itself"
+                );
+            }
+            profile::run(&project, &built, options)
+        }
     }
 }
 

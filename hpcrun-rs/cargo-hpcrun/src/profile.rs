@@ -2,6 +2,7 @@
 
 use crate::cli::Options;
 use crate::compile::{self, Built};
+use crate::configuration;
 use crate::project::{Kind, Project};
 use clap::Parser;
 use hpcprof_rs::cli::Cli;
@@ -103,10 +104,19 @@ fn measure(
         line.push("--bench".into());
     }
     line.extend(options.arguments.iter().cloned());
-    hpcrun_rs::measure(line, |command| environment(command, project, built))
+    let configured = configuration::environment(&options.build);
+    hpcrun_rs::measure(line, |command| {
+        for (name, value) in configured {
+            // What the measurement needs goes above it.
+            if !command.get_envs().any(|(taken, _)| taken == name) {
+                command.env(name, value);
+            }
+        }
+        environment(command, project, built);
+    })
 }
 
-/// What `cargo run` and `cargo bench` give the program.
+/// What `cargo run` and `cargo bench` give the program, beside what is configured.
 fn environment(command: &mut Command, project: &Project, built: &Built) {
     let package = &project.package;
     let folder = package.manifest_path.parent();

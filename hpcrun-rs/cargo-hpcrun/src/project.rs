@@ -91,7 +91,7 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
     let manifest = manifest(build)?;
     let metadata = metadata(build, host, &manifest)?;
     let candidates = candidates(&metadata, choice.package.as_deref(), &manifest)?;
-    let (package, kind, program) = choose(&candidates, choice)?;
+    let (package, kind, program) = choose(&candidates, choice, &metadata.workspace_packages())?;
     let rayon = match &metadata.resolve {
         Some(_) => rayon(&metadata, &package.id, kind),
         None => locked_rayon(&lock_file(&metadata)?),
@@ -223,6 +223,7 @@ fn is_of_name(spec: &str, name: &str, version: &str) -> bool {
 fn choose<'a>(
     candidates: &[&'a Package],
     choice: &Choice,
+    members: &[&Package],
 ) -> Result<(&'a Package, Kind, String), Failure> {
     let asked = [
         (Kind::Bin, &choice.bin),
@@ -242,9 +243,7 @@ fn choose<'a>(
     match (all.as_slice(), defaults.next(), defaults.next()) {
         ([(package, name)], ..) => Ok((package, Kind::Bin, (*name).to_owned())),
         (_, Some((package, name)), None) => Ok((package, Kind::Bin, name)),
-        ([], ..) => Err(Failure::own(
-            "there is no program here; choose one with --example, --bench or --test NAME, or a package with -p",
-        )),
+        ([], ..) => Err(no_program(candidates, members)),
         (many, ..) => {
             let names: Vec<&str> = many.iter().map(|(_, name)| *name).collect();
             Err(Failure::own(format!(
@@ -253,6 +252,24 @@ fn choose<'a>(
             )))
         }
     }
+}
+
+/// What there is in the place of a program: other kinds of them, other packages of the workspace.
+fn no_program(candidates: &[&Package], members: &[&Package]) -> Failure {
+    let mut choices = Vec::new();
+    for kind in [Kind::Example, Kind::Bench, Kind::Test] {
+        let found = programs(candidates, kind).into_iter();
+        choices.extend(found.map(|(_, name)| format!("--{} {name}", kind.name())));
+    }
+    let packages = programs(members, Kind::Bin).into_iter();
+    let mut packages: Vec<String> = packages.map(|(p, _)| format!("-p {}", p.name)).collect();
+    packages.dedup();
+    choices.extend(packages);
+    let names: Vec<&str> = choices.iter().map(String::as_str).collect();
+    Failure::own(match names.as_slice() {
+        [] => "there is no program here, and no example or benchmark; add a src/main.rs, or an examples/NAME.rs and --example NAME".to_owned(),
+        names => format!("there is no program here; choose one with {}", list(names)),
+    })
 }
 
 /// Programs of a kind: package and name.
@@ -292,11 +309,18 @@ fn named<'a>(
     }
 }
 
+/// So many names are listed in a message at most.
+const MOST_NAMES: usize = 20;
+
 fn list(names: &[&str]) -> String {
-    if names.is_empty() {
-        return "none".to_owned();
+    match names {
+        [] => "none".to_owned(),
+        _ if names.len() <= MOST_NAMES => names.join(", "),
+        _ => {
+            let (first, more) = names.split_at(MOST_NAMES);
+            format!("{} and {} more", first.join(", "), more.len())
+        }
     }
-    names.join(", ")
 }
 
 /// The rayon-core that a program links, as far as the graph of dependencies tells.
@@ -352,6 +376,15 @@ fn is_served(version: &Version) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        assert_eq!(list(&[]), "none");
+        assert_eq!(list(&["a", "b"]), "a, b");
+        let many = ["x"; MOST_NAMES + 3];
+        assert!(list(&many[..MOST_NAMES]).ends_with("x, x"));
+        assert!(list(&many).ends_with("x, x and 3 more"));
+    }
 
     #[test]
     fn two_lines_are_served() {

@@ -156,6 +156,55 @@ fn a_workspace_has_many_programs() {
 }
 
 #[test]
+fn what_there_is_in_the_place_of_a_program_is_named() {
+    let _machine = machine();
+    let package = |name: &str| {
+        format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2024\"\n")
+    };
+    let project = Project::new("choices")
+        .file(
+            "Cargo.toml",
+            "[workspace]\nmembers = [\"app\", \"lib\", \"bare\"]\nresolver = \"3\"",
+        )
+        .file("app/Cargo.toml", &package("app"))
+        .main("app/src/main.rs", THREADS_MAIN)
+        .file("lib/Cargo.toml", &package("lib"))
+        .file("lib/src/lib.rs", "")
+        .main("lib/examples/show.rs", THREADS_MAIN)
+        .main("lib/benches/race.rs", THREADS_MAIN)
+        .file("bare/Cargo.toml", &package("bare"))
+        .file("bare/src/lib.rs", "")
+        .locked();
+    let instead = [
+        "no program here",
+        "--example show",
+        "--bench race",
+        "-p app",
+    ];
+    project.run(&["-p", "lib"]).assert_clear(&instead);
+    let mut inside = project.command(&[]);
+    inside.current_dir(project.folder.join("lib"));
+    Outcome::of(&mut inside).assert_clear(&instead);
+    project
+        .run(&["-p", "bare"])
+        .assert_clear(&["no program here", "choose one with -p app"]);
+    // In the member, and from the top.
+    let mut inside = project.command(&["build", "-q"]);
+    inside.current_dir(project.folder.join("app"));
+    let first = Outcome::of(&mut inside).succeed();
+    let top = project.run(&["build", "-q"]).succeed();
+    assert_eq!(first.stdout, top.stdout);
+
+    let library = Project::new("library")
+        .manifest("library", "")
+        .file("src/lib.rs", "")
+        .locked();
+    library
+        .run(&[])
+        .assert_clear(&["no program here", "src/main.rs", "--example"]);
+}
+
+#[test]
 fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     let _machine = machine();
     let project = Project::new("ends")

@@ -84,6 +84,55 @@ fn cargos_configuration_is_heeded() {
 }
 
 #[test]
+fn the_program_gets_the_configured_environment_and_a_runner_is_named() {
+    let _machine = machine();
+    let project = Project::new("environment")
+        .manifest("environment", "")
+        .main(
+            "src/main.rs",
+            r#"
+fn main() {
+    for name in ["PLAIN_VALUE", "GIVEN_VALUE", "FORCED_VALUE", "PATH_VALUE", "CARGO_PKG_VERSION"] {
+        println!("{name} {:?}", std::env::var(name));
+    }
+    println!("sum {:x}", (0..1000).fold(0u64, |sum, n| sum.wrapping_add(burn(n))));
+}
+"#,
+        )
+        .file(
+            ".cargo/config.toml",
+            "[env]\nPLAIN_VALUE = \"a 'b' # \\\"c\\\"\"\nGIVEN_VALUE = \"configured\"\n\
+             FORCED_VALUE = { value = \"configured\", force = true }\n\
+             PATH_VALUE = { value = \"some data\", relative = true }\n\
+             [target.x86_64-unknown-linux-gnu]\nrunner = [\"other-runner\", \"-x\"]\n",
+        )
+        .locked();
+    let before = project.files();
+    let mut command = project.bare(&["--manifest-path", "../Cargo.toml", "-o", "../a-database"]);
+    command
+        .current_dir(project.folder.join("src"))
+        .env("GIVEN_VALUE", "given")
+        .env("FORCED_VALUE", "given");
+    let outcome = Outcome::of(&mut command).succeed();
+    for line in [
+        r##"PLAIN_VALUE Ok("a 'b' # \"c\"")"##.to_owned(),
+        r#"GIVEN_VALUE Ok("given")"#.to_owned(),
+        r#"FORCED_VALUE Ok("configured")"#.to_owned(),
+        format!("PATH_VALUE Ok({:?})", project.folder.join("some data")),
+        r#"CARGO_PKG_VERSION Ok("0.3.0")"#.to_owned(),
+    ] {
+        assert!(
+            outcome.stdout.lines().any(|l| l == line),
+            "{line} in {outcome:#?}"
+        );
+    }
+    let ours = outcome.ours();
+    let runner = ours.iter().filter(|l| l.contains("runner other-runner -x"));
+    assert_eq!(runner.count(), 1, "{outcome:#?}");
+    assert_eq!(project.files(), before, "the user's files are untouched");
+}
+
+#[test]
 fn a_stripped_build_is_refused_in_words() {
     let _machine = machine();
     let project = Project::new("stripped")
