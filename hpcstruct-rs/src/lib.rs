@@ -211,17 +211,15 @@ fn analyse_in(
     let folders = look_for_debug_file.then_some(options.debug_directories.as_slice());
     let files = separate::open(&image, path, folders, &mut notes);
     let parsed = files.parse();
-    let sections = dwarf::load(parsed.debug_file(&image), threads, &mut notes);
-    let shared = parsed.shared();
-    let shared = shared.map(|file| dwarf::load(file, threads, &mut notes));
+    let with_entries = parsed.with_entries(&image);
+    let sections = dwarf::load(&with_entries, threads, &mut notes);
     let endian = dwarf::endian(is_little_endian(&image));
     let images = parsed.with_symbols(&image);
     let ((mut debug, found), ((unwind, memory), candidates)) = parallel::both(
         threads,
         || {
             let mut found = Vec::new();
-            let shared = shared.as_ref();
-            let debug = dwarf::Debug::new(&sections, shared, endian, threads, &mut found);
+            let debug = dwarf::Debug::new(&sections, endian, threads, &mut found);
             (debug, found)
         },
         || {
@@ -240,7 +238,9 @@ fn analyse_in(
         };
         split::open(wanted_skeletons(&debug, &wanted), search)
     });
-    let split_sections = split_files.as_ref().map(|f| split::load(f, &mut notes));
+    let split_sections = split_files
+        .as_ref()
+        .map(|f| split::load(f, threads, &mut notes));
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }

@@ -104,14 +104,11 @@ impl Files {
 }
 
 impl<'f> Parsed<'f> {
-    /// Where the debug information is: the separate file, else the module.
-    pub(crate) fn debug_file<'i>(&'i self, image: &'i Image<'f>) -> &'i object::File<'f> {
-        self.separate.as_ref().map_or(&image.file, |(_, i)| &i.file)
-    }
-
-    /// The file that dwz shares among modules.
-    pub(crate) fn shared(&self) -> Option<&object::File<'f>> {
-        self.shared.as_ref()
+    /// Where the debug information is: the separate file, else the module; then the file that dwz
+    /// shares among modules, if there is one.
+    pub(crate) fn with_entries<'i>(&'i self, image: &'i Image<'f>) -> Vec<&'i object::File<'f>> {
+        let own = self.separate.as_ref().map_or(&image.file, |(_, i)| &i.file);
+        std::iter::once(own).chain(&self.shared).collect()
     }
 
     /// The path of the separate debug file.

@@ -8,6 +8,7 @@ use crate::bytes::FileBytes;
 use crate::dwarf::{self, Debug, Reader, Sections, Skeleton};
 use crate::error::StructError;
 use crate::image;
+use crate::parallel;
 use gimli::{DwarfPackage, DwarfPackageSections, EndianSlice, RunTimeEndian};
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -88,24 +89,58 @@ fn object_of(skeleton: &Skeleton<'_>, search: Search<'_>) -> Option<FileBytes> {
     places.into_iter().find_map(|p| FileBytes::open(&p).ok())
 }
 
-/// Finds the sections in the files.
-pub(crate) fn load<'b, 'd>(files: &'b Files<'d>, notes: &mut Vec<String>) -> Loaded<'b, 'd> {
+/// Finds the sections in the files, side by side: packed ones take long.
+pub(crate) fn load<'b, 'd>(
+    files: &'b Files<'d>,
+    threads: usize,
+    notes: &mut Vec<String>,
+) -> Loaded<'b, 'd> {
     let package = files.package.as_ref().and_then(|bytes| {
         let file = parse(bytes.as_slice(), notes)?;
-        let loaded: gimli::Result<_> =
-            DwarfPackageSections::load(|id| Ok(section(&file, id, notes)));
+        let loaded = load_package(&file, threads, notes);
         let damaged = |e| notes.push(format!("damaged split debug information: {e}"));
         loaded.map_err(damaged).ok()
     });
-    let mut objects = Vec::with_capacity(files.objects.len());
-    for (skeleton, bytes) in &files.objects {
-        let sections = bytes.as_ref().and_then(|bytes| {
-            let file = parse(bytes.as_slice(), notes)?;
-            Some(dwarf::from_sections(|id| Some(section(&file, id, notes))))
-        });
+    let count = files.objects.len();
+    let bytes = |i: usize| files.objects[i].1.as_ref();
+    let weight = |i: usize| bytes(i).map_or(0, |b| b.as_slice().len() as u64);
+    let job = |(): &mut (), i: usize| {
+        let mut notes = Vec::new();
+        let file = bytes(i).and_then(|b| parse(b.as_slice(), &mut notes));
+        let sections =
+            file.map(|file| dwarf::from_sections(|id| section(&file, id, &mut notes).into()));
+        (sections, notes)
+    };
+    let loaded = parallel::run_heaviest_first(count, threads, weight, || (), job);
+    let mut objects = Vec::with_capacity(count);
+    for ((skeleton, _), (sections, found)) in files.objects.iter().zip(loaded) {
+        notes.extend(found);
         objects.push((*skeleton, sections));
     }
     Loaded { package, objects }
+}
+
+fn load_package<'b>(
+    file: &object::File<'b>,
+    threads: usize,
+    notes: &mut Vec<String>,
+) -> gimli::Result<DwarfPackageSections<Cow<'b, [u8]>>> {
+    let mut ids = Vec::new();
+    DwarfPackageSections::<()>::load(|id| {
+        ids.push(id);
+        Ok::<_, gimli::Error>(())
+    })?;
+    let mut loaded = parallel::run(ids.len(), threads, |i| {
+        let mut notes = Vec::new();
+        (section(file, ids[i], &mut notes), notes)
+    });
+    DwarfPackageSections::load(|id| {
+        let at = ids.iter().position(|known| *known == id);
+        let found = at.and_then(|at| loaded.get_mut(at)).map(std::mem::take);
+        let (data, found) = found.unwrap_or_default();
+        notes.extend(found);
+        Ok(data)
+    })
 }
 
 fn parse<'b>(data: &'b [u8], notes: &mut Vec<String>) -> Option<object::File<'b>> {
@@ -120,11 +155,11 @@ fn section<'b>(
     notes: &mut Vec<String>,
 ) -> Cow<'b, [u8]> {
     let Some(name) = id.dwo_name() else {
-        return Cow::Borrowed(&[]);
+        return Cow::default();
     };
     image::section_of(file, name).unwrap_or_else(|what| {
         notes.push(format!("damaged split debug information: {what}"));
-        Cow::Borrowed(&[])
+        Cow::default()
     })
 }
 

@@ -73,6 +73,7 @@ fn every_version_and_every_place_of_dwarf_tells_the_same() {
             &["-gdwarf-4", "-gsplit-dwarf"],
             &["-gdwarf-5", "-gsplit-dwarf"],
             &["-g", "-gz=zlib"],
+            &["-gdwarf-5", "-gsplit-dwarf", "-gz=zlib"],
             &["-g", "-fPIC", "-pie"],
             &["-g", "-no-pie"],
         ] {

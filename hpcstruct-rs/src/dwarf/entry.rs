@@ -302,8 +302,8 @@ mod tests {
         let data = std::fs::read(path).expect("readable");
         let file = object::File::parse(&*data).expect("an ELF file");
         let mut notes = Vec::new();
-        let sections = load(&file, 1, &mut notes);
-        let debug = Debug::new(&sections, None, endian(true), 1, &mut notes);
+        let sections = load(&[&file], 1, &mut notes);
+        let debug = Debug::new(&sections, endian(true), 1, &mut notes);
         assert!(notes.is_empty(), "{notes:?}");
         let mut known = KnownShapes::default();
         let mut walked = Walked::default();

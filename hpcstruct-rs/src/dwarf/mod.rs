@@ -19,6 +19,7 @@ pub(crate) mod walk;
 use crate::image::section_of;
 use crate::parallel;
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, SectionId, Unit};
+use object::{Object as _, ObjectSection as _};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -41,24 +42,33 @@ const USED: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Loads the debug sections of `file`; a damaged one counts as absent and adds a note.
+/// Loads the debug sections of `files`, side by side, the largest first: packed ones take long. A damaged
+/// one counts as absent and adds a note.
 pub(crate) fn load<'d>(
-    file: &object::File<'d>,
+    files: &[&object::File<'d>],
     threads: usize,
     notes: &mut Vec<String>,
-) -> Sections<'d> {
-    let loaded = parallel::run(USED.len(), threads, |i| section_of(file, USED[i].name()));
-    let mut loaded: Vec<_> = USED.into_iter().zip(loaded).collect();
-    from_sections(|id| {
-        let found = loaded.iter().position(|(used, _)| *used == id)?;
-        match loaded.swap_remove(found).1 {
-            Ok(data) => Some(data),
-            Err(what) => {
-                notes.push(format!("damaged debug information: {what}"));
-                None
-            }
-        }
-    })
+) -> Vec<Sections<'d>> {
+    let count = files.len() * USED.len();
+    let place = |i: usize| (files[i / USED.len()], USED[i % USED.len()].name());
+    let weight = |i: usize| {
+        let (file, name) = place(i);
+        file.section_by_name(name).map_or(0, |s| s.size())
+    };
+    let job = |(): &mut (), i: usize| {
+        let (file, name) = place(i);
+        section_of(file, name)
+    };
+    let mut loaded = parallel::run_heaviest_first(count, threads, weight, || (), job);
+    let of_file = loaded.chunks_mut(USED.len()).map(|loaded| {
+        from_sections(|id| {
+            let at = USED.iter().position(|used| *used == id)?;
+            let data = std::mem::replace(&mut loaded[at], Ok(Cow::Borrowed(&[])));
+            let damaged = |what| notes.push(format!("damaged debug information: {what}"));
+            data.map_err(damaged).ok()
+        })
+    });
+    of_file.collect()
 }
 
 /// Sections by their ids; absent ones are empty.
@@ -137,10 +147,9 @@ pub(crate) fn endian(little: bool) -> RunTimeEndian {
 }
 
 impl<'d> Debug<'d> {
-    /// Reads the heads of all units of a file, and of the file that dwz shares.
+    /// Reads the heads of all units of a file, whose sections come first, and of the file that dwz shares.
     pub(crate) fn new(
-        sections: &'d Sections<'_>,
-        shared: Option<&'d Sections<'_>>,
+        sections: &'d [Sections<'_>],
         endian: RunTimeEndian,
         threads: usize,
         notes: &mut Vec<String>,
@@ -158,7 +167,11 @@ impl<'d> Debug<'d> {
             full: Vec::new(),
             little_endian: endian == RunTimeEndian::Little,
         };
-        let mut dwarf = borrow(sections);
+        let Some(own) = sections.first() else {
+            return debug;
+        };
+        let shared = sections.get(1);
+        let mut dwarf = borrow(own);
         if let Some(shared) = shared {
             dwarf.set_sup(borrow(shared));
         }
