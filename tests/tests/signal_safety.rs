@@ -26,6 +26,7 @@ const ALLOWED: &[&str] = &[
     "fallocate",
     "getpid",
     "ioctl",
+    "madvise",
     "memcmp",
     "memcpy",
     "memmove",

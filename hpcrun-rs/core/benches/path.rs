@@ -1,19 +1,25 @@
 //! Cost of one logical call path: unwinding it whole, unwinding and inserting it into the tree, and
 //! both for a path that differs from the one before in its two innermost frames, at several depths,
-//! beside framehop alone over the same stack. Warm: the same stack over and over.
+//! beside framehop alone over the same stack. Warm: the same stack over and over. Cold: after the program has touched as much
+//! memory as the processor's second cache holds, which is more like a sample.
 //! `cargo bench -p hpcrun-core`.
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64};
-use framehop::{FrameAddress, MustNotAllocateDuringUnwind, Unwinder};
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{
+    ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
+};
 use hpcrun_core::lcct::{Identity, Tree};
 use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, Trail, agents};
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
+/// Bytes; second caches have 2 MiB at most, as yet.
+const EVICTED: usize = 4 << 20;
 
 /// Registers here: the walk starts in the caller's frame.
 #[inline(always)]
@@ -43,7 +49,36 @@ struct Bench {
     path: PathBuffer,
     trail: Trail,
     tree: Tree,
-    framehop: CacheX86_64<MustNotAllocateDuringUnwind>,
+    framehop: Framehop,
+}
+
+/// What we are measured beside.
+struct Framehop {
+    unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
+    cache: CacheX86_64<MustNotAllocateDuringUnwind>,
+}
+
+impl Framehop {
+    fn new(modules: &[loadmap::Module]) -> Framehop {
+        let mut unwinder = UnwinderX86_64::new();
+        for module in modules {
+            let Some(s) = &module.sections else { continue };
+            let range = |from: u64, bytes: &[u8]| from..from + bytes.len() as u64;
+            let info = ExplicitModuleSectionInfo {
+                eh_frame_svma: Some(range(s.eh_frame_address, s.eh_frame)),
+                eh_frame: Some(s.eh_frame),
+                eh_frame_hdr_svma: Some(range(s.hdr_address, s.hdr)),
+                eh_frame_hdr: Some(s.hdr),
+                ..Default::default()
+            };
+            let range = module.start..module.end;
+            unwinder.add_module(Module::new(String::new(), range, module.bias, info));
+        }
+        Framehop {
+            unwinder,
+            cache: CacheX86_64::new_in(),
+        }
+    }
 }
 
 impl Bench {
@@ -64,8 +99,8 @@ impl Bench {
     }
 
     fn framehop_alone(&mut self, regs: (u64, u64, u64)) -> usize {
-        let snapshot = loadmap::current().expect("a snapshot was taken");
         let bounds = self.bounds;
+        let Framehop { unwinder, cache } = &mut self.framehop;
         let mut read = |a: u64| {
             if a >= bounds.low && a + 8 <= bounds.high {
                 // SAFETY: within this thread's own stack.
@@ -77,11 +112,7 @@ impl Bench {
         let mut r = UnwindRegsX86_64::new(regs.0, regs.1, regs.2);
         let mut address = FrameAddress::from_instruction_pointer(regs.0);
         let mut frames = 1;
-        while let Ok(Some(ip)) =
-            snapshot
-                .unwinder()
-                .unwind_frame(address, &mut r, &mut self.framehop, &mut read)
-        {
+        while let Ok(Some(ip)) = unwinder.unwind_frame(address, &mut r, cache, &mut read) {
             let Some(next) = FrameAddress::from_return_address(ip) else {
                 break;
             };
@@ -116,41 +147,72 @@ impl Bench {
             frames,
             "both walks see the same frames"
         );
-        let mut times: [Vec<f64>; 4] = Default::default();
-        for _ in 0..ROUNDS {
-            times[0].push(nanoseconds(|| {
+        let mut cold: [Vec<f64>; 3] = Default::default();
+        for _ in 0..5 * ROUNDS {
+            evict();
+            cold[0].push(nanoseconds(1, || {
                 black_box(self.framehop_alone(regs));
             }));
-            times[1].push(nanoseconds(|| {
+            self.trail.clear();
+            evict();
+            cold[1].push(nanoseconds(1, || {
+                black_box(self.backtrace(regs));
+            }));
+            self.trail.clear();
+            evict();
+            cold[2].push(nanoseconds(1, || {
+                black_box(self.with_insertion(regs));
+            }));
+        }
+        let mut times: [Vec<f64>; 4] = Default::default();
+        for _ in 0..ROUNDS {
+            times[0].push(nanoseconds(PER_ROUND, || {
+                black_box(self.framehop_alone(regs));
+            }));
+            times[1].push(nanoseconds(PER_ROUND, || {
                 self.trail.clear();
                 black_box(self.backtrace(regs));
             }));
-            times[2].push(nanoseconds(|| {
+            times[2].push(nanoseconds(PER_ROUND, || {
                 self.trail.clear();
                 black_box(self.with_insertion(regs));
             }));
             times[3].push(
-                nanoseconds(|| {
+                nanoseconds(PER_ROUND, || {
                     black_box(self.with_insertion(outer));
                     black_box(self.with_insertion(inner));
                 }) / 2.0,
             );
         }
-        let text = times.map(|mut t| {
-            t.sort_by(f64::total_cmp);
-            let q = |p: usize| t[(t.len() - 1) * p / 4];
-            format!("{:.3} ({:.3}-{:.3})", q(2) / 1e3, q(1) / 1e3, q(3) / 1e3)
-        });
-        println!("| {frames} | {} |", text.join(" | "));
+        println!("| {frames} | warm | {} |", times.map(quartiles).join(" | "));
+        println!(
+            "| {frames} | cold | {} | |",
+            cold.map(quartiles).join(" | ")
+        );
     }
 }
 
-fn nanoseconds(mut f: impl FnMut()) -> f64 {
+/// Median and quartiles, microseconds.
+fn quartiles(mut ns: Vec<f64>) -> String {
+    ns.sort_by(f64::total_cmp);
+    let q = |p: usize| ns[(ns.len() - 1) * p / 4] / 1e3;
+    format!("{:.3} ({:.3}-{:.3})", q(2), q(1), q(3))
+}
+
+fn nanoseconds(times: u32, mut f: impl FnMut()) -> f64 {
     let start = Instant::now();
-    for _ in 0..PER_ROUND {
+    for _ in 0..times {
         f();
     }
-    start.elapsed().as_nanos() as f64 / f64::from(PER_ROUND)
+    start.elapsed().as_nanos() as f64 / f64::from(times)
+}
+
+/// Puts other things into the processor's caches of its own.
+fn evict() {
+    static OTHER: [AtomicU64; EVICTED / 8] = [const { AtomicU64::new(0) }; EVICTED / 8];
+    for line in OTHER.chunks(8) {
+        line[0].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn main() {
@@ -176,14 +238,14 @@ fn main() {
         path: PathBuffer::new().expect("memory"),
         trail: Trail::new().expect("memory"),
         tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
-        framehop: CacheX86_64::new_in(),
+        framehop: Framehop::new(loadmap::current().expect("taken above").modules()),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");
     println!(
-        "| frames | framehop alone | logical unwind | unwind and insertion | \
+        "| frames | caches | framehop alone | logical unwind | unwind and insertion | \
          with the path before |"
     );
-    println!("|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|");
     for depth in [0, 40, 190] {
         descend(depth, &mut bench);
     }

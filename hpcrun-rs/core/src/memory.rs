@@ -1,9 +1,10 @@
 //! Memory that does not come from the program's heap: anonymous mappings, arrays in them, and the
 //! growing, file-backed mapping in which a profile is built.
 //!
-//! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `munmap`, `ftruncate`, `close`.
+//! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `truncate`, `close`.
 
 use hpc_formats::loss::LossCause;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 
@@ -12,16 +13,21 @@ pub const PAGE: usize = 4096;
 
 /// Maps `len` zeroed bytes, private and anonymous; pages appear when touched.
 pub fn map_anonymous(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::PROT_READ | libc::PROT_WRITE)
+    map(len, libc::PROT_READ | libc::PROT_WRITE, 0)
+}
+
+/// As [`map_anonymous`], with all pages at once, for what will be used whole.
+pub fn map_populated(len: usize) -> Option<NonNull<u8>> {
+    map(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)
 }
 
 /// Reserves addresses without memory behind them.
 fn reserve(len: usize) -> Option<NonNull<u8>> {
-    map(len, libc::PROT_NONE)
+    map(len, libc::PROT_NONE, 0)
 }
 
-fn map(len: usize, protection: i32) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+fn map(len: usize, protection: i32, flags: i32) -> Option<NonNull<u8>> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no
     // existing memory. Cannot panic.
     let p = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
@@ -105,6 +111,13 @@ impl<T: Copy> FixedArray<T> {
     }
 }
 
+/// Asks for the line of the cache that holds this address; any will do.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch reads nothing that a program could see, and does not fault.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
 /// A file that is mapped shared and grows in place: bytes written are in the file at once, and
 /// stay there when the process is killed. No descriptor is kept open, because a program may
 /// close descriptors that it does not know.
@@ -115,12 +128,13 @@ pub struct GrowingFile {
     limit: usize,
 }
 
-/// First step of growth, bytes; doubles up to [`LARGEST_STEP`].
-const FIRST_STEP: usize = 64 << 10;
-const LARGEST_STEP: usize = 256 << 10;
+/// First step of growth, bytes: a thread may have few contexts. Doubles up to [`LARGEST_STEP`].
+const FIRST_STEP: usize = 16 << 10;
+/// A step takes some 4 us a page, most of it in the file system.
+const LARGEST_STEP: usize = 128 << 10;
 
 impl GrowingFile {
-    /// Creates the file (it must not exist) and maps its first 64 KiB, zeroed.
+    /// Creates the file (it must not exist) and maps its first 16 KiB, zeroed.
     /// `limit` bounds the file's size; that many addresses are reserved.
     pub fn create(path: &CStr, limit: usize) -> Result<GrowingFile, LossCause> {
         let base = reserve(limit).ok_or(LossCause::TreeFull)?;
@@ -190,11 +204,17 @@ impl GrowingFile {
                 self.base.as_ptr().add(self.mapped).cast(),
                 step,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE,
+                libc::MAP_SHARED | libc::MAP_FIXED,
                 fd,
                 self.mapped as libc::off_t,
             );
-            p != libc::MAP_FAILED
+            if p == libc::MAP_FAILED {
+                return false;
+            }
+            // All pages at once, writable: the first store to each would take several times as long by itself, as
+            // the file system's code is not in the caches then. Where the kernel cannot (before 5.14), that is how it is.
+            libc::madvise(p, step, libc::MADV_POPULATE_WRITE);
+            true
         }
     }
 

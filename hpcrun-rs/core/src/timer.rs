@@ -12,10 +12,12 @@
 //!
 //! Arming is not async-signal-safe; [`Source::claim`] is.
 
+mod elapsed;
 mod uneven;
 
 use crate::config::{Config, Event, SourceKind};
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, Ordering};
+use elapsed::{Elapsed, time_of};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use uneven::{Pace, Uneven};
 
 /// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
@@ -42,8 +44,7 @@ pub struct Source {
     kind: AtomicU8,
     /// File descriptor or timer id.
     handle: AtomicI64,
-    /// The clock that it goes by.
-    clock: AtomicI32,
+    elapsed: Elapsed,
     distances: Uneven,
 }
 
@@ -141,20 +142,6 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
     }
 }
 
-/// A clock's time, nanoseconds.
-#[inline]
-fn time_of(clock: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is ours. The clocks that are asked for are always there.
-    unsafe { libc::clock_gettime(clock, &mut t) };
-    (t.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(t.tv_nsec as u64)
-}
-
 /// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it again.
 #[inline]
 fn set_timer(timer: libc::timer_t, distance: u64, period: u64) -> bool {
@@ -249,7 +236,7 @@ impl Source {
         Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
-            clock: AtomicI32::new(libc::CLOCK_THREAD_CPUTIME_ID),
+            elapsed: Elapsed::new(),
             distances: Uneven::new(),
         }
     }
@@ -280,7 +267,9 @@ impl Source {
             tick: 0,
             samples_a_draw: PERF_SAMPLES_A_DRAW,
         };
-        set_perf(fd, self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie));
+        let first = self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie);
+        self.elapsed.expect(first);
+        set_perf(fd, first);
         self.kind.store(kind as u8, Ordering::Release);
         // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
         let ok = unsafe {
@@ -301,10 +290,10 @@ impl Source {
 
     /// Samples begin at uneven distances: the first.
     fn begin(&self, pace: Pace, clock: libc::clockid_t, cookie: u64) -> u64 {
-        self.clock.store(clock, Ordering::Relaxed);
+        self.elapsed.begin(clock);
         // Neither the threads that share a state one after the other nor those of another run draw the same.
         let seed = cookie.wrapping_add(time_of(libc::CLOCK_MONOTONIC));
-        self.distances.begin(pace, seed, time_of(clock))
+        self.distances.begin(pace, seed)
     }
 
     fn arm_timer(&self, config: &Config, tid: u32, cookie: u64) -> Result<(), i32> {
@@ -396,13 +385,13 @@ impl Source {
     /// A sample has come: the periods it stands for. Sets the distance of the next.
     #[inline]
     fn next(&self) -> u64 {
-        let now = time_of(self.clock.load(Ordering::Relaxed));
-        let next = self.distances.next(now);
+        let next = self.distances.next(self.elapsed.since());
         if let Some(distance) = next.distance {
             if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
                 let timer = self.handle.load(Ordering::Relaxed) as libc::timer_t;
                 set_timer(timer, distance, self.distances.period());
             } else {
+                self.elapsed.expect(distance);
                 set_perf(self.descriptor(), distance);
             }
         }

@@ -54,12 +54,12 @@ pub fn sharable(a: &Note, b: &Note) -> bool {
     a.ip == b.ip && a.lip == b.lip && (a.meta == b.meta || comparable(a.meta) == comparable(b.meta))
 }
 
-/// A hash that is equal for sharable notes.
+/// The hash of a path, from that of the path to the parent; equal for sharable notes.
 #[inline]
-pub fn hash(parent: u32, note: &Note) -> u64 {
-    let mut h = note.ip.0 ^ note.lip.0.rotate_left(32) ^ u64::from(comparable(note.meta)) << 20;
-    h = (h ^ u64::from(parent)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    h ^ h >> 29
+pub fn hash(parent: u32, note: &Note) -> u32 {
+    let h = note.ip.0 ^ note.lip.0.rotate_left(32) ^ u64::from(comparable(note.meta)) << 20;
+    let h = (h ^ u64::from(parent)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((h ^ h >> 29) >> 17) as u32
 }
 
 /// Whether `association` is the base case that a shared node must carry (the appendix's

@@ -1,8 +1,9 @@
 //! The logical calling context tree of one thread (paper, section 3.2 and appendix), built in
-//! place in the profile file. [`key`] says when two notes are one node, [`tree`] inserts.
+//! place in the profile file. [`key`] says when two notes are one node, `index` finds it, [`tree`] inserts.
 //!
 //! Async-signal-safe.
 
+mod index;
 pub mod key;
 pub mod tree;
 

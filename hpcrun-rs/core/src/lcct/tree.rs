@@ -6,6 +6,7 @@
 //!
 //! Async-signal-safe.
 
+use super::index::Index;
 use super::key;
 use crate::logical::path::MAX_NOTES;
 use crate::logical::{Note, PathRoot};
@@ -19,10 +20,11 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Most records of a tree: handles have 32 bits, and the file stays within 2 GiB.
 const MAX_RECORDS: usize = 1 << 26;
-const FIRST_INDEX_SLOTS: usize = 1 << 12;
+/// So many notes of a path are looked for at once.
+const AT_ONCE: usize = 32;
 const PATH_CAPACITY: usize = 2 * memory::PAGE;
 /// The mapping that holds the last path's nodes and the file's path.
-const LAST_MAPPING: usize = MAX_NOTES * 4 + PATH_CAPACITY;
+const LAST_MAPPING: usize = MAX_NOTES * size_of::<Level>() + PATH_CAPACITY;
 
 /// A note record as it lies in the file; `FORMATS.md` has the table.
 #[repr(C)]
@@ -62,15 +64,23 @@ pub struct Identity {
     pub creator_node: u32,
 }
 
+/// A node on a path.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// Its record.
+    node: u32,
+    /// The hash of the path to it.
+    hash: u32,
+}
+
 /// A tree under construction.
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
     len: u32,
-    index: NonNull<u32>,
-    mask: usize,
-    /// Nodes of the last path, outermost first, for quick re-insertion of a common prefix.
-    last: NonNull<u32>,
+    index: Index,
+    /// The last path, outermost first, for quick re-insertion of a common prefix.
+    last: NonNull<Level>,
     /// The file's path, behind `last` in the same mapping: a tree is moved on small stacks.
     path: NonNull<u8>,
     last_len: usize,
@@ -84,22 +94,24 @@ impl Tree {
         if bytes.len() > PATH_CAPACITY {
             return Err(LossCause::DiskFull);
         }
-        let index = memory::map_anonymous(FIRST_INDEX_SLOTS * 4).ok_or(LossCause::TreeFull)?;
         let last = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
+        // SAFETY: the mapping was made above and is not used.
+        let give_back = || unsafe { memory::unmap(last, LAST_MAPPING) };
+        let Some(index) = Index::map() else {
+            give_back();
+            return Err(LossCause::TreeFull);
+        };
         let file = match GrowingFile::create(path, HEADER_SIZE + MAX_RECORDS * RECORD_SIZE) {
             Ok(file) => file,
             Err(cause) => {
-                // SAFETY: both mappings were made above and are not used.
-                unsafe {
-                    memory::unmap(index, FIRST_INDEX_SLOTS * 4);
-                    memory::unmap(last, LAST_MAPPING);
-                }
+                give_back();
+                index.unmap();
                 return Err(cause);
             }
         };
         // SAFETY: the mapping has room for the notes' nodes and, behind them, for the path.
         let kept_path = unsafe {
-            let kept = last.add(MAX_NOTES * 4);
+            let kept = last.add(MAX_NOTES * size_of::<Level>());
             kept.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
             kept
         };
@@ -107,8 +119,7 @@ impl Tree {
             file,
             path: kept_path,
             len: 0,
-            index: index.cast(),
-            mask: FIRST_INDEX_SLOTS - 1,
+            index,
             last: last.cast(),
             last_len: 0,
             last_root: 0,
@@ -234,41 +245,75 @@ impl Tree {
         let known = std::mem::take(&mut self.last_len);
         debug_assert!(outer <= known);
         let mut depth = outer.min(known);
-        let mut node;
+        let mut at;
         let mut shared;
         if let Some(last) = depth.checked_sub(1) {
-            // SAFETY: `last` is below the last path's length, at most MAX_NOTES.
-            node = unsafe { self.last.add(last).read() };
+            at = self.last(last);
             shared = true;
-            self.last_len = depth;
         } else {
-            node = self.root_child(root)?;
-            shared = node == self.last_root;
-            self.last_root = node;
+            at = self.root_child(root)?;
+            shared = at.node == self.last_root;
+            self.last_root = at.node;
         }
-        for note in notes.iter().rev().take(MAX_NOTES - depth) {
+        let mut notes = notes
+            .get(notes.len().saturating_sub(MAX_NOTES - depth)..)
+            .unwrap_or(notes);
+        while let Some((note, inner)) = notes.split_last() {
             shared = shared && depth < known && self.matches_last(depth, note);
             if !shared {
-                let next = self.child(node, note)?;
-                // SAFETY: `depth < MAX_NOTES`, the mapping's length.
-                unsafe { self.last.add(depth).write(next) };
+                break;
             }
-            // SAFETY: written just above, or by the path before.
-            node = unsafe { self.last.add(depth).read() };
+            at = self.last(depth);
             depth += 1;
-            self.last_len = depth;
+            notes = inner;
         }
-        Ok(node)
+        self.last_len = depth;
+        for notes in notes.rchunks(AT_ONCE) {
+            at = self.descend(at, notes)?;
+        }
+        Ok(at.node)
+    }
+
+    /// From a node on by some notes, [`AT_ONCE`] at most, innermost first.
+    fn descend(&mut self, from: Level, notes: &[Note]) -> Result<Level, LossCause> {
+        let mut hashes = [0; AT_ONCE];
+        let mut hash = from.hash;
+        for (note, kept) in notes.iter().rev().zip(&mut hashes) {
+            hash = key::hash(hash, note);
+            *kept = hash;
+            self.index.prefetch(hash);
+        }
+        for hash in hashes.iter().take(notes.len()) {
+            if let Some(node) = self.index.likely(*hash) {
+                memory::prefetch(self.record(node).cast());
+            }
+        }
+        let mut at = from;
+        for (note, hash) in notes.iter().rev().zip(hashes) {
+            let node = self.child(at.node, hash, note)?;
+            at = Level { node, hash };
+            // SAFETY: `insert` leaves no more notes than the mapping, of MAX_NOTES, has room for.
+            unsafe { self.last.add(self.last_len).write(at) };
+            self.last_len += 1;
+        }
+        Ok(at)
+    }
+
+    /// A node of the last path.
+    #[inline]
+    fn last(&self, depth: usize) -> Level {
+        // SAFETY: callers have a depth below the last path's length, at most MAX_NOTES.
+        unsafe { self.last.add(depth).read() }
     }
 
     #[inline]
     fn matches_last(&self, depth: usize, note: &Note) -> bool {
-        // SAFETY: `depth` is below the last path's length; its entries are valid indices.
-        let r = unsafe { &*self.record(self.last.add(depth).read()) };
+        // SAFETY: `depth` is below the last path's length; its nodes are valid indices.
+        let r = unsafe { &*self.record(self.last(depth).node) };
         r.ip == note.ip.0 && r.lip == note.lip.0 && r.meta == note.meta
     }
 
-    fn root_child(&mut self, root: PathRoot) -> Result<u32, LossCause> {
+    fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {
         let (kind, ip, lip) = match root {
             PathRoot::Entry => (RecordKind::Entry, 0, 0),
             PathRoot::Context { thread, node } => {
@@ -281,32 +326,30 @@ impl Tree {
             lip: CodeAddress(lip),
             meta: meta(kind, 0, 0),
         };
-        self.child(0, &note)
+        let hash = key::hash(0, &note);
+        let node = self.child(0, hash, &note)?;
+        Ok(Level { node, hash })
     }
 
-    fn child(&mut self, parent: u32, note: &Note) -> Result<u32, LossCause> {
+    /// The child of a node for a note; `hash` is that of the path to the child.
+    fn child(&mut self, parent: u32, hash: u32, note: &Note) -> Result<u32, LossCause> {
         debug_assert!(note.meta >> 8 <= MAX_NOTE_ID);
-        let mut slot = key::hash(parent, note) as usize & self.mask;
-        loop {
-            // SAFETY: `slot <= mask`, and the index table has `mask + 1` slots.
-            let index = unsafe { self.index.add(slot).read() };
-            if index == 0 {
-                break;
-            }
-            // SAFETY: the table holds valid record indices only.
-            let r = unsafe { &mut *self.record(index) };
-            if r.parent == parent && key::sharable(note, &as_note(r)) {
+        let found = self.index.find(hash, |index| {
+            // SAFETY: the index holds valid record indices only.
+            let r = unsafe { &*self.record(index) };
+            r.parent == parent && key::sharable(note, &as_note(r))
+        });
+        let vacant = match found {
+            Ok(index) => {
                 if key::is_base_case(note.meta >> 4 & 0xf) {
-                    r.meta = note.meta;
+                    // SAFETY: as above.
+                    unsafe { (*self.record(index)).meta = note.meta };
                 }
                 return Ok(index);
             }
-            slot = (slot + 1) & self.mask;
-        }
-        if self.len as usize >= self.mask {
-            // The index could not grow: a full one would have no end to a search.
-            return Err(LossCause::TreeFull);
-        }
+            Err(_) if self.index.is_full() => return Err(LossCause::TreeFull),
+            Err(vacant) => vacant,
+        };
         let index = self.push(NodeRecord {
             meta: note.meta,
             parent,
@@ -315,41 +358,8 @@ impl Tree {
             metric: 0,
             reserved: 0,
         })?;
-        // SAFETY: as above.
-        unsafe { self.index.add(slot).write(index) };
-        if self.len as usize > self.mask / 2 {
-            self.grow_index();
-        }
+        self.index.put(vacant, hash, index);
         Ok(index)
-    }
-
-    /// Doubles the index. When that fails the old one serves on until it is nearly full (`child`).
-    #[cold]
-    fn grow_index(&mut self) {
-        let slots = (self.mask + 1) * 2;
-        let Some(table) = memory::map_anonymous(slots * 4) else {
-            return;
-        };
-        let table: NonNull<u32> = table.cast();
-        for i in 1..self.len {
-            // SAFETY: `i < len`.
-            let r = unsafe { &*self.record(i) };
-            if r.meta & 0xf == RecordKind::Metric as u32 {
-                continue;
-            }
-            let mut slot = key::hash(r.parent, &as_note(r)) as usize & (slots - 1);
-            // SAFETY: `slot < slots`; the new table is at most half full.
-            unsafe {
-                while table.add(slot).read() != 0 {
-                    slot = (slot + 1) & (slots - 1);
-                }
-                table.add(slot).write(i);
-            }
-        }
-        // SAFETY: the old table is replaced here and nothing else points to it.
-        unsafe { memory::unmap(self.index.cast(), (self.mask + 1) * 4) };
-        self.index = table;
-        self.mask = slots - 1;
     }
 
     /// Adds the values of `samples` samples to a node.
@@ -400,12 +410,10 @@ impl Tree {
         self.unmap_tables();
     }
 
-    fn unmap_tables(&mut self) {
-        // SAFETY: the tree is consumed by its callers; nothing else points to the tables.
-        unsafe {
-            memory::unmap(self.index.cast(), (self.mask + 1) * 4);
-            memory::unmap(self.last.cast(), LAST_MAPPING);
-        }
+    fn unmap_tables(self) {
+        self.index.unmap();
+        // SAFETY: the tree is consumed; nothing else points to the mapping.
+        unsafe { memory::unmap(self.last.cast(), LAST_MAPPING) };
     }
 }
 

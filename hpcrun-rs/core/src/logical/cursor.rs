@@ -183,6 +183,17 @@ impl<'a> LogicalCursor<'a> {
         None
     }
 
+    /// Both notes of a 1 <-> 1 bichord at once, which is what most are: they are the same. Moves on to the next bichord, as the
+    /// last [`Self::step_pnote`] would.
+    #[inline]
+    pub fn step_native(&mut self) -> CodeAddress {
+        let code = self.physical.frame().code;
+        self.pnotes = Physical::Done;
+        self.lnotes = Logical::Done;
+        self.advance();
+        code
+    }
+
     /// A further p-note of the M <-> 0 chord that begins with stock rayon's scheduler: it takes
     /// in the whole rest of the stack.
     fn step_below_scheduler(&mut self) -> Option<CodeAddress> {

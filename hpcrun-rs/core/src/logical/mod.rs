@@ -43,11 +43,7 @@ fn walk(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer, trail: &mut Trail
                 return root;
             }
             // One of each, by definition: no chords to gather.
-            let (ip, lip) = (cursor.step_pnote(), cursor.step_lnote());
-            let (None, None) = (cursor.step_pnote(), cursor.step_lnote()) else {
-                return PathRoot::Partial(LossCause::BadUnwindInfo);
-            };
-            if !path.push_native(ip.unwrap_or_default(), lip.unwrap_or_default()) {
+            if !path.push_native(cursor.step_native()) {
                 return PathRoot::Partial(LossCause::TooDeep);
             }
             continue;

@@ -113,11 +113,15 @@ impl PathBuffer {
         self.lnotes.push(lip)
     }
 
-    /// Adds a 1 <-> 1 bichord; false when the path is full.
+    /// Adds a 1 <-> 1 bichord, of a frame that is its own; false when the path is full.
     #[inline]
-    pub(super) fn push_native(&mut self, ip: CodeAddress, lip: CodeAddress) -> bool {
+    pub(super) fn push_native(&mut self, code: CodeAddress) -> bool {
         let meta = const { meta(RecordKind::Note, Association::OneToOne as u8, 1) };
-        self.notes.push(Note { ip, lip, meta })
+        self.notes.push(Note {
+            ip: code,
+            lip: code,
+            meta,
+        })
     }
 
     /// Forms the bichord's notes from its chords; false when the path is full. Note `j` (1 =

@@ -13,7 +13,7 @@
 //! (Rounded down only, it did: a sample early in a period had always crossed the border of two, one at the end half as
 //! often, and a program with rounds of one period had its beginning weighted three times as high as its end.)
 //!
-//! Async-signal-safe: [`Uneven::next`], which is arithmetic only. The caller reads the clock and sets the timer.
+//! Async-signal-safe: [`Uneven::next`], which is arithmetic only. The caller knows the time and sets the timer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -56,8 +56,6 @@ pub(super) struct Uneven {
     samples_a_draw: AtomicU64,
     /// State of the generator.
     random: AtomicU64,
-    /// The thread's time at the last sample, nanoseconds.
-    last: AtomicU64,
     /// Time that no sample stands for yet, nanoseconds; negative: that is yet to come.
     carried: AtomicI64,
     /// Samples so far.
@@ -71,20 +69,17 @@ impl Uneven {
             tick: AtomicU64::new(0),
             samples_a_draw: AtomicU64::new(1),
             random: AtomicU64::new(0),
-            last: AtomicU64::new(0),
             carried: AtomicI64::new(0),
             samples: AtomicU64::new(0),
         }
     }
 
-    /// The calling thread's samples begin `now`, nanoseconds of the timer's clock. `seed` chooses the sequence.
-    /// Returns the distance of the first.
-    pub(super) fn begin(&self, pace: Pace, seed: u64, now: u64) -> u64 {
+    /// The calling thread's samples begin. `seed` chooses the sequence. Returns the distance of the first.
+    pub(super) fn begin(&self, pace: Pace, seed: u64) -> u64 {
         self.tick.store(pace.tick, Relaxed);
         self.samples_a_draw
             .store(pace.samples_a_draw.max(1), Relaxed);
         self.random.store(seed, Relaxed);
-        self.last.store(now, Relaxed);
         self.carried.store(0, Relaxed);
         self.samples.store(0, Relaxed);
         self.period.store(pace.period, Relaxed);
@@ -111,19 +106,17 @@ impl Uneven {
         self.period.load(Relaxed)
     }
 
-    /// A sample has come `now`.
+    /// A sample has come, `since` nanoseconds after the last.
     #[inline]
-    pub(super) fn next(&self, now: u64) -> Next {
+    pub(super) fn next(&self, since: i64) -> Next {
         let period = self.period.load(Relaxed);
-        let since = now.wrapping_sub(self.last.load(Relaxed));
-        self.last.store(now, Relaxed);
         let samples = self.samples.load(Relaxed);
         self.samples.store(samples.wrapping_add(1), Relaxed);
         let is_drawn = samples.checked_rem(self.samples_a_draw.load(Relaxed)) == Some(0);
         let distance = is_drawn.then(|| self.draw(period));
         // The first came sooner than others, yet stands for as much; unless it was held up.
-        let since = if samples == 0 && since < period.saturating_mul(2) {
-            period
+        let since = if samples == 0 && since < period.saturating_mul(2) as i64 {
+            period as i64
         } else {
             since
         };
@@ -149,8 +142,8 @@ impl Uneven {
 
     /// Periods of what was carried and `since`.
     #[inline]
-    fn weigh(&self, period: u64, since: u64) -> u64 {
-        let time = (since as i64).wrapping_add(self.carried.load(Relaxed));
+    fn weigh(&self, period: u64, since: i64) -> u64 {
+        let time = since.wrapping_add(self.carried.load(Relaxed));
         let rounded = time.saturating_add(scale(period, self.fraction()) as i64);
         let periods = (rounded.max(0) as u64).checked_div(period).unwrap_or(1);
         self.carried.store(
@@ -205,15 +198,16 @@ mod tests {
         let uneven = Uneven::new();
         // The clock of ticks and the thread's began at different times.
         let mut now = 1_234_567;
-        let mut distance = uneven.begin(pace, 7, now);
+        let mut distance = uneven.begin(pace, 7);
         let arrival = |due: u64| match pace.tick {
             0 => due,
             tick => due.next_multiple_of(tick),
         };
         let mut all = Vec::new();
         for _ in 0..count {
-            now = arrival(now + distance);
-            let next = uneven.next(now);
+            let came = arrival(now + distance);
+            let next = uneven.next((came - now) as i64);
+            now = came;
             distance = next.distance.unwrap_or(distance);
             all.push((now, next.periods));
         }
@@ -223,7 +217,7 @@ mod tests {
     #[test]
     fn distances_are_spread_about_the_period() {
         let uneven = Uneven::new();
-        uneven.begin(FINE, 0x7fff_1234_5678, 0);
+        uneven.begin(FINE, 0x7fff_1234_5678);
         let drawn: Vec<u64> = (0..10_000).map(|_| uneven.draw(MS)).collect();
         assert!(drawn.iter().all(|d| (500_000..1_500_000).contains(d)));
         let mean = drawn.iter().sum::<u64>() as f64 / 1e4;
@@ -292,9 +286,9 @@ mod tests {
     fn a_late_sample_stands_for_all_the_time_before_it() {
         for turn in 0..100 {
             let uneven = Uneven::new();
-            let first = uneven.begin(FINE, turn, 0);
-            assert_eq!(uneven.next(first).periods, 1);
-            let late = uneven.next(first + 50 * MS + MS / 3).periods;
+            let first = uneven.begin(FINE, turn);
+            assert_eq!(uneven.next(first as i64).periods, 1);
+            let late = uneven.next((50 * MS + MS / 3) as i64).periods;
             assert!((50..=51).contains(&late), "{late}");
         }
     }
@@ -304,11 +298,11 @@ mod tests {
     fn short_lives_have_their_share_of_samples() {
         let uneven = Uneven::new();
         let sampled = (0..10_000)
-            .filter(|seed| uneven.begin(FINE, seed * 0x1_0001, 0) < MS / 10)
+            .filter(|seed| uneven.begin(FINE, seed * 0x1_0001) < MS / 10)
             .count();
         // Five standard errors of 30.
         assert!((850..1150).contains(&sampled), "{sampled}");
-        let first = |seed: &u64| uneven.begin(ticking(200), seed * 0x1_0001, 0) < 4 * MS;
+        let first = |seed: &u64| uneven.begin(ticking(200), seed * 0x1_0001) < 4 * MS;
         // Four of five begin with the next tick.
         let next_tick = (0..10_000).filter(first).count();
         assert!((7800..8200).contains(&next_tick), "{next_tick}");

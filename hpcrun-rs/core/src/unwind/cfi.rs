@@ -1,12 +1,13 @@
 //! Exact evaluation of call frame information over the full register file, with gimli.
 //!
-//! Two uses: classifying an address once (can framehop represent its rule exactly?), and
-//! stepping the frames that framehop cannot. Async-signal-safe: all storage is fixed.
+//! Two uses: classifying an address once (is its frame of the usual form?), and stepping the frames that
+//! are not. Async-signal-safe: all storage is fixed.
 
 use super::End;
 use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
 use super::stack::StackReader;
+use super::usual::Usual;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,
     FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindExpression,
@@ -39,18 +40,18 @@ impl gimli::EvaluationStorage<Bytes> for Storage {
 
 /// How the frames at one address are stepped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
+#[repr(u8)] // zero: the first
 pub(super) enum Method {
-    /// framehop represents the rule exactly.
-    Framehop = 1,
+    /// Of the usual form.
+    Usual(Usual) = 0,
     /// Needs this module.
-    Cfi = 2,
+    Cfi,
     /// As `Cfi`; the caller was interrupted, so its address is exact.
-    SignalFrame = 3,
+    SignalFrame,
     /// The return address is undefined: the outermost frame.
-    Root = 4,
+    Root,
     /// There is no information for this address.
-    None = 0,
+    None,
 }
 
 fn bases(sections: &UnwindSections) -> BaseAddresses {
@@ -93,33 +94,25 @@ pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Co
     }
     match row.register(gimli::X86_64::RA) {
         RegisterRule::Undefined => Method::Root,
-        RegisterRule::Offset(-8) if framehop_is_exact(row) => Method::Framehop,
+        RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Usual),
         _ => Method::Cfi,
     }
 }
 
-/// Whether the rule is one of framehop's cacheable x86-64 rules, so that it steps it exactly
-/// and never falls back to following frame pointers.
-fn framehop_is_exact(row: &Row) -> bool {
-    let fp_offset = match row.register(gimli::X86_64::RBP) {
+/// The usual form, if the rule, whose return address is where it always is, has it.
+fn usual(row: &Row) -> Option<Usual> {
+    let saved_fp = match row.register(gimli::X86_64::RBP) {
         RegisterRule::Undefined | RegisterRule::SameValue => None,
         RegisterRule::Offset(offset) => Some(offset),
-        _ => return false,
+        _ => return None,
     };
     match *row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => match (register, fp_offset) {
-            (gimli::X86_64::RSP, None) => offset % 8 == 0 && (0..8 * 0xffff).contains(&offset),
-            (gimli::X86_64::RSP, Some(fp)) => {
-                let from_sp = offset + fp;
-                offset % 8 == 0
-                    && fp % 8 == 0
-                    && (0..8 * 0xffff).contains(&offset)
-                    && (-8 * 0x7fff..8 * 0x7fff).contains(&from_sp)
-            }
-            (gimli::X86_64::RBP, Some(-16)) => offset == 16,
-            _ => false,
+        CfaRule::RegisterAndOffset { register, offset } => match register {
+            gimli::X86_64::RSP => Usual::new(false, offset, saved_fp),
+            gimli::X86_64::RBP => Usual::new(true, offset, saved_fp),
+            _ => None,
         },
-        CfaRule::Expression(_) => false,
+        CfaRule::Expression(_) => None,
     }
 }
 

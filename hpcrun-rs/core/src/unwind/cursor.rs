@@ -6,12 +6,11 @@ use super::bare;
 use super::cfi::{self, Method};
 use super::loadmap::{self, Located, Snapshot};
 use super::registers::Registers;
-use super::rules::{self, Rule, RuleTable};
+use super::rules::{Rule, RuleTable};
 use super::stack::{StackBounds, StackReader};
+use super::usual::Pointers;
 use super::words::Words;
-use super::{End, FRAMEHOP_CACHES, FramehopCache, OwnerOf, Unwind};
-use framehop::x86_64::UnwindRegsX86_64;
-use framehop::{FrameAddress, Unwinder};
+use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 
@@ -42,14 +41,13 @@ pub struct Position {
 
 /// The walk: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
-    framehop: &'a mut [FramehopCache; FRAMEHOP_CACHES],
     cfi: &'a mut cfi::Context,
     rules: &'a mut RuleTable,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
     stack: StackReader<'a>,
-    /// The three registers that framehop keeps, in its own form: most steps need no other.
-    registers: UnwindRegsX86_64,
+    /// Most steps need no other registers.
+    registers: Pointers,
     /// The full register file, valid while only `cfi` has stepped since `start`.
     full: Option<Registers>,
     frame: Frame,
@@ -85,13 +83,12 @@ impl<'a> Cursor<'a> {
         bounds: StackBounds,
     ) -> Cursor<'a> {
         Cursor {
-            framehop: &mut unwind.framehop,
             cfi: &mut unwind.cfi,
             rules: &mut *unwind.rules,
             owner_of: unwind.owner_of,
             snapshot,
             stack: StackReader::new(bounds, &mut unwind.scratch),
-            registers: short(&registers),
+            registers: Pointers::of(&registers),
             full: Some(registers),
             frame: Frame {
                 lookup: 0,
@@ -116,7 +113,7 @@ impl<'a> Cursor<'a> {
     /// Goes over to another stack, at a suspended instruction there.
     pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
         self.stack.set_bounds(bounds);
-        self.registers = short(&registers);
+        self.registers = Pointers::of(&registers);
         self.full = Some(registers);
         self.start = registers;
         self.start_exact = true;
@@ -135,7 +132,7 @@ impl<'a> Cursor<'a> {
     /// Stack pointer in that frame.
     #[inline]
     pub fn sp(&self) -> u64 {
-        self.registers.sp()
+        self.registers.sp
     }
 
     /// Where the walk stands; `None` while it depends on more registers than these.
@@ -145,9 +142,9 @@ impl<'a> Cursor<'a> {
             return None;
         }
         Some(Position {
-            ip: self.registers.ip(),
-            sp: self.registers.sp(),
-            fp: self.registers.bp(),
+            ip: self.registers.ip,
+            sp: self.registers.sp,
+            fp: self.registers.fp,
             is_exact: self.exact,
         })
     }
@@ -179,7 +176,7 @@ impl<'a> Cursor<'a> {
     /// Identifies the frame at the current registers.
     #[inline]
     fn place(&mut self) -> Result<(), End> {
-        let ip = self.registers.ip();
+        let ip = self.registers.ip;
         let lookup = if self.exact { ip } else { ip.wrapping_sub(1) };
         if loadmap::is_stable() {
             if let Some(rule) = self.rules.get(lookup, self.snapshot.generation()) {
@@ -206,9 +203,6 @@ impl<'a> Cursor<'a> {
             Some(sections) => cfi::classify(sections, address, self.cfi),
             None => Method::None,
         };
-        if method == Method::Framehop && !located.registered {
-            method = Method::Cfi;
-        }
         if method == Method::None && loadmap::is_entry_code(lookup, &located) {
             method = Method::Root;
         }
@@ -233,10 +227,13 @@ impl<'a> Cursor<'a> {
 
     /// Moves to the caller.
     pub fn advance(&mut self) -> Result<(), End> {
-        let sp = self.registers.sp();
+        let sp = self.registers.sp;
         let mut exact = false;
         match self.frame.method {
-            Method::Framehop => self.step_framehop()?,
+            Method::Usual(usual) => {
+                self.give_up_full();
+                self.registers = usual.caller(self.registers, &mut self.stack)?;
+            }
             Method::Cfi => self.step_cfi()?,
             Method::SignalFrame => {
                 self.step_cfi().map_err(|end| match end {
@@ -249,50 +246,15 @@ impl<'a> Cursor<'a> {
             Method::None => return self.step_bare(),
         }
         // A signal handler may run on a stack of its own, anywhere in memory.
-        if self.registers.sp() <= sp && !exact {
+        if self.registers.sp <= sp && !exact {
             return Err(End::Broken(LossCause::NoProgress));
         }
-        if self.registers.ip() == 0 {
+        if self.registers.ip == 0 {
             return Err(End::Root);
         }
         self.exact = exact;
         self.steps += 1;
         self.place()
-    }
-
-    #[inline]
-    fn step_framehop(&mut self) -> Result<(), End> {
-        let ip = self.registers.ip();
-        let address = if self.exact {
-            FrameAddress::from_instruction_pointer(ip)
-        } else {
-            match FrameAddress::from_return_address(ip) {
-                Some(a) => a,
-                None => return Err(End::Root),
-            }
-        };
-        self.give_up_full();
-        let bank = rules::hash(self.frame.lookup) as usize % FRAMEHOP_CACHES;
-        let stack = &mut self.stack;
-        let mut read = |a: u64| stack.read(a).ok_or(());
-        let next = self.snapshot.unwinder().unwind_frame(
-            address,
-            &mut self.registers,
-            &mut self.framehop[bank],
-            &mut read,
-        );
-        match next {
-            Ok(Some(ip)) => {
-                self.registers.set_ip(ip);
-                Ok(())
-            }
-            Ok(None) => Err(End::Root),
-            Err(framehop::Error::CouldNotReadStack(_)) => {
-                Err(End::Broken(LossCause::UnreadableStack))
-            }
-            Err(framehop::Error::ReturnAddressIsNull) => Err(End::Root),
-            Err(_) => Err(End::Broken(LossCause::NoProgress)),
-        }
     }
 
     /// From here on the walk depends on its position alone, and on the memory.
@@ -306,19 +268,19 @@ impl<'a> Cursor<'a> {
     #[cold]
     #[inline(never)]
     fn step_bare(&mut self) -> Result<(), End> {
-        let sp = self.registers.sp();
+        let sp = self.registers.sp;
         let mut code = ModuleCode {
             snapshot: self.snapshot,
             cfi: self.cfi,
         };
-        let registers = self.full.unwrap_or_else(|| long(&self.registers));
+        let registers = self.full.unwrap_or_else(|| self.registers.alone());
         let caller = bare::caller(registers, self.exact, &mut code, &mut self.stack)
             .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
         if caller.sp() <= sp {
             return Err(End::Broken(LossCause::NoProgress));
         }
         // What is not known of these is not known from here on; a walk that needs it ends.
-        self.registers = short(&caller);
+        self.registers = Pointers::of(&caller);
         self.full = Some(caller);
         self.exact = false;
         self.place()?;
@@ -336,8 +298,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over the full register file. When a register is missing because framehop stepped
-    /// the frames below (it keeps three), those are stepped again here, from the start.
+    /// Steps over the full register file. When a register is missing because
+    /// frames below were stepped with three, those are stepped again here, from the start.
     #[cold]
     #[inline(never)]
     fn step_cfi(&mut self) -> Result<(), End> {
@@ -355,7 +317,7 @@ impl<'a> Cursor<'a> {
         let Some(sections) = &located.sections else {
             return Err(End::Broken(LossCause::NoUnwindInfo));
         };
-        let mut full = self.full.unwrap_or_else(|| long(&self.registers));
+        let mut full = self.full.unwrap_or_else(|| self.registers.alone());
         cfi::step(
             sections,
             lookup.wrapping_sub(located.bias),
@@ -363,7 +325,7 @@ impl<'a> Cursor<'a> {
             &mut full,
             &mut self.stack,
         )?;
-        self.registers = short(&full);
+        self.registers = Pointers::of(&full);
         self.full = Some(full);
         Ok(())
     }
@@ -371,12 +333,12 @@ impl<'a> Cursor<'a> {
     fn replay(&mut self) -> Result<(), End> {
         // From here on the way depends on registers of the first frame.
         self.stack.spoil();
-        let target = (self.registers.sp(), self.registers.ip());
-        self.registers = short(&self.start);
+        let target = (self.registers.sp, self.registers.ip);
+        self.registers = Pointers::of(&self.start);
         self.full = Some(self.start);
         let mut exact = self.start_exact;
         for _ in 0..self.steps {
-            let ip = self.registers.ip();
+            let ip = self.registers.ip;
             let lookup = if exact { ip } else { ip.wrapping_sub(1) };
             let located = loadmap::locate(self.snapshot, lookup)
                 .ok_or(End::Broken(LossCause::UnknownModule))?;
@@ -387,22 +349,12 @@ impl<'a> Cursor<'a> {
             self.step_located(&located, lookup)?;
             exact = signal;
         }
-        if (self.registers.sp(), self.registers.ip()) == target {
+        if (self.registers.sp, self.registers.ip) == target {
             Ok(())
         } else {
             Err(End::Broken(LossCause::BadUnwindInfo))
         }
     }
-}
-
-/// The registers that framehop steps with.
-fn short(r: &Registers) -> UnwindRegsX86_64 {
-    UnwindRegsX86_64::new(r.ip(), r.sp(), r.fp())
-}
-
-/// What framehop's registers tell of the register file.
-fn long(r: &UnwindRegsX86_64) -> Registers {
-    Registers::new(r.ip(), r.sp(), r.bp())
 }
 
 /// The code of the modules in a snapshot.

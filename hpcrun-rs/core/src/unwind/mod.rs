@@ -1,7 +1,7 @@
 //! Physical unwinding: from a register state to the chain of frames, strictly by call frame
-//! information where there is some. framehop steps the frames whose rule it can represent exactly;
-//! `cfi` evaluates the rest (stack-realigned functions, signal frames, CFA on other registers) over
-//! the full register file. `bare` leaves a frame without information by following its machine code to the
+//! information where there is some. What it says of an address is looked up once; frames of the form that nearly all
+//! have (`usual`) are stepped by it from then on, `cfi` evaluates the rest (stack-realigned functions, signal frames, CFA on
+//! other registers) over the full register file. `bare` leaves a frame without information by following its machine code to the
 //! return; where that cannot be done, the walk ends with a counted cause: the unwinder never guesses,
 //! so no sample gets a wrong parent.
 //!
@@ -14,6 +14,7 @@ pub mod loadmap;
 pub mod registers;
 mod rules;
 pub mod stack;
+mod usual;
 pub mod words;
 
 pub use cursor::{Cursor, Frame, Position};
@@ -36,16 +37,8 @@ pub enum End {
 /// address and [`loadmap`] generation, the result is cached.
 pub type OwnerOf = fn(u64, ModuleId) -> u8;
 
-type FramehopCache = framehop::x86_64::CacheX86_64<framehop::MustNotAllocateDuringUnwind>;
-
-/// A power of two.
-const FRAMEHOP_CACHES: usize = 4;
-
 /// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
 pub struct Unwind {
-    /// framehop's own rule cache has 509 slots, so that two addresses of one deep recursion can
-    /// evict each other at every frame; several caches, chosen by another hash, keep them apart.
-    framehop: [FramehopCache; FRAMEHOP_CACHES],
     cfi: Box<cfi::Context>,
     rules: &'static mut rules::RuleTable,
     owner_of: OwnerOf,
@@ -62,7 +55,6 @@ impl Unwind {
     /// Allocates the caches. Not async-signal-safe. `None` when memory cannot be had.
     pub fn new(owner_of: OwnerOf) -> Option<Unwind> {
         Some(Unwind {
-            framehop: std::array::from_fn(|_| FramehopCache::new_in()),
             cfi: Box::new(cfi::Context::new_in()),
             rules: rules::RuleTable::map()?,
             owner_of,

@@ -8,9 +8,12 @@ use crate::memory;
 use hpc_formats::address::CodeAddress;
 
 const SLOTS: usize = 4096;
+/// Addresses that are equal above these bits are in slots near each other.
+const REGION_BITS: u32 = 10;
 
-/// What is known about one look-up address.
+/// What is known about one look-up address. Half a line of the cache, all of it in the same line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(super) struct Rule {
     pub(super) lookup: u64,
     pub(super) code: CodeAddress,
@@ -19,11 +22,7 @@ pub(super) struct Rule {
     pub(super) owner: u8,
 }
 
-/// Mixes an address; every bit of the result depends on the lower bits of the address.
-#[inline]
-pub(super) fn hash(lookup: u64) -> u64 {
-    lookup.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
-}
+const _: () = assert!(size_of::<Rule>() == 32);
 
 /// The table.
 pub(super) struct RuleTable([Rule; SLOTS]);
@@ -34,13 +33,16 @@ impl RuleTable {
     pub(super) fn map() -> Option<&'static mut RuleTable> {
         let base = memory::map_anonymous(size_of::<RuleTable>())?;
         // SAFETY: the mapping is ours, page-aligned, large enough, never unmapped; all bits zero
-        // are a valid rule: address 0 of generation 0, which no snapshot has, `Method::None`.
+        // are a valid rule: address 0 of generation 0, which no snapshot has.
         Some(unsafe { base.cast::<RuleTable>().as_mut() })
     }
 
+    /// Addresses of one function are in slots near each other, so that few pages of the table are in use at a time;
+    /// functions far from each other are anywhere.
     #[inline]
     fn slot(lookup: u64) -> usize {
-        (hash(lookup) >> 12) as usize % SLOTS
+        let region = (lookup >> REGION_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        ((lookup >> 2) ^ region) as usize % SLOTS
     }
 
     /// The rule for an address, if it was classified in this generation of the load map.

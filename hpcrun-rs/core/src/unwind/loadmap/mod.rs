@@ -10,10 +10,6 @@
 
 mod scan;
 
-use framehop::x86_64::UnwinderX86_64;
-use framehop::{
-    ExplicitModuleSectionInfo, Module as FramehopModule, MustNotAllocateDuringUnwind, Unwinder,
-};
 use hpc_formats::address::ModuleId;
 pub use scan::executable_path;
 use std::ptr;
@@ -56,13 +52,12 @@ pub struct Module {
     pub code: &'static [u8],
 }
 
-/// An immutable load map with framehop's index over it.
+/// An immutable load map.
 pub struct Snapshot {
     generation: u32,
     /// glibc's counters of loads plus unloads when this was taken.
     version: u64,
     modules: Vec<Module>,
-    unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -79,12 +74,6 @@ impl Snapshot {
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
-    }
-
-    /// framehop over the snapshot's modules.
-    #[inline]
-    pub fn unwinder(&self) -> &UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind> {
-        &self.unwinder
     }
 
     /// The modules, by address.
@@ -154,7 +143,7 @@ pub struct Located {
     pub bias: u64,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
-    /// Whether the snapshot (and so framehop) has the module.
+    /// Whether the snapshot has the module.
     pub registered: bool,
 }
 
@@ -368,18 +357,11 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         return Changes::default();
     }
     let changes = assign_ids(&mut modules, old);
-    let mut unwinder = UnwinderX86_64::new();
-    for m in &modules {
-        if let Some(s) = &m.sections {
-            unwinder.add_module(framehop_module(m, s));
-        }
-    }
     let generation = old.map_or(1, |s| s.generation.wrapping_add(1).max(1));
     let next = Box::into_raw(Box::new(Snapshot {
         generation,
         version,
         modules,
-        unwinder,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);
     late::clear();
@@ -392,18 +374,6 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         writer.retired.clear();
     }
     changes
-}
-
-fn framehop_module(m: &Module, s: &UnwindSections) -> FramehopModule<&'static [u8]> {
-    let info = ExplicitModuleSectionInfo {
-        base_svma: 0,
-        eh_frame_svma: Some(s.eh_frame_address..s.eh_frame_address + s.eh_frame.len() as u64),
-        eh_frame: Some(s.eh_frame),
-        eh_frame_hdr_svma: Some(s.hdr_address..s.hdr_address + s.hdr.len() as u64),
-        eh_frame_hdr: Some(s.hdr),
-        ..Default::default()
-    };
-    FramehopModule::new(String::new(), m.start..m.end, m.bias, info)
 }
 
 fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {

@@ -1,0 +1,78 @@
+//! Cost of inserting a call path into the tree, cold: before each insertion other things are put into the processor's
+//! own caches, as a program does between two samples. A third of the notes of each path are in the tree already.
+//! `cargo bench -p hpcrun-core --bench tree`.
+
+use hpc_formats::address::CodeAddress;
+use hpc_formats::profile::{Association, RecordKind, meta};
+use hpcrun_core::lcct::{Identity, Tree};
+use hpcrun_core::logical::{Note, PathRoot};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+const PATHS: usize = 1500;
+const NOTES: u64 = 27;
+/// Bytes; second caches have 2 MiB at most, as yet.
+const EVICTED: usize = 4 << 20;
+
+const IDENTITY: Identity = Identity {
+    pid: 1,
+    image: 1,
+    thread: 1,
+    tid: 1,
+    period_ns: 1,
+    creator_thread: 0,
+    creator_node: 0,
+};
+
+fn evict() {
+    static OTHER: [AtomicU64; EVICTED / 8] = [const { AtomicU64::new(0) }; EVICTED / 8];
+    for line in OTHER.chunks(8) {
+        line[0].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn native(address: u64) -> Note {
+    Note {
+        ip: CodeAddress(address),
+        lip: CodeAddress(address),
+        meta: meta(RecordKind::Note, Association::OneToOne as u8, 1),
+    }
+}
+
+fn main() {
+    let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));
+    let name = std::ffi::CString::new(file.to_str().expect("UTF-8")).expect("no NUL");
+    let mut tree = Tree::create(&name, &IDENTITY).expect("the temporary folder is writable");
+    let mut random = 0x1234_5678_9abc_def1_u64;
+    let mut nanoseconds = Vec::new();
+    for _ in 0..PATHS {
+        let mut path: Vec<Note> = (0..NOTES)
+            .map(|depth| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                // One of three call sites in a function for each depth.
+                native(0x5500_0000 + 64 * depth + 5 * (random % 3))
+            })
+            .collect();
+        path.reverse();
+        evict();
+        let start = Instant::now();
+        let node = tree.insert(PathRoot::Entry, &path, 0).expect("room");
+        tree.add(node, 1, 1, 0.5).expect("room");
+        nanoseconds.push(start.elapsed().as_nanos() as f64);
+    }
+    nanoseconds.sort_by(f64::total_cmp);
+    let q = |percent: usize| nanoseconds[(PATHS - 1) * percent / 100] / 1e3;
+    let usual = &nanoseconds[..PATHS - PATHS / 100];
+    println!(
+        "a path of {NOTES} notes, us: mean of all but the slowest hundredth {:.2}, median {:.2} ({:.2}-{:.2}), p90 {:.2}, max {:.0}",
+        usual.iter().sum::<f64>() / usual.len() as f64 / 1e3,
+        q(50),
+        q(25),
+        q(75),
+        q(90),
+        q(100)
+    );
+    std::fs::remove_file(&file).expect("the file is ours");
+}

@@ -1,0 +1,167 @@
+//! Finds a node by the hash of its path: an open-addressed table of hash and record index.
+//!
+//! A slot holds the hash beside the index, so records are read where they match and nowhere else, not even when the table grows;
+//! and a hash does not depend on where a record lies, so the slots of all notes of a path can be asked for
+//! at once (`prefetch`): after a signal little is in the caches, and the time goes into waiting for memory.
+//!
+//! Invariant: at least one slot is empty, so every search ends. Async-signal-safe.
+
+use crate::memory;
+use std::ptr::NonNull;
+
+/// A power of two.
+const FIRST_SLOTS: usize = 1 << 11;
+
+/// The table. It is given back by [`Index::unmap`] alone.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// Hash in the upper, record index in the lower half; 0: empty (record 0, the root, is not in the table).
+    slots: NonNull<u64>,
+    mask: usize,
+    used: usize,
+}
+
+/// An empty slot, where what was searched for can be put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Vacant(usize);
+
+impl Index {
+    /// An empty table.
+    pub(super) fn map() -> Option<Index> {
+        Some(Index::of(
+            memory::map_anonymous(FIRST_SLOTS * 8)?,
+            FIRST_SLOTS,
+        ))
+    }
+
+    /// A zeroed mapping of so many slots.
+    fn of(mapping: NonNull<u8>, slots: usize) -> Index {
+        Index {
+            slots: mapping.cast(),
+            mask: slots - 1,
+            used: 0,
+        }
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> (u32, u32) {
+        // SAFETY: the mapping has `mask + 1` slots; all bits zero are a slot.
+        let value = unsafe { self.slots.add(slot & self.mask).read() };
+        ((value >> 32) as u32, value as u32)
+    }
+
+    #[inline]
+    fn set(&mut self, slot: usize, hash: u32, record: u32) {
+        let value = u64::from(hash) << 32 | u64::from(record);
+        // SAFETY: as above.
+        unsafe { self.slots.add(slot & self.mask).write(value) };
+    }
+
+    /// A hash will be looked for soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u32) {
+        // SAFETY: within the mapping, as above.
+        let slot = unsafe { self.slots.add(hash as usize & self.mask) };
+        memory::prefetch(slot.as_ptr().cast());
+    }
+
+    /// The record that a search for the hash is likely to look at.
+    #[inline]
+    pub(super) fn likely(&self, hash: u32) -> Option<u32> {
+        let (other, record) = self.get(hash as usize);
+        (other == hash && record != 0).then_some(record)
+    }
+
+    /// The record of this hash that is the right one, or the slot for it.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        hash: u32,
+        mut is_it: impl FnMut(u32) -> bool,
+    ) -> Result<u32, Vacant> {
+        let mut slot = hash as usize;
+        loop {
+            let (other, record) = self.get(slot);
+            if record == 0 {
+                return Err(Vacant(slot));
+            }
+            if other == hash && is_it(record) {
+                return Ok(record);
+            }
+            slot += 1;
+        }
+    }
+
+    /// Whether there is no room for another: the table is full and could not grow.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.used >= self.mask
+    }
+
+    /// Puts a record, not 0, where [`Index::find`] has just looked for its hash. There must be room.
+    #[inline]
+    pub(super) fn put(&mut self, vacant: Vacant, hash: u32, record: u32) {
+        debug_assert!(record != 0 && !self.is_full());
+        self.set(vacant.0, hash, record);
+        self.used += 1;
+        if self.used > (self.mask + 1) / 8 * 5 {
+            self.grow();
+        }
+    }
+
+    /// Doubles the table. When that fails the old one serves on until it is full.
+    #[cold]
+    fn grow(&mut self) {
+        let slots = (self.mask + 1) * 2;
+        let Some(mapping) = memory::map_populated(slots * 8) else {
+            return;
+        };
+        let mut larger = Index::of(mapping, slots);
+        for slot in 0..=self.mask {
+            let (hash, record) = self.get(slot);
+            if record != 0 {
+                let mut at = hash as usize;
+                while larger.get(at).1 != 0 {
+                    at += 1;
+                }
+                larger.set(at, hash, record);
+            }
+        }
+        larger.used = self.used;
+        std::mem::replace(self, larger).unmap();
+    }
+
+    /// Gives the memory back.
+    pub(super) fn unmap(self) {
+        // SAFETY: the table is consumed; nothing else points into the mapping, which has this length.
+        unsafe { memory::unmap(self.slots.cast(), (self.mask + 1) * 8) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes that meet in one slot, and hashes that are equal.
+    #[test]
+    fn every_record_is_found_again_whatever_the_hashes() {
+        let mut index = Index::map().unwrap();
+        let hash_of = |record: u32| match record % 3 {
+            0 => 7,
+            1 => record.wrapping_mul(0x9e37_79b9),
+            _ => record << 20,
+        };
+        for record in 1..5_000 {
+            let vacant = index.find(hash_of(record), |r| r == record).unwrap_err();
+            index.put(vacant, hash_of(record), record);
+        }
+        assert!(index.mask + 1 >= 8_192, "it has grown");
+        for record in 1..5_000 {
+            assert_eq!(index.find(hash_of(record), |r| r == record), Ok(record));
+            assert!(index.find(hash_of(record), |_| false).is_err());
+        }
+        assert_eq!(index.likely(hash_of(4)), Some(4));
+        assert_eq!(index.likely(12_345), None);
+        index.unmap();
+    }
+}

@@ -1,0 +1,146 @@
+//! Frames of the usual form: the caller's stack pointer is the stack or the frame pointer plus a constant, the
+//! return address lies below it, and the frame pointer is kept or saved. Nearly all compiled code is of
+//! this form; to step it takes three registers and six bytes that say how, found once for an address.
+//!
+//! Async-signal-safe.
+
+use super::End;
+use super::registers::Registers;
+use super::stack::StackReader;
+use hpc_formats::loss::LossCause;
+
+/// The registers that frames of the usual form are stepped with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pointers {
+    /// Instruction pointer.
+    pub(super) ip: u64,
+    /// Stack pointer.
+    pub(super) sp: u64,
+    /// The frame pointer register.
+    pub(super) fp: u64,
+}
+
+impl Pointers {
+    /// Those of a register file.
+    #[inline]
+    pub(super) fn of(registers: &Registers) -> Pointers {
+        Pointers {
+            ip: registers.ip(),
+            sp: registers.sp(),
+            fp: registers.fp(),
+        }
+    }
+
+    /// A register file that holds nothing else.
+    pub(super) fn alone(self) -> Registers {
+        Registers::new(self.ip, self.sp, self.fp)
+    }
+}
+
+/// How such a frame is stepped; distances in words of 8 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Usual {
+    /// From the register to the canonical frame address, which is the caller's stack pointer.
+    cfa: u16,
+    /// From the saved frame pointer up to the canonical frame address; 0: it is not saved.
+    saved_fp: u16,
+    /// The register is the frame pointer, not the stack pointer.
+    from_fp: bool,
+}
+
+impl Usual {
+    /// With distances in bytes: of the canonical frame address from the register, and of the saved frame
+    /// pointer from the canonical frame address. `None` when they do not fit.
+    pub(super) fn new(from_fp: bool, cfa: i64, saved_fp: Option<i64>) -> Option<Usual> {
+        let words = |bytes: i64| match bytes % 8 {
+            0 => u16::try_from(bytes / 8).ok(),
+            _ => None,
+        };
+        let saved_fp = match saved_fp {
+            None => 0,
+            Some(offset) => words(offset.checked_neg()?).filter(|words| *words != 0)?,
+        };
+        Some(Usual {
+            cfa: words(cfa)?,
+            saved_fp,
+            from_fp,
+        })
+    }
+
+    /// The caller's registers.
+    #[inline]
+    pub(super) fn caller(
+        self,
+        callee: Pointers,
+        stack: &mut StackReader<'_>,
+    ) -> Result<Pointers, End> {
+        let unreadable = End::Broken(LossCause::UnreadableStack);
+        let base = if self.from_fp { callee.fp } else { callee.sp };
+        let sp = base.wrapping_add(8 * u64::from(self.cfa));
+        let ip = stack.read(sp.wrapping_sub(8)).ok_or(unreadable)?;
+        let fp = match self.saved_fp {
+            0 => callee.fp,
+            words => {
+                let at = sp.wrapping_sub(8 * u64::from(words));
+                stack.read(at).ok_or(unreadable)?
+            }
+        };
+        Ok(Pointers { ip, sp, fp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stack::{Scratch, StackBounds};
+    use super::*;
+
+    #[test]
+    fn a_caller_is_found_from_either_register() {
+        let stack: [u64; 6] = [10, 11, 12, 13, 14, 15];
+        let low = stack.as_ptr() as u64;
+        let bounds = StackBounds {
+            low,
+            high: low + 48,
+        };
+        let mut scratch = Scratch::new().unwrap();
+        let mut reader = StackReader::new(bounds, &mut scratch);
+        let callee = Pointers {
+            ip: 1,
+            sp: low,
+            fp: low + 16,
+        };
+        let from_sp = Usual::new(false, 24, Some(-24)).unwrap();
+        let expected = Pointers {
+            ip: 12,
+            sp: low + 24,
+            fp: 10,
+        };
+        assert_eq!(from_sp.caller(callee, &mut reader), Ok(expected));
+        let from_fp = Usual::new(true, 32, None).unwrap();
+        let expected = Pointers {
+            ip: 15,
+            sp: low + 48,
+            fp: callee.fp,
+        };
+        assert_eq!(from_fp.caller(callee, &mut reader), Ok(expected));
+        let nowhere = Pointers { fp: 8, ..callee };
+        let broken = End::Broken(LossCause::UnreadableStack);
+        assert_eq!(from_fp.caller(nowhere, &mut reader), Err(broken));
+    }
+
+    #[test]
+    fn distances_that_do_not_fit_are_refused() {
+        assert!(Usual::new(false, 8 * 0xffff, Some(-8 * 0xffff)).is_some());
+        for (cfa, saved) in [
+            (8 * 0x10000, None),
+            (-8, None),
+            (12, None),
+            (16, Some(0)),
+            (16, Some(8)),
+            (16, Some(-12)),
+            (16, Some(i64::MIN)),
+        ] {
+            assert_eq!(Usual::new(true, cfa, saved), None, "{cfa} {saved:?}");
+        }
+    }
+}
