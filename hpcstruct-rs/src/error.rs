@@ -40,6 +40,8 @@ pub enum StructError {
         /// What it is.
         kind: &'static str,
     },
+    /// A module of the Linux kernel, whose code has no addresses before it is loaded.
+    KernelModule(PathBuf),
     /// A rules file has a line that is no rule.
     Rules {
         /// Which file.
@@ -83,6 +85,13 @@ impl fmt::Display for StructError {
                 "{} is {kind}: give the executable or shared library that was linked from it",
                 path.display()
             ),
+            StructError::KernelModule(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} is a kernel module, whose code has no addresses yet: give it some, with ld -e 0 --unresolved-symbols=ignore-all -o module.elf {path}, and analyse module.elf"
+                )
+            }
             StructError::Rules { path, line, what } => write!(
                 f,
                 "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",

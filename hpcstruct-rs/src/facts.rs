@@ -341,9 +341,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The modules written around a function of a Rust source file, which is known by its name and
+    /// What is written around a function of a Rust source file, which is known by its name and
     /// a line of its body; `None` when the file is not there, or changed after the build.
-    pub(crate) fn modules_around(&self, path: StringId, name: &str, line: u32) -> Option<String> {
+    pub(crate) fn path_around(&self, path: StringId, name: &str, line: u32) -> Option<String> {
         let built = self.built?;
         let read = || {
             let path = self.strings.with(path, str::to_owned);
@@ -353,7 +353,7 @@ impl<'a> Facts<'a> {
             Some(Arc::new(Functions::new(&text)))
         };
         let functions = self.functions.get_or(&path, read)?;
-        functions.modules_around(name, line).map(str::to_owned)
+        functions.path_around(name, line).map(Cow::into_owned)
     }
 
     /// What a source path tells.

@@ -5,7 +5,7 @@
 
 use crate::by_entry::ByEntry;
 use crate::dwarf::describe::{Description, Text, describe};
-use crate::dwarf::lines;
+use crate::dwarf::lines::{self, Row};
 use crate::dwarf::shapes::UnitShapes;
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
@@ -217,12 +217,14 @@ impl<'a, 'd> Frames<'a, 'd> {
         }
     }
 
-    /// The frame of the inlined procedure that an entry describes; `body` is where its body lies.
-    pub(crate) fn of_inlined(
+    /// The frame of the inlined procedure that an entry describes; `body` is where its body lies, `rows`
+    /// are the lines of its code.
+    pub(crate) fn of_inlined<'r>(
         &mut self,
         entry: EntryRef,
         walked: &Walked<'d>,
         body: Option<Body>,
+        rows: impl Iterator<Item = &'r Row>,
     ) -> Frame {
         let key = (entry, body);
         let known = self.known(entry);
@@ -230,6 +232,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             return frame;
         }
         let description = describe(self.debug, self.shapes, entry);
+        let body = self.body_of_async(&description, body, rows);
         let frame = self.of_description(entry, &description, walked, None, body);
         let by_entry_alone =
             frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
@@ -239,6 +242,30 @@ impl<'a, 'd> Frames<'a, 'd> {
             self.memory.known_by_body.insert(key, frame);
         }
         frame
+    }
+
+    /// Where the body of an async function or block lies: the first line of its code may be one of what the
+    /// compiler made of the standard library in it, but the standard library has no such functions.
+    fn body_of_async<'r>(
+        &mut self,
+        description: &Description<'d>,
+        body: Option<Body>,
+        mut rows: impl Iterator<Item = &'r Row>,
+    ) -> Option<Body> {
+        let is_system = |file: FileFacts| file.origin == Some(Origin::System);
+        let name = description.name.filter(|_| self.is_rust);
+        let is_async = |name: &str| name.starts_with("{async_");
+        match (body, name.and_then(|name| name.get(self.debug))) {
+            (Some(stated), Some(name)) if is_system(stated.file) && is_async(name) => {
+                let own = rows.find_map(|row| {
+                    let file = self.file(self.unit, u64::from(row.file))?;
+                    let line = row.line;
+                    (line > 0 && !is_system(file)).then_some(Body { file, line })
+                });
+                own.or(body)
+            }
+            _ => body,
+        }
     }
 
     /// The frame of a procedure with code. `symbol` is the symbol at its first address, `body`
@@ -357,7 +384,7 @@ impl<'a, 'd> Frames<'a, 'd> {
     /// qualified by the file's module, and by the modules in the file where its text is at hand.
     fn rust_name(&self, plain: &str, body: Option<Body>) -> String {
         let name = names::without_generics(plain);
-        let inner = body.and_then(|b| self.facts.modules_around(b.file.path, name, b.line));
+        let inner = body.and_then(|b| self.facts.path_around(b.file.path, name, b.line));
         let within = inner.filter(|m| !m.is_empty());
         let qualified = within.map_or(name.to_string(), |m| format!("{m}::{name}"));
         let path = body.map_or(StringId(u32::MAX), |b| b.file.path);

@@ -43,6 +43,9 @@ impl<'d> Image<'d> {
             })
         };
         match file.kind() {
+            ObjectKind::Relocatable if file.section_by_name(".modinfo").is_some() => {
+                return Err(StructError::KernelModule(path.to_owned()));
+            }
             ObjectKind::Relocatable => return not_loadable("an object file"),
             ObjectKind::Core => return not_loadable("a core dump"),
             _ => {}

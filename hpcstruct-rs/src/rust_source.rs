@@ -4,6 +4,7 @@
 //! with the text. Invariant: nothing is guessed; a function is found by its name and a line of its body
 //! together, or not at all.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Larger files are not read.
@@ -195,15 +196,20 @@ impl Functions {
         Functions(functions)
     }
 
-    /// The modules around the innermost function that has `line` and is called `name`; around a
-    /// closure (`{closure#0}`) those of the innermost function.
-    pub(crate) fn modules_around(&self, name: &str, line: u32) -> Option<&str> {
+    /// The path in this file of what surrounds the innermost function that has `line` and is called
+    /// `name`: its modules. What surrounds a closure or the body of an async function (`{closure#0}`,
+    /// `{async_fn#0}`) is the innermost function, with its modules.
+    pub(crate) fn path_around(&self, name: &str, line: u32) -> Option<Cow<'_, str>> {
         let is_closure = name.starts_with('{');
         // In the order of their first lines: the innermost one is among the last that begin before.
         let before = self.0.partition_point(|f| f.first <= line);
         let mut around = self.0[..before].iter().filter(|f| line <= f.last);
         let found = around.rfind(|f| is_closure || f.name == name)?;
-        Some(&found.modules)
+        Some(match (is_closure, found.modules.as_str()) {
+            (false, modules) => Cow::Borrowed(modules),
+            (true, "") => Cow::Borrowed(&found.name),
+            (true, modules) => Cow::Owned(format!("{modules}::{}", found.name)),
+        })
     }
 }
 
@@ -237,14 +243,18 @@ fn last() {}
     #[test]
     fn functions_are_found_by_name_and_line() {
         let functions = Functions::new(TEXT);
-        let around = |name, line| functions.modules_around(name, line);
-        assert_eq!(around("plain", 2), Some(""));
-        assert_eq!(around("method", 9), Some("outer::inner"));
-        assert_eq!(around("{closure#0}", 8), Some("outer::inner"));
-        assert_eq!(around("given", 12), Some("outer::inner"));
-        assert_eq!(around("after", 17), Some("outer"));
-        assert_eq!(around("nested", 16), Some("outer"));
-        assert_eq!(around("last", 21), Some(""));
+        let around = |name, line| functions.path_around(name, line);
+        let found = |path: &'static str| Some(Cow::Borrowed(path));
+        assert_eq!(around("plain", 2), found(""));
+        assert_eq!(around("method", 9), found("outer::inner"));
+        assert_eq!(around("{closure#0}", 8), found("outer::inner::method"));
+        assert_eq!(around("{async_fn#0}", 16), found("outer::nested"));
+        assert_eq!(around("{closure#1}", 2), found("plain"));
+        assert_eq!(around("{closure#0}", 20), None);
+        assert_eq!(around("given", 12), found("outer::inner"));
+        assert_eq!(around("after", 17), found("outer"));
+        assert_eq!(around("nested", 16), found("outer"));
+        assert_eq!(around("last", 21), found(""));
         for (name, line) in [
             ("method", 17),
             ("required", 12),
@@ -267,9 +277,9 @@ fn last() {}
             "fn f() { mod",
         ] {
             let functions = Functions::new(text);
-            assert_eq!(functions.modules_around("g", 1), None);
+            assert_eq!(functions.path_around("g", 1), None);
         }
         let open = Functions::new("mod a { fn f() {");
-        assert_eq!(open.modules_around("f", 1), Some("a"));
+        assert_eq!(open.path_around("f", 1), Some(Cow::Borrowed("a")));
     }
 }

@@ -162,6 +162,49 @@ fn each_kind_of_wrong_file_has_its_own_error() {
     }
 }
 
+/// As the kernel's build leaves a module: not linked, and without a `main`.
+const MODULE: &str = r#"
+#define IN(s) __attribute__((section(s), used))
+IN(".modinfo") static const char licence[] = "license=GPL";
+extern int printk(const char *, ...);
+extern volatile int shared;
+static int table[64];
+__attribute__((noinline)) static int sum(int n) {
+  int s = 0;
+  for (int i = 0; i < n; i++) s += table[i & 63] ^ shared;
+  return s;
+}
+IN(".init.text") int init_module(void) {
+  for (int i = 0; i < 64; i++) table[i] = shared;
+  return printk("%d\n", sum(shared));
+}
+"#;
+
+#[test]
+fn a_kernel_module_is_refused_with_a_remedy_that_works() {
+    let folder = Folder::new("damage-module");
+    folder.write("m.c", MODULE);
+    let path = folder.gcc("m.c", "m.ko", &["-c", "-O2", "-g", "-ffreestanding"]);
+    let error = analyse(&path, &options()).expect_err("refused");
+    assert!(matches!(error, StructError::KernelModule(_)));
+    let text = error.to_string();
+    let (_, remedy) = text.split_once("with ld ").expect("a command");
+    let (arguments, _) = remedy.split_once(',').expect("its end");
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    assert_eq!(arguments.last().copied(), path.to_str());
+    folder.run("ld", &arguments);
+    let structure = analyse(&folder.0.join("module.elf"), &options()).expect("analysed");
+    for name in ["sum", "init_module"] {
+        let is_it = |p: &hpc_formats::structure::Procedure| structure.string(p.name) == name;
+        let procedure = structure.procedures.iter().position(is_it);
+        let loops = structure.scopes.iter().filter(|scope| {
+            scope.kind == hpc_formats::structure::ScopeKind::Loop
+                && Some(scope.procedure.0 as usize) == procedure
+        });
+        assert_eq!(loops.count(), 1, "{name}");
+    }
+}
+
 #[test]
 fn files_without_section_headers_keep_their_unwind_entries() {
     let folder = Folder::new("damage-sections");

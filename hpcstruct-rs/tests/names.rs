@@ -94,6 +94,84 @@ fn inlined_names_without_namespaces_are_qualified_by_their_file() {
     assert!(has_name(&structure, "core::intrinsics::rotate_left"));
 }
 
+/// Inlined async functions in a module, one of which begins with code that is inlined from the standard library.
+const ASYNC_RS: &str = r#"
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+mod net {
+    pub async fn fetch(n: u64) -> u64 {
+        let mut s = 0u64;
+        for i in 0..n {
+            s = s.wrapping_mul(i ^ 3).wrapping_add(std::hint::black_box(i));
+            step(i).await;
+        }
+        s
+    }
+    pub async fn slow(n: u64) -> u64 {
+        let mut s = 0u64;
+        for i in 0..n {
+            s = s.wrapping_mul(i ^ 5).wrapping_add(std::hint::black_box(i));
+        }
+        step(s).await;
+        s
+    }
+    async fn step(i: u64) {
+        super::Yield(i % 2 == 0).await
+    }
+}
+struct Yield(bool);
+impl Future for Yield {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, false) { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+fn raw() -> RawWaker {
+    static TABLE: RawWakerVTable = RawWakerVTable::new(|_| raw(), |_| {}, |_| {}, |_| {});
+    RawWaker::new(std::ptr::null(), &TABLE)
+}
+fn wait<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = unsafe { Waker::from_raw(raw()) };
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(out) = future.as_mut().poll(&mut context) { return out; }
+    }
+}
+fn main() {
+    let n = std::env::args().count() as u64 * 10;
+    let a = wait(net::fetch(n));
+    let b = wait(async { let x = net::slow(n).await; x + net::fetch(n).await });
+    println!("{a} {b} {}", [a, b].iter().map(|x| std::hint::black_box(*x) ^ 5).sum::<u64>());
+}
+"#;
+
+#[test]
+fn with_line_tables_alone_async_functions_and_closures_are_named_by_the_function_around_them() {
+    let folder = Folder::new("names-async");
+    folder.write("app.rs", ASYNC_RS);
+    let flags = ["-Cdebuginfo=line-tables-only", "-Copt-level=3"];
+    let structure = whole(&folder.rustc("app.rs", "p", &flags));
+    let is_own = |name: &str| name.contains("{async_") || name.starts_with("app::main::");
+    let mut found: Vec<&str> = structure
+        .scopes
+        .iter()
+        .map(|scope| structure.string(scope.name))
+        .filter(|name| is_own(name))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    let expected = [
+        "app::main::{async_block#0}",
+        "app::main::{closure#1}",
+        "app::net::fetch::{async_fn#0}",
+        "app::net::slow::{async_fn#0}",
+        "app::net::step::{async_fn#0}",
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn v0_names_show_their_generic_arguments() {
     let folder = Folder::new("names-v0");

@@ -227,10 +227,8 @@ fn check_rust_forms(structure: &Structure, has_paths: bool, inlined: bool, flags
     assert_eq!(of("app::direct"), set(["", "other"]), "{flags:?}");
     // A closure that tagged code runs is user work again, wherever it is inlined.
     if inlined {
-        // Line tables do not tell which function a closure is in.
-        let whole_name = flags.iter().all(|f| !f.contains("line-tables-only"));
-        let around = if whole_name { "closure_again::" } else { "" };
-        let inside = categories_inside(structure, &format!("app::{around}{{closure#0}}"));
+        // Line tables do not tell which function a closure is in, the source does.
+        let inside = categories_inside(structure, "app::closure_again::{closure#0}");
         assert_eq!(inside, set([""]), "{flags:?}");
         assert!(of("app::closure_again").contains("alloc"), "{flags:?}");
     }

@@ -129,6 +129,17 @@ pub(crate) fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
     rows.get(after.checked_sub(1)?).filter(|r| address < r.end)
 }
 
+/// The rows that have code of some ranges, range by range.
+pub(crate) fn rows_in<'r>(
+    rows: &'r [Row],
+    ranges: &'r [Range<u64>],
+) -> impl Iterator<Item = &'r Row> {
+    ranges.iter().flat_map(|range| {
+        let first = rows.partition_point(|row| row.end <= range.start);
+        rows[first..].iter().take_while(|row| row.start < range.end)
+    })
+}
+
 /// Cuts ranges at the boundaries of rows; ranges mostly follow each other.
 #[derive(Debug)]
 pub(crate) struct Cutter<'r> {

@@ -227,7 +227,10 @@ impl Builder<'_, '_> {
         let after = ids.partition_point(|i| *i <= id);
         let body = self.body_file(&ids[after..], Some(id), ranges);
         match origin {
-            Some(entry) => self.frames.of_inlined(entry, self.walked, body),
+            Some(entry) => {
+                let rows = lines::rows_in(self.rows, ranges);
+                self.frames.of_inlined(entry, walked, body, rows)
+            }
             None => frames::of_symbol(self.inputs.facts, "?", None),
         }
     }
