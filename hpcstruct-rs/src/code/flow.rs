@@ -91,7 +91,7 @@ pub(crate) enum Entry {
     Relative {
         /// What is added.
         base: u64,
-        /// 1, 2 or 4.
+        /// 1, 2, 4 or 8.
         bytes: u8,
         /// Shift of the number.
         shift: u8,

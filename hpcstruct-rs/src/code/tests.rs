@@ -97,6 +97,31 @@ fn a_switch_in_a_loop_by_a_table_of_differences() {
 }
 
 #[test]
+fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
+    let code = [
+        0x48, 0x8d, 0x15, 0x1e, 0x00, 0x00, 0x00, // 0: lea rdx, [rip + 0x1e]  table at 25
+        0x48, 0x83, 0xff, 0x01, // 7: cmp rdi, 1          header
+        0x77, 0x15, // b: ja 22
+        0x48, 0x8b, 0x04, 0xfa, // d: mov rax, [rdx + rdi * 8]
+        0x48, 0x01, 0xd0, // 11: add rax, rdx
+        0xff, 0xe0, // 14: jmp rax
+        0xff, 0xc7, // 16: inc edi             case 0
+        0xeb, 0xed, // 18: jmp 7
+        0xff, 0xcf, // 1a: dec edi             case 1
+        0xeb, 0xe9, // 1c: jmp 7
+        0xcc, 0xcc, 0xcc, 0xcc, // 1e: padding
+        0xc3, 0xcc, 0xcc, // 22: ret
+        0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // 25: 16 - 25
+        0xf5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // 2d: 1a - 25
+    ];
+    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
+    assert_eq!(found.loops.len(), 1, "{found:?}");
+    assert_eq!(found.loops[0].header, 0x1007);
+    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
+    assert_eq!(inside, std::slice::from_ref(&(0x1007..0x101e)));
+}
+
+#[test]
 fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
     let code = [
         0x85, 0xff, // 0: test edi, edi

@@ -164,24 +164,27 @@ impl Resolver<'_, '_> {
         )
     }
 
-    /// `parts` are added up: one is the base, the other an entry of four bytes.
+    /// `parts` are added up: one is the base, the other an entry of four bytes, or of eight in the large
+    /// code model.
     fn relative(&self, parts: [Register; 2], before: &[Instruction], out: &mut Decoded) -> u32 {
         for (i, load) in before.iter().enumerate().rev() {
             let is_entry = parts.iter().any(|part| writes(load, *part));
             if !is_entry || load.op1_kind() != OpKind::Memory {
                 continue;
             }
-            match load.mnemonic() {
-                Mnemonic::Movsxd => {}
-                Mnemonic::Mov => return self.unscaled(load, &before[..i], out),
+            let bytes = match (load.mnemonic(), load.memory_index_scale()) {
+                (Mnemonic::Movsxd, 4) => 4,
+                (Mnemonic::Mov, 8) => 8,
+                (Mnemonic::Movsxd, _) => return 0,
+                (Mnemonic::Mov, _) => return self.unscaled(load, &before[..i], out),
                 // The base may be computed between the load and the addition.
                 _ => continue,
-            }
-            if load.memory_index_scale() != 4 || load.memory_index() == Register::None {
+            };
+            if load.memory_index() == Register::None {
                 return 0;
             }
             let count = bound(&before[..i], load.memory_index());
-            let table = |address| distances(address, count);
+            let table = |address| distances(address, bytes, count);
             if load.memory_base() == Register::None {
                 return 0;
             }
@@ -208,7 +211,7 @@ impl Resolver<'_, '_> {
             let most = immediate(&before[at]).filter(|_| above)?;
             (most & 0xffff_ffff).checked_add(1)
         });
-        let table = |address| distances(address, count);
+        let table = |address| distances(address, 4, count);
         self.by_base(load.memory_base(), table, out)
     }
 
@@ -248,13 +251,13 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
         && instruction.op0_register().full_register() == register.full_register()
 }
 
-/// A table of four-byte signed distances from its own beginning.
-fn distances(address: u64, count: Option<u64>) -> Table {
+/// A table of signed distances from its own beginning, each of so many bytes.
+fn distances(address: u64, bytes: u8, count: Option<u64>) -> Table {
     Table {
         address,
         entry: Entry::Relative {
             base: address,
-            bytes: 4,
+            bytes,
             shift: 0,
             signed: true,
         },
