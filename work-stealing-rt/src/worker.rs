@@ -59,6 +59,8 @@ pub(crate) struct Own {
     pub(crate) counted: Cell<bool>,
     /// Does `Sleep` count it as a searcher?
     pub(crate) searching: Cell<bool>,
+    /// Tasks that it has run while it waited, as far as is of interest.
+    pub(crate) tasks: Cell<u32>,
     /// State of the victim choice.
     pub(crate) random: Cell<u64>,
     /// Pauses before its next look at the others, as the last one asked for.
@@ -100,6 +102,7 @@ impl Worker {
                 state: AtomicU8::new(WORKER_IDLE),
                 counted: Cell::new(false),
                 searching: Cell::new(false),
+                tasks: Cell::new(0),
                 random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
                 pace: Cell::new(0),
                 taken_back: Cell::new(0),

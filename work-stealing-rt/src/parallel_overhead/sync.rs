@@ -3,6 +3,8 @@
 //! One duty: let a worker do something useful until an event happens, sleep when there is
 //! nothing, and be woken. A waiting worker is *idle*: its callers see to that.
 
+use std::thread;
+
 use crate::latch::Latch;
 use crate::parallel_overhead::sched;
 use crate::pool::Pool;
@@ -17,6 +19,10 @@ const PAUSES_A_ROUND: u32 = 4;
 const WORKERS_A_ROUND: usize = 8;
 /// One round in so many looks everywhere.
 const FULL_ROUND: u32 = 8;
+/// A worker that has run fewer tasks is young.
+const YOUNG: u32 = 8;
+/// A round with a yield takes about as long as so many without, where nobody else wants the core.
+const ROUNDS_A_YIELD: u32 = 8;
 /// Pauses for which a worker waits for a thief without turning idle: about what it costs to
 /// turn idle and back.
 const GRACE: u32 = 8;
@@ -64,20 +70,38 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
             let awake = || pool.sleep.awake();
             fruitless += cost_of_a_round(pool.workers().len(), pool.cores, awake)
                 + worker.own.pace.get() / PAUSES_A_ROUND;
-            if fruitless < PATIENCE {
-                core::hint::spin_loop();
-            } else {
+            if fruitless >= PATIENCE {
                 found = sleep(worker, latch);
                 (rounds, fruitless) = (0, 0);
+            } else if is_young(worker) {
+                thread::yield_now();
+                fruitless += ROUNDS_A_YIELD - 1;
+            } else {
+                core::hint::spin_loop();
             }
         }
         if let Some(found) = found {
             stop_searching(worker);
             sched::run(worker, found);
+            grow_older(worker);
             (rounds, fruitless) = (0, 0);
         }
     }
     stop_searching(worker);
+}
+
+/// While a pool is new there are more threads than it has workers: the one that makes it, uses it and perhaps drops it
+/// again, workers that have not begun yet, and those of the pool before, which end. A worker that searches keeps its core from
+/// them, so it yields until it has run a few tasks.
+#[inline(always)]
+fn is_young(worker: &Worker) -> bool {
+    worker.own.tasks.get() < YOUNG
+}
+
+#[inline(always)]
+fn grow_older(worker: &Worker) {
+    let tasks = &worker.own.tasks;
+    tasks.set(tasks.get().saturating_add(1));
 }
 
 #[cold]
