@@ -340,3 +340,46 @@ fn tasks_of_every_kind_lie_under_their_spawner() {
         }
     }
 }
+
+#[test]
+fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
+    let _machine = machine();
+    for workers in ["1", "2", "3"] {
+        let (run, database) = profile(Rayon::Patched, "crossings", &[workers]);
+        let (view, truth) = (database.top_down(), run.truth());
+        assert_all_reach_main(&view, "crossings::main");
+        for path in [
+            &["nested"][..],
+            &["outliving"],
+            &["broadcast"],
+            &["contexts", "stayed"],
+            &["contexts", "migrated"],
+            &["adopted"],
+            &["handled"],
+            &["scoped"],
+            &["panicking"],
+            &["panicking", "unwound"],
+            &["yielding"],
+            &["bridged"],
+        ] {
+            let names = ["main"].iter().chain(path).chain(&["task"]);
+            let names: Vec<String> = names.map(|name| format!("crossings::{name}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let last = names[path.len()];
+            let mut seconds = truth_of(&truth, last, "work");
+            if last == "crossings::panicking" {
+                // Its guards' tasks lie under it, too.
+                seconds += truth_of(&truth, "crossings::unwound", "work");
+            }
+            let what = format!("{last} on {workers} workers");
+            assert_within(&what, view.inclusive_under(&names, "work"), seconds, 0.05);
+        }
+        // Who knows that a task was stolen has it so on some workers, and not on one.
+        let stolen = truth_of(&truth, "crossings::migrated", "work");
+        assert_eq!(
+            stolen > 0.0,
+            workers != "1",
+            "{stolen} s on {workers} workers"
+        );
+    }
+}
