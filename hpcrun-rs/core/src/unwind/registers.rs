@@ -115,10 +115,4 @@ impl Registers {
     pub fn set_sp(&mut self, sp: u64) {
         self.set(number::RSP, sp);
     }
-
-    /// Frame pointer register.
-    #[inline]
-    pub fn fp(&self) -> u64 {
-        self.values[number::RBP as usize]
-    }
 }

@@ -5,7 +5,7 @@
 //! Async-signal-safe.
 
 use super::End;
-use super::registers::Registers;
+use super::registers::{Registers, number};
 use super::stack::StackReader;
 use hpc_formats::loss::LossCause;
 
@@ -16,7 +16,7 @@ pub(super) struct Pointers {
     pub(super) ip: u64,
     /// Stack pointer.
     pub(super) sp: u64,
-    /// The frame pointer register.
+    /// The frame pointer register; 0 where it is not known: no stack is there, so a step from it fails.
     pub(super) fp: u64,
 }
 
@@ -27,7 +27,7 @@ impl Pointers {
         Pointers {
             ip: registers.ip(),
             sp: registers.sp(),
-            fp: registers.fp(),
+            fp: registers.get(number::RBP).unwrap_or(0),
         }
     }
 
@@ -123,9 +123,11 @@ mod tests {
             fp: callee.fp,
         };
         assert_eq!(from_fp.caller(callee, &mut reader), Ok(expected));
-        let nowhere = Pointers { fp: 8, ..callee };
+        let mut unknown = callee.alone();
+        unknown.forget(number::RBP);
         let broken = End::Broken(LossCause::UnreadableStack);
-        assert_eq!(from_fp.caller(nowhere, &mut reader), Err(broken));
+        let caller = from_fp.caller(Pointers::of(&unknown), &mut reader);
+        assert_eq!(caller, Err(broken), "the frame pointer is not known");
     }
 
     #[test]
