@@ -4,6 +4,8 @@
 //! memory as the processor's second cache holds, which is more like a sample.
 //! `cargo bench -p hpcrun-core`.
 
+mod cold;
+
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
@@ -13,13 +15,10 @@ use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, Trail, agents};
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
-/// Bytes; second caches have 2 MiB at most, as yet.
-const EVICTED: usize = 4 << 20;
 
 /// Registers here: the walk starts in the caller's frame.
 #[inline(always)]
@@ -147,20 +146,20 @@ impl Bench {
             frames,
             "both walks see the same frames"
         );
-        let mut cold: [Vec<f64>; 3] = Default::default();
+        let mut unwarmed: [Vec<f64>; 3] = Default::default();
         for _ in 0..5 * ROUNDS {
-            evict();
-            cold[0].push(nanoseconds(1, || {
+            cold::evict();
+            unwarmed[0].push(nanoseconds(1, || {
                 black_box(self.framehop_alone(regs));
             }));
             self.trail.clear();
-            evict();
-            cold[1].push(nanoseconds(1, || {
+            cold::evict();
+            unwarmed[1].push(nanoseconds(1, || {
                 black_box(self.backtrace(regs));
             }));
             self.trail.clear();
-            evict();
-            cold[2].push(nanoseconds(1, || {
+            cold::evict();
+            unwarmed[2].push(nanoseconds(1, || {
                 black_box(self.with_insertion(regs));
             }));
         }
@@ -187,7 +186,7 @@ impl Bench {
         println!("| {frames} | warm | {} |", times.map(quartiles).join(" | "));
         println!(
             "| {frames} | cold | {} | |",
-            cold.map(quartiles).join(" | ")
+            unwarmed.map(quartiles).join(" | ")
         );
     }
 }
@@ -205,14 +204,6 @@ fn nanoseconds(times: u32, mut f: impl FnMut()) -> f64 {
         f();
     }
     start.elapsed().as_nanos() as f64 / f64::from(times)
-}
-
-/// Puts other things into the processor's caches of its own.
-fn evict() {
-    static OTHER: [AtomicU64; EVICTED / 8] = [const { AtomicU64::new(0) }; EVICTED / 8];
-    for line in OTHER.chunks(8) {
-        line[0].fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 fn main() {

@@ -2,17 +2,16 @@
 //! own caches, as a program does between two samples. A third of the notes of each path are in the tree already.
 //! `cargo bench -p hpcrun-core --bench tree`.
 
+mod cold;
+
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{Association, RecordKind, meta};
 use hpcrun_core::lcct::{Identity, Tree};
 use hpcrun_core::logical::{Note, PathRoot};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const PATHS: usize = 1500;
 const NOTES: u64 = 27;
-/// Bytes; second caches have 2 MiB at most, as yet.
-const EVICTED: usize = 4 << 20;
 
 const IDENTITY: Identity = Identity {
     pid: 1,
@@ -23,13 +22,6 @@ const IDENTITY: Identity = Identity {
     creator_thread: 0,
     creator_node: 0,
 };
-
-fn evict() {
-    static OTHER: [AtomicU64; EVICTED / 8] = [const { AtomicU64::new(0) }; EVICTED / 8];
-    for line in OTHER.chunks(8) {
-        line[0].fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 fn native(address: u64) -> Note {
     Note {
@@ -56,7 +48,7 @@ fn main() {
             })
             .collect();
         path.reverse();
-        evict();
+        cold::evict();
         let start = Instant::now();
         let node = tree.insert(PathRoot::Entry, &path, 0).expect("room");
         tree.add(node, 1, 1, 0.5).expect("room");

@@ -8,8 +8,8 @@
 //!
 //! # Contract of everything that the signal handler can reach
 //! No allocation, no lock, no lazy initialisation, no panic path that is taken, no libc call
-//! outside the async-signal-safe ones (`open`, `close`, `fallocate`, `mmap`, `process_vm_readv`,
-//! `clock_gettime`). Modules under this contract say so in their first lines.
+//! outside the async-signal-safe ones (`open`, `close`, `fallocate`, `mmap`, `madvise`, `ioctl`, `process_vm_readv`,
+//! `clock_gettime` and their like: `tests/tests/signal_safety.rs` has the list). Modules under this contract say so in their first lines.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 compile_error!(
