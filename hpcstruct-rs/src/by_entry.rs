@@ -6,8 +6,8 @@
 use crate::dwarf::EntryRef;
 use crate::strings::Map;
 
-/// Bytes of a unit that share a slot: entries of procedures are larger.
-const BYTES: usize = 8;
+/// Bytes of a unit that share a slot: most entries of procedures are larger.
+const BYTES: usize = 16;
 
 /// Values by entries; the room is reused from unit to unit.
 #[derive(Debug)]

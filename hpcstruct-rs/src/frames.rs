@@ -115,7 +115,11 @@ impl<'a, 'd> Frames<'a, 'd> {
 
     /// A file of a unit.
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
-        let unit = self.debug.lines_of(unit);
+        // The unit has its own line table.
+        let unit = match unit == self.unit {
+            true => unit,
+            false => self.debug.lines_of(unit),
+        };
         let own = usize::try_from(file)
             .ok()
             .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);

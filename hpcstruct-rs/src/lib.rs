@@ -19,6 +19,7 @@ mod assemble;
 #[allow(unsafe_code)]
 mod bus;
 mod by_entry;
+mod by_place;
 #[allow(unsafe_code)]
 mod bytes;
 pub mod cache;

@@ -3,6 +3,7 @@
 //! Input: the bytes of a unit. Usual forms are read by [`super::fields`]; whatever is unusual or
 //! damaged goes to gimli. Invariant: both ways give the same.
 
+use super::calls::Call;
 use super::fields::{Code, Field, Values};
 use super::ranges;
 use super::{Debug, EntryRef, Reader};
@@ -85,6 +86,19 @@ impl<'a, 'd> Entries<'a, 'd> {
         }
         let origin = values.entry(Field::Origin)?;
         self.debug.reference(self.index, origin)
+    }
+
+    /// The entry that describes what is called.
+    #[inline]
+    pub(super) fn origin_of(&self, call: &Call<'_>) -> Option<EntryRef> {
+        let unit = self.index;
+        match call.origin {
+            Ok(offset) => Some(EntryRef { unit, offset }),
+            Err(offset) => {
+                let value = AttributeValue::DebugInfoRef(offset);
+                self.debug.reference(unit, value)
+            }
+        }
     }
 
     /// File index and line of the call.
@@ -257,10 +271,11 @@ mod tests {
         out
     }
 
-    /// Compares all entries of a unit that the walk looks at; returns how many have a simple form.
-    fn compare<'d>(entries: &Entries<'_, 'd>, known: &mut KnownShapes) -> gimli::Result<u32> {
+    /// Compares all entries of a unit that the walk looks at; returns how many have a simple form, are
+    /// usual calls, and are stepped over by plan.
+    fn compare<'d>(entries: &Entries<'_, 'd>, known: &mut KnownShapes) -> gimli::Result<[u32; 3]> {
         let Entries { debug, unit, .. } = entries;
-        let mut simple = 0;
+        let (mut simple, mut calls, mut planned) = (0, 0, 0);
         let mut raw = unit.entries_raw(None)?;
         while !raw.is_empty() {
             let offset = raw.next_offset();
@@ -275,8 +290,20 @@ mod tests {
             let (expected, end) = entries.general(offset)?;
             assert_eq!(end, raw.next_offset().0 - entries.base);
             assert_eq!(shape.skip.end(entries.data, start).unwrap_or(end), end);
-            if let Some(plan) = shapes.plan(abbreviation.code()) {
-                assert_eq!(plan.end(entries.data, start).unwrap_or(end), end);
+            let first = offset.0 - entries.base;
+            let bytes = entries.data[first..].first_chunk();
+            if let Some((size, step)) = bytes.and_then(|bytes| shapes.plans().size(bytes)) {
+                planned += 1;
+                assert_eq!((first + size, step), (end, isize::from(shape.has_children)));
+            }
+            let form = shapes.call(abbreviation.code());
+            if let Some(call) = form.and_then(|form| form.read(entries.data, start)) {
+                calls += 1;
+                assert_eq!(call.end, end);
+                let origin = entries.origin_of(&call);
+                assert_eq!((origin, call.place), (expected.origin, expected.call));
+                let ranges = [&call.code, &expected.code].map(|c| ranges_of(entries, c));
+                assert_eq!(ranges[0], ranges[1]);
             }
             let fields = shape.fields.as_ref();
             let Some(values) = fields.and_then(|f| f.read(entries.data, start)) else {
@@ -293,7 +320,7 @@ mod tests {
                 assert_eq!(ranges[0], ranges[1]);
             }
         }
-        Ok(simple)
+        Ok([simple, calls, planned])
     }
 
     #[test]
@@ -307,11 +334,20 @@ mod tests {
         assert!(notes.is_empty(), "{notes:?}");
         let mut known = KnownShapes::default();
         let mut walked = Walked::default();
-        let (mut simple, mut described) = (0, 0);
+        let mut simple = [0; 3];
+        let mut described = 0;
         for unit in debug.compilation_units().step_by(7) {
             let entries = Entries::new(&debug, unit).expect("whole").expect("there");
-            simple += compare(&entries, &mut known).expect("whole");
-            walk::walk(&debug, unit, &Wanted::new(None), &mut known, &mut walked);
+            let found = compare(&entries, &mut known).expect("whole");
+            simple.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
+            walk::walk(
+                &debug,
+                unit,
+                &Wanted::new(None),
+                &|_| true,
+                &mut known,
+                &mut walked,
+            );
             let shapes = known.walked(&debug, unit);
             let functions = walked.functions.iter().map(|f| f.entry);
             for entry in functions.chain(walked.scopes.iter().filter_map(|s| s.origin)) {
@@ -321,6 +357,9 @@ mod tests {
                 described += 1;
             }
         }
-        assert!(simple > 1000 && described > 1000, "{simple}, {described}");
+        assert!(
+            simple.into_iter().all(|n| n > 1000) && described > 1000,
+            "{simple:?}, {described}"
+        );
     }
 }

@@ -240,6 +240,41 @@ impl Fields {
         self.forms[field as usize] != DwForm(0)
     }
 
+    /// Where a field of entries of a fixed size is, so many bytes after the first attribute, and its
+    /// bytes, which are at least one.
+    pub(super) fn place(&self, field: Field) -> Option<(u16, u8)> {
+        match self.fixed.as_ref()?.places[field as usize] {
+            Place::At(offset, size) => Some((offset, size)),
+            Place::Absent | Place::Constant(_) => None,
+        }
+    }
+
+    /// Bytes of all attributes, where that is the same for all entries.
+    pub(super) fn size(&self) -> Option<u16> {
+        self.fixed.as_ref().map(|fixed| fixed.size)
+    }
+
+    /// Whether the entry that describes them is in the same unit.
+    pub(super) fn is_near(&self) -> bool {
+        self.is_near
+    }
+
+    /// Whether it is in some unit of the same file.
+    pub(super) fn is_in_file(&self) -> bool {
+        let form = self.forms[Field::Origin as usize];
+        matches!(reference(form, 0), Some(AttributeValue::DebugInfoRef(_)))
+    }
+
+    /// Whether they state their code as a first address and a size.
+    pub(super) fn has_range(&self) -> bool {
+        matches!(self.extent, Extent::Sized)
+    }
+
+    /// Whether they state their code as a list in the section of ranges.
+    pub(super) fn has_list(&self) -> bool {
+        matches!(self.extent, Extent::List)
+    }
+
     /// Whether entries can have code.
     pub(crate) fn may_have_code(&self) -> bool {
         self.has(Field::Low) || self.has(Field::Ranges)

@@ -6,6 +6,7 @@
 //! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
 //! out and said in a note.
 
+mod calls;
 pub(crate) mod describe;
 mod entry;
 mod fields;

@@ -3,6 +3,7 @@
 //! Input: the abbreviations of a unit. Invariants: a shape is that of its abbreviation in every unit
 //! that is looked up under one key; memory is bounded by forgetting.
 
+use super::calls::CallForm;
 use super::fields::{Fields, Values};
 use super::skip::{self, Skip};
 use super::{Debug, EntryRef, Reader};
@@ -28,60 +29,94 @@ pub(super) struct Shape {
     pub(super) fields: Option<Fields>,
 }
 
-/// How to step over the entries of an abbreviation: `before` bytes, perhaps a block with its length,
-/// and `after` bytes. What ends a list of children is stepped over in the same way.
-#[derive(Clone, Copy, Default, Debug)]
+/// How to step over the entries of an abbreviation: `before` bytes, perhaps a block with its length or a number of
+/// one byte, and `after` bytes. What ends a list of children is stepped over in the same way. There is one for each step
+/// of the walk's inner loop: four bytes.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    before: u16,
-    after: u16,
-    /// The bits of the length of the block; none where there is no block.
-    length: u8,
+    before: u8,
+    after: u8,
+    /// Which bits of the byte between them are looked at: all of a block's length, of a number the one that says that
+    /// it goes on.
+    middle: u8,
     /// How much deeper the next entry is.
-    pub(super) step: i8,
-    /// Otherwise they are of interest, or not so simple: look at the shape.
-    is_known: bool,
+    step: i8,
 }
 
 impl Plan {
+    /// Bytes of an entry that is stepped over, at most, with its code.
+    pub(super) const SPAN: usize = 256;
+
+    /// Most bytes before and after a block.
+    const MOST: usize = 63;
+
     /// Of what ends a list of children.
     const END: Plan = Plan {
         before: 0,
         after: 0,
-        length: 0,
+        middle: 0,
         step: -1,
-        is_known: true,
+    };
+
+    /// Of entries of interest, or not so simple ones: look at the shape.
+    const NONE: Plan = Plan {
+        step: i8::MIN,
+        ..Plan::END
     };
 
     fn new(skip: &Skip, has_children: bool) -> Option<Plan> {
-        use super::skip::Step::{Bytes, LebBlock};
-        let (before, block, after) = match skip {
-            Skip::Fixed(size) => (*size, false, 0),
+        use super::skip::Step::{Bytes, Leb, LebBlock};
+        let (before, middle, after) = match skip {
+            Skip::Fixed(size) => (*size, None, 0),
             Skip::Steps(steps) => match *steps.as_slice() {
-                [LebBlock] => (0, true, 0),
-                [LebBlock, Bytes(after)] => (0, true, after),
-                [Bytes(before), LebBlock] => (before, true, 0),
-                [Bytes(before), LebBlock, Bytes(after)] => (before, true, after),
+                [middle] => (0, Some(middle), 0),
+                [Bytes(before), middle] => (before, Some(middle), 0),
+                [middle, Bytes(after)] => (0, Some(middle), after),
+                [Bytes(before), middle, Bytes(after)] => (before, Some(middle), after),
                 _ => return None,
             },
         };
+        let (middle, after) = match middle {
+            None => (0, after),
+            Some(LebBlock) => (0xff, after.checked_add(1)?),
+            Some(Leb) => (0x80, after.checked_add(1)?),
+            Some(_) => return None,
+        };
+        if before.max(after) > Plan::MOST {
+            return None;
+        }
         Some(Plan {
-            before: u16::try_from(before).ok()?,
-            after: u16::try_from(after + usize::from(block)).ok()?,
-            length: if block { u8::MAX } else { 0 },
+            before: u8::try_from(before).ok()?,
+            after: u8::try_from(after).ok()?,
+            middle,
             step: i8::from(has_children),
-            is_known: true,
         })
     }
 
-    /// The position after the attributes that begin at `at`; `None` = look at the shape. Free of
-    /// branches but for one: what comes next is hard to guess.
+    /// The size of the entry that `bytes` begins with, its code of one byte included, and how much deeper the
+    /// next one is; `None` = look at the shape. Free of branches but for one: what comes next is hard to guess.
     #[inline(always)]
-    pub(super) fn end(&self, data: &[u8], at: usize) -> Option<usize> {
-        let at = at + usize::from(self.before);
-        let length = data.get(at).copied().unwrap_or(0) & self.length;
-        let end = at + usize::from(length) + usize::from(self.after);
-        // The length of an expression is mostly one byte.
-        (self.is_known & (length < 0x80) & (end <= data.len())).then_some(end)
+    pub(super) fn size(self, bytes: &[u8; Plan::SPAN]) -> Option<(usize, isize)> {
+        let at = 1 + usize::from(self.before);
+        let length = bytes[at] & self.middle;
+        let size = at + usize::from(length) + usize::from(self.after);
+        // The length of an expression, and a number, is mostly one byte.
+        let is_known = (self.step != i8::MIN) & (length < 0x80);
+        is_known.then_some((size, isize::from(self.step)))
+    }
+}
+
+/// The plans of the codes of one byte.
+#[derive(Debug)]
+pub(super) struct Plans([Plan; 128]);
+
+impl Plans {
+    /// The size of the entry that `bytes` begins with: see [`Plan::size`].
+    #[inline(always)]
+    pub(super) fn size(&self, bytes: &[u8; Plan::SPAN]) -> Option<(usize, isize)> {
+        let code = bytes[0];
+        // Longer codes have no plan.
+        self.0.get(usize::from(code))?.size(bytes)
     }
 }
 
@@ -93,7 +128,8 @@ const MAX_SHAPES: usize = 1 << 14;
 pub(crate) struct Shapes {
     /// By abbreviation code, those met so far. Code 0 has none.
     full: Vec<Option<Shape>>,
-    plans: Vec<Plan>,
+    plans: Box<Plans>,
+    calls: Vec<CallForm>,
 }
 
 /// The shapes of earlier units: those of one program share abbreviations.
@@ -106,10 +142,29 @@ pub(crate) struct KnownShapes {
 type Key = (u32, usize, gimli::Encoding);
 
 impl Shapes {
-    /// How to step over the entries of an abbreviation.
+    /// Of no abbreviation yet.
+    fn new() -> Self {
+        let mut plans = [Plan::NONE; 128];
+        plans[0] = Plan::END;
+        Shapes {
+            full: vec![None],
+            plans: Box::new(Plans(plans)),
+            calls: vec![CallForm::default()],
+        }
+    }
+
+    /// How to step over entries.
     #[inline(always)]
-    pub(super) fn plan(&self, code: u64) -> Option<&Plan> {
-        usize::try_from(code).ok().and_then(|c| self.plans.get(c))
+    pub(super) fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
+    /// How to read the inlined calls of an abbreviation.
+    #[inline(always)]
+    pub(super) fn call(&self, code: u64) -> Option<CallForm> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|c| self.calls.get(c).copied())
     }
 
     /// The shape at an index.
@@ -151,19 +206,24 @@ impl Shapes {
             interest == Interest::Nothing || interest == Interest::Context && !has_children;
         if self.full.len() <= index {
             self.full.resize_with(index + 1, || None);
-            self.plans.resize(index + 1, Plan::default());
+            self.calls.resize(index + 1, CallForm::default());
         }
-        if is_stepped_over && index < MAX_SHAPES {
-            self.plans[index] = Plan::new(&skip, has_children).unwrap_or_default();
+        if let Some(place) = self.plans.0.get_mut(index).filter(|_| is_stepped_over) {
+            *place = Plan::new(&skip, has_children).unwrap_or(Plan::NONE);
+        }
+        let fields = match interest {
+            Interest::Nothing => None,
+            _ => Fields::new(abbreviation, &unit.header, little_endian),
+        };
+        if interest == Interest::Inlined && index < MAX_SHAPES {
+            let call = fields.as_ref().and_then(|f| CallForm::new(f, has_children));
+            self.calls[index] = call.unwrap_or_default();
         }
         self.full[index] = Some(Shape {
             interest,
             has_children,
             skip,
-            fields: match interest {
-                Interest::Nothing => None,
-                _ => Fields::new(abbreviation, &unit.header, little_endian),
-            },
+            fields,
         });
         Ok(())
     }
@@ -184,10 +244,7 @@ impl KnownShapes {
         }
         self.tables
             .entry(Self::key(debug, index, unit))
-            .or_insert_with(|| Shapes {
-                full: vec![None],
-                plans: vec![Plan::END],
-            })
+            .or_insert_with(Shapes::new)
     }
 
     /// Those of unit `index`, when it was the last one to be walked.

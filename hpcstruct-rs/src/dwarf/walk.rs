@@ -4,6 +4,7 @@
 //! Invariants: a scope's parent comes before it; lexical blocks are transparent; an entry that
 //! cannot be read ends the pass, and what came before it is kept.
 
+use super::calls::CallForm;
 use super::describe::describe;
 use super::entry::{Attributes, Entries};
 use super::fields::{Code, Field, Fields};
@@ -146,12 +147,13 @@ enum Around {
     Skipped(UnitOffset<usize>),
 }
 
-/// Walks unit `index`, keeping the procedures that hold wanted addresses; `out` is what an earlier
-/// walk found.
+/// Walks unit `index`, keeping the procedures that hold wanted addresses and begin where `begins` is true: of
+/// those that the linker dropped the entries are left. `out` is what an earlier walk found.
 pub(crate) fn walk<'d>(
     debug: &Debug<'d>,
     index: u32,
     wanted: &Wanted,
+    begins: &dyn Fn(u64) -> bool,
     known: &mut KnownShapes,
     out: &mut Walked<'d>,
 ) {
@@ -165,6 +167,7 @@ pub(crate) fn walk<'d>(
     let mut walker = Walker {
         entries,
         wanted,
+        begins,
         stack: Vec::new(),
         out,
     };
@@ -180,6 +183,7 @@ fn damage(error: &gimli::Error) -> String {
 struct Walker<'a, 'd> {
     entries: Entries<'a, 'd>,
     wanted: &'a Wanted,
+    begins: &'a dyn Fn(u64) -> bool,
     /// Depth of each open entry that matters.
     stack: Vec<(isize, Around)>,
     out: &'a mut Walked<'d>,
@@ -201,25 +205,67 @@ impl<'d> Walker<'_, 'd> {
         let mut depth = 0isize;
         // Since the last entry that was looked at.
         let mut least_depth = isize::MAX;
-        while let Some(first) = data.get(at) {
+        loop {
+            // Most entries are only stepped over.
+            let plans = shapes.plans();
+            while let Some(bytes) = data.get(at..).and_then(|rest| rest.first_chunk()) {
+                let Some((size, step)) = plans.size(bytes) else {
+                    break;
+                };
+                depth += step;
+                least_depth = least_depth.min(depth);
+                at += size;
+            }
+            let Some(first) = data.get(at) else {
+                return Ok(());
+            };
             let (code, after_code) = match first {
                 0..0x80 => (u64::from(*first), at + 1),
                 _ => skip::leb(data, at).ok_or(gimli::Error::BadUnsignedLeb128)?,
             };
-            // Most entries are only stepped over.
-            if let Some(plan) = shapes.plan(code) {
-                if let Some(end) = plan.end(data, after_code) {
-                    depth += isize::from(plan.step);
-                    least_depth = least_depth.min(depth);
+            if code == 0 {
+                depth -= 1;
+                least_depth = least_depth.min(depth);
+                at = after_code;
+                continue;
+            }
+            self.close(least_depth);
+            least_depth = isize::MAX;
+            if let Some(form) = shapes.call(code) {
+                if let Some(end) = self.usual_call(&form, after_code, depth)? {
+                    depth += isize::from(form.has_children);
                     at = end;
                     continue;
                 }
             }
-            self.close(least_depth);
-            least_depth = isize::MAX;
             at = self.next_entry((at, after_code), shapes, &mut depth, code)?;
         }
-        Ok(())
+    }
+
+    /// Takes an inlined call of the usual form, whose attributes begin at `at`; returns where it ends,
+    /// `None` = look at the shape.
+    #[inline]
+    fn usual_call(
+        &mut self,
+        form: &CallForm,
+        at: usize,
+        depth: isize,
+    ) -> gimli::Result<Option<usize>> {
+        let Some(call) = form.read(self.entries.data, at) else {
+            return Ok(None);
+        };
+        // Of what is nested too deeply the shape knows.
+        if self.stack.len() > MAX_NESTING {
+            return Ok(None);
+        }
+        let origin = self.entries.origin_of(&call);
+        if let Some(id) = self.scope(&call.code, origin, call.place)? {
+            // Otherwise nothing lies in it.
+            if form.has_children {
+                self.stack.push((depth, Around::Scope(id)));
+            }
+        }
+        Ok(Some(call.end))
     }
 
     /// The entries at this depth have ended.
@@ -320,7 +366,7 @@ impl<'d> Walker<'_, 'd> {
             Interest::Inlined => {
                 let origin = self.entries.origin(&values);
                 let call = Entries::call(&values);
-                self.scope(here.depth, &values.code(), origin, call)?;
+                self.open_scope(here.depth, &values.code(), origin, call)?;
             }
             Interest::Function => self.function(here, &values.code(), shapes)?,
             Interest::Context | Interest::Nothing => {
@@ -342,7 +388,7 @@ impl<'d> Walker<'_, 'd> {
                 let Attributes {
                     code, origin, call, ..
                 } = attributes;
-                self.scope(here.depth, code, *origin, *call)
+                self.open_scope(here.depth, code, *origin, *call)
             }
             Interest::Context => {
                 self.context(here.depth, attributes, shapes);
@@ -371,7 +417,9 @@ impl<'d> Walker<'_, 'd> {
             self.out.context_of.push((here.offset.0, context));
         }
         self.out.covered.extend(ranges.iter().cloned());
-        if !ranges.iter().any(|r| self.wanted.hits(r)) {
+        let is_wanted = |r: &Range<u64>| self.wanted.hits(r);
+        let has_code = |r: &Range<u64>| (self.begins)(r.start);
+        if !ranges.iter().any(is_wanted) || !ranges.iter().any(has_code) {
             self.stack.push((here.depth, Around::Skipped(here.offset)));
             return Ok(());
         }
@@ -389,14 +437,29 @@ impl<'d> Walker<'_, 'd> {
         Ok(())
     }
 
-    /// An inlined call: its code, the entry that describes what is called, and where the call is.
-    fn scope(
+    /// As [`Self::scope`]; what follows lies in it.
+    fn open_scope(
         &mut self,
         depth: isize,
         code: &Code<'d>,
         origin: Option<EntryRef>,
         call: Option<(u32, u32)>,
     ) -> gimli::Result<()> {
+        if let Some(id) = self.scope(code, origin, call)? {
+            self.stack.push((depth, Around::Scope(id)));
+        }
+        Ok(())
+    }
+
+    /// An inlined call: its code, the entry that describes what is called, and where the call is. Returns its
+    /// number, or `None` where nobody wants it.
+    #[inline]
+    fn scope(
+        &mut self,
+        code: &Code<'d>,
+        origin: Option<EntryRef>,
+        call: Option<(u32, u32)>,
+    ) -> gimli::Result<Option<u32>> {
         let out = &mut *self.out;
         let (parent, function, nesting) = match self.stack.last() {
             Some((_, Around::Scope(parent))) => {
@@ -404,7 +467,7 @@ impl<'d> Walker<'_, 'd> {
                 (Some(*parent), around.function, around.depth + 1)
             }
             Some((_, Around::Function(function))) => (None, *function, 0),
-            _ => return Ok(()),
+            _ => return Ok(None),
         };
         let first = out.ranges.len();
         if first > MAX_RANGES || out.scopes.len() > MAX_RANGES {
@@ -422,8 +485,7 @@ impl<'d> Walker<'_, 'd> {
             call,
         });
         out.functions[function as usize].scopes.end = id + 1;
-        self.stack.push((depth, Around::Scope(id as u32)));
-        Ok(())
+        Ok(Some(id as u32))
     }
 
     fn context(&mut self, depth: isize, attributes: &Attributes<'d>, shapes: &Shapes) {

@@ -147,7 +147,15 @@ pub(crate) fn analyse<'d>(
         of_function,
     } = buffers;
     let entries = inputs.debug.entries_of(unit);
-    walk::walk(inputs.debug, entries, inputs.wanted, shapes, walked);
+    let begins = |address| inputs.image.code_at(address).is_some();
+    walk::walk(
+        inputs.debug,
+        entries,
+        inputs.wanted,
+        &begins,
+        shapes,
+        walked,
+    );
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let covered = disjoint(walked.covered.iter());
     if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
@@ -161,7 +169,6 @@ pub(crate) fn analyse<'d>(
     let in_wanted = |start: u64, end: u64| {
         inputs.wanted.is_all() || overlaps(&wanted, start, end) || !overlaps(&covered, start, end)
     };
-    let begins = |address| inputs.image.code_at(address).is_some();
     notes.extend(lines::rows(inputs.debug, unit, begins, in_wanted, rows));
     let mut builder = Builder {
         inputs,

@@ -17,6 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Elements of a table that make one part.
 const PART: usize = 1 << 14;
 
+/// Bytes that an element of a part takes, about.
+const USUAL: usize = 16;
+
 /// Most bytes of an element without strings: five lines' worth of the longest numbers.
 const MOST: usize = 64;
 
@@ -339,7 +342,7 @@ impl<'w, W: Write> Turns<'w, W> {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             parts.get(i).map(|part| (i, part))
         } {
-            let mut data = Vec::new();
+            let mut data = Vec::with_capacity(part.1.len() * USUAL);
             encode_part(tables, part.0, part.1.clone(), &mut data);
             let mut sum = crc32fast::Hasher::new();
             sum.update(&data);
