@@ -114,12 +114,23 @@ impl<'a, 'd> Frames<'a, 'd> {
     }
 
     /// A file of a unit.
+    #[inline]
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         // The unit has its own line table.
-        let unit = match unit == self.unit {
-            true => unit,
-            false => self.debug.lines_of(unit),
-        };
+        if unit == self.unit {
+            let known = usize::try_from(file)
+                .ok()
+                .map(|f| self.memory.own_files.get(f));
+            if let Some(Some(Some(known))) = known {
+                return *known;
+            }
+        }
+        self.find_file(unit, file)
+    }
+
+    /// The same, which may not have been asked for yet.
+    fn find_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        let unit = self.debug.lines_of(unit);
         let own = usize::try_from(file)
             .ok()
             .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);

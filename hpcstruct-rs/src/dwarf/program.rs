@@ -49,20 +49,14 @@ pub(super) fn run(
     let mut code = Cursor(buffer.slice());
     let opcode_base = header.opcode_base();
     let length = u64::from(header.minimum_instruction_length());
-    let line_base = i64::from(header.line_base());
-    let line_range = u32::from(header.line_range());
-    // Numbers below 256 divided by a number below 256: exact.
-    let reciprocal = 65536 / line_range + 1;
+    let line_range = header.line_range();
+    let steps = special_steps(opcode_base, header.line_base(), line_range);
     let mut state = START;
     let mut is_dropped = false;
     while let Some(opcode) = code.next() {
         if opcode >= opcode_base {
-            let adjusted = u32::from(opcode - opcode_base);
-            let advance = (adjusted * reciprocal) >> 16;
-            add_line(
-                &mut state.line,
-                line_base + i64::from(adjusted - advance * line_range),
-            );
+            let (advance, lines) = steps[usize::from(opcode)];
+            add_line(&mut state.line, i64::from(lines));
             if !is_dropped {
                 let bytes = length * u64::from(advance);
                 state.address = state.address.checked_add(bytes)?;
@@ -119,7 +113,7 @@ pub(super) fn run(
             // Marks of statements, blocks, prologues and epilogues.
             6 | 7 | 10 | 11 => {}
             8 => {
-                let adjusted = u32::from(255 - opcode_base);
+                let adjusted = 255 - opcode_base;
                 if !is_dropped {
                     let bytes = length * u64::from(adjusted / line_range);
                     state.address = state.address.checked_add(bytes)?;
@@ -136,6 +130,22 @@ pub(super) fn run(
         }
     }
     Some(())
+}
+
+/// By opcode from `base` on: operations and lines that it advances by.
+fn special_steps(base: u8, line_base: i8, line_range: u8) -> [(u8, i16); 256] {
+    let mut steps = [(0, 0); 256];
+    let line_base = i16::from(line_base);
+    let (mut operations, mut lines) = (0u8, 0u8);
+    for step in steps.iter_mut().skip(usize::from(base)) {
+        *step = (operations, line_base + i16::from(lines));
+        lines = lines.wrapping_add(1);
+        if lines == line_range {
+            // After the last opcode it may not fit, nor is it asked for.
+            (operations, lines) = (operations.wrapping_add(1), 0);
+        }
+    }
+    steps
 }
 
 /// Lines do not go below 0.
@@ -190,6 +200,18 @@ mod tests {
     use super::*;
     use crate::random::Random;
     use gimli::{DebugLine, DebugLineOffset, EndianSlice, RunTimeEndian};
+
+    #[test]
+    fn special_opcodes_advance_as_the_standard_says() {
+        for (base, line_base, range) in [(13, -5, 14), (1, -128, 1), (10, -3, 255), (255, 0, 7)] {
+            let steps = special_steps(base, line_base, range);
+            for opcode in base..=255 {
+                let adjusted = opcode - base;
+                let lines = i16::from(line_base) + i16::from(adjusted % range);
+                assert_eq!(steps[usize::from(opcode)], (adjusted / range, lines));
+            }
+        }
+    }
 
     /// A table of version 4 with one file and this program.
     fn table(program: &[u8]) -> Vec<u8> {
