@@ -243,9 +243,8 @@ fn add_type_path(mut text: &str, out: &mut String) -> bool {
             break;
         }
     }
-    let end = text
-        .find([' ', ',', ';', ')', ']', '+'])
-        .unwrap_or(text.len());
+    let ends = |b: u8| matches!(b, b' ' | b',' | b';' | b')' | b']' | b'+');
+    let end = text.bytes().position(ends).unwrap_or(text.len());
     let start = out.len();
     let path = match text.find('<') {
         Some(angle) if angle < end => text,

@@ -54,79 +54,80 @@ pub(super) fn run(
     let mut state = START;
     let mut is_dropped = false;
     while let Some(opcode) = code.next() {
+        // Rows are handed out in one place: `emit` is inlined there.
+        let mut has_row = false;
         if opcode >= opcode_base {
             let (advance, lines) = steps[usize::from(opcode)];
             add_line(&mut state.line, i64::from(lines));
             if !is_dropped {
                 let bytes = length * u64::from(advance);
                 state.address = state.address.checked_add(bytes)?;
-                emit(&state);
             }
-            continue;
+            has_row = true;
+        } else {
+            match opcode {
+                0 => {
+                    let size = usize::try_from(code.unsigned()?).ok()?;
+                    let (inside, rest) = code.0.split_at_checked(size)?;
+                    code.0 = rest;
+                    match inside {
+                        [1, ..] => {
+                            state.is_end = true;
+                            has_row = true;
+                        }
+                        [2, address @ ..] => {
+                            let address = u64::from_le_bytes(*address.first_chunk()?);
+                            is_dropped = address < state.address || address >= FIRST_TOMBSTONE;
+                            if !is_dropped {
+                                state.address = address;
+                            }
+                        }
+                        // The discriminator: of no interest, but it may be damaged.
+                        [4, value @ ..] => {
+                            Cursor(value).unsigned()?;
+                        }
+                        _ => return None,
+                    }
+                }
+                1 => has_row = true,
+                2 => {
+                    let advance = code.unsigned()?;
+                    if !is_dropped {
+                        let bytes = length.wrapping_mul(advance);
+                        state.address = state.address.checked_add(bytes)?;
+                    }
+                }
+                3 => add_line(&mut state.line, code.signed()?),
+                4 => state.file = code.unsigned()?,
+                // Columns and instruction sets.
+                5 | 12 => {
+                    code.unsigned()?;
+                }
+                // Marks of statements, blocks, prologues and epilogues.
+                6 | 7 | 10 | 11 => {}
+                8 => {
+                    let adjusted = 255 - opcode_base;
+                    if !is_dropped {
+                        let bytes = length * u64::from(adjusted / line_range);
+                        state.address = state.address.checked_add(bytes)?;
+                    }
+                }
+                9 => {
+                    let (low, high) = (code.next()?, code.next()?);
+                    if !is_dropped {
+                        let bytes = u64::from(u16::from_le_bytes([low, high]));
+                        state.address = state.address.checked_add(bytes)?;
+                    }
+                }
+                _ => return None,
+            }
         }
-        match opcode {
-            0 => {
-                let size = usize::try_from(code.unsigned()?).ok()?;
-                let (inside, rest) = code.0.split_at_checked(size)?;
-                code.0 = rest;
-                match inside {
-                    [1, ..] => {
-                        state.is_end = true;
-                        if !is_dropped {
-                            emit(&state);
-                        }
-                        state = START;
-                        is_dropped = false;
-                    }
-                    [2, address @ ..] => {
-                        let address = u64::from_le_bytes(*address.first_chunk()?);
-                        is_dropped = address < state.address || address >= FIRST_TOMBSTONE;
-                        if !is_dropped {
-                            state.address = address;
-                        }
-                    }
-                    // The discriminator: of no interest, but it may be damaged.
-                    [4, value @ ..] => {
-                        Cursor(value).unsigned()?;
-                    }
-                    _ => return None,
-                }
-            }
-            1 => {
-                if !is_dropped {
-                    emit(&state);
-                }
-            }
-            2 => {
-                let advance = code.unsigned()?;
-                if !is_dropped {
-                    let bytes = length.wrapping_mul(advance);
-                    state.address = state.address.checked_add(bytes)?;
-                }
-            }
-            3 => add_line(&mut state.line, code.signed()?),
-            4 => state.file = code.unsigned()?,
-            // Columns and instruction sets.
-            5 | 12 => {
-                code.unsigned()?;
-            }
-            // Marks of statements, blocks, prologues and epilogues.
-            6 | 7 | 10 | 11 => {}
-            8 => {
-                let adjusted = 255 - opcode_base;
-                if !is_dropped {
-                    let bytes = length * u64::from(adjusted / line_range);
-                    state.address = state.address.checked_add(bytes)?;
-                }
-            }
-            9 => {
-                let (low, high) = (code.next()?, code.next()?);
-                if !is_dropped {
-                    let bytes = u64::from(u16::from_le_bytes([low, high]));
-                    state.address = state.address.checked_add(bytes)?;
-                }
-            }
-            _ => return None,
+        if has_row && !is_dropped {
+            emit(&state);
+        }
+        if state.is_end {
+            state = START;
+            is_dropped = false;
         }
     }
     Some(())
