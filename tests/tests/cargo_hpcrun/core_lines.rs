@@ -1,8 +1,9 @@
-//! Which rayon-core a project has: every line of it, a patch, vendored, of tests alone.
+//! Which rayon-core a project has: every line of it, a patch, vendored, of tests alone, beside
+//! work-stealing-rt itself.
 //!
 //! The versions of rayon-core that are not at hand are made from the one that is, by their number.
 
-use crate::project::{JOIN_MAIN, Outcome, Project, assert_rooted, cached, logging_wrapper};
+use crate::project::{JOIN_MAIN, Outcome, Project, assert_rooted, burnt, cached, logging_wrapper};
 use hpcrun_tests::repository::metadata;
 use hpcrun_tests::tools::{machine, workspace};
 use std::fs;
@@ -24,6 +25,66 @@ fn the_drop_in_may_be_the_projects_own_patch() {
     let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert_rooted(&project.database("hpcrun-patched-database"), "patched");
+}
+
+/// Half of the work in tasks of work-stealing-rt's own, half in rayon's.
+const BOTH_MAIN: &str = r#"
+use rayon::prelude::*;
+fn halves(n: u64) -> u64 {
+    if n == 0 {
+        return burn(n);
+    }
+    let (a, b) = work_stealing_rt::join_context(|_| halves(n - 1), |_| halves(n - 1));
+    a.wrapping_add(b)
+}
+fn own() -> u64 {
+    halves(9)
+}
+fn of_rayon() -> u64 {
+    (0..512u32).into_par_iter().with_max_len(1).map(|n| burn(n.into())).reduce(|| 0, u64::wrapping_add)
+}
+fn main() {
+    let sums = std::thread::scope(|scope| {
+        let other = scope.spawn(own);
+        (of_rayon(), other.join().unwrap())
+    });
+    println!("sums {sums:x?}");
+}
+"#;
+
+#[test]
+fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
+    let _machine = machine();
+    let runtime = workspace().join("work-stealing-rt");
+    let project = Project::new("both")
+        .manifest(
+            "both",
+            &format!(
+                "[dependencies]\nrayon = \"1.11\"\nwork-stealing-rt = {{ path = {runtime:?} }}\n\
+                 [profile.whole]\ninherits = \"release\"\nlto = \"fat\""
+            ),
+        )
+        .main("src/main.rs", BOTH_MAIN)
+        .locked();
+    // The linker keeps one of two trampolines; with link-time optimisation the compiler does.
+    for profile in ["release", "whole"] {
+        let database = format!("of-{profile}");
+        let arguments = ["--profile", profile, "-e", "cpu-time@1000", "-o", &database];
+        let outcome = project.run(&arguments).succeed();
+        assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+        let view = project.database(&database);
+        assert_rooted(&view, "both");
+        let (all, _) = burnt(&view, "both");
+        for part in ["both::own", "both::of_rayon"] {
+            let below = view.inclusive_under(&[part, "both::burn"], "work");
+            let share = below / all;
+            assert!((0.4..0.6).contains(&share), "{profile}: {part} has {share}");
+        }
+        // The sites of both copies are read once.
+        let mut splits = Vec::new();
+        view.walk(&mut |_, node| splits.extend(node.parallel_loop.as_ref().map(|l| l.splits)));
+        assert_eq!(splits, [Some(511)], "{profile}");
+    }
 }
 
 /// rayon-core and what it needs.

@@ -5,11 +5,18 @@
 //! frame information is complete at every instruction; [`record`] stores a code address together
 //! with the stack and frame pointers *at that address*, so that the frame's unwinding rule there
 //! applies to the recorded registers.
+//!
+//! A program may have this crate several times: in two versions, or once of its own and once in
+//! rayon-core's place. The copies of one module (program or shared library) then share everything
+//! here that has a name of its own: the trampoline, in which nothing belongs to a copy, and the
+//! sections of the runtime's code and of the sites, which the linker joins. So a name changes
+//! whenever what it names does.
 
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 use core::hint::black_box;
-use core::sync::atomic::AtomicU64;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hpcrun_abi::{CountedSite, TaskHeader};
 
@@ -21,10 +28,14 @@ pub(crate) const TASK_SLOT: usize = 8;
 
 // wsrt_enter_task(header, worker, entry): after the prologue the stack holds, from rsp up:
 // worker, header, the caller's rbp, the return address. 16-byte aligned at the call.
+//
+// Of the copies of a module the linker keeps one group; where they are optimised as one (fat
+// link-time optimisation) they are assembled as one file, too, which may define a name once.
 global_asm!(
-    ".pushsection wsrt_text,\"ax\",@progbits",
+    ".ifndef wsrt_enter_task",
+    ".pushsection wsrt_text,\"axG\",@progbits,wsrt_enter_task,comdat",
     ".p2align 4",
-    ".globl wsrt_enter_task",
+    ".weak wsrt_enter_task",
     ".hidden wsrt_enter_task",
     ".type wsrt_enter_task,@function",
     "wsrt_enter_task:",
@@ -37,7 +48,7 @@ global_asm!(
     "push rdi",
     "push rsi",
     "call rdx",
-    ".globl wsrt_enter_task_return",
+    ".weak wsrt_enter_task_return",
     ".hidden wsrt_enter_task_return",
     "wsrt_enter_task_return:",
     "leave",
@@ -47,11 +58,21 @@ global_asm!(
     ".cfi_endproc",
     ".size wsrt_enter_task, . - wsrt_enter_task",
     ".popsection",
+    ".pushsection .bss.wsrt_sites_told,\"awG\",@nobits,wsrt_enter_task,comdat",
+    ".weak wsrt_sites_told",
+    ".hidden wsrt_sites_told",
+    ".type wsrt_sites_told,@object",
+    "wsrt_sites_told:",
+    ".zero 1",
+    ".size wsrt_sites_told, 1",
+    ".popsection",
+    ".endif",
 );
 
 unsafe extern "C" {
     fn wsrt_enter_task(header: *const TaskHeader, worker: *const c_void, entry: *const c_void);
     static wsrt_enter_task_return: u8;
+    static wsrt_sites_told: AtomicBool;
     #[link_name = "__start_wsrt_text"]
     static TEXT_START: u8;
     #[link_name = "__stop_wsrt_text"]
@@ -90,7 +111,7 @@ pub(crate) fn return_address() -> usize {
     (&raw const wsrt_enter_task_return).addr()
 }
 
-/// The range of the runtime's own out-of-line code.
+/// The range of the runtime's own out-of-line code, of all copies in this module.
 pub(crate) fn text_range() -> (usize, usize) {
     (
         (&raw const TEXT_START).addr(),
@@ -98,10 +119,16 @@ pub(crate) fn text_range() -> (usize, usize) {
     )
 }
 
-/// The records of all sites that [`record`] has emitted.
+/// The records of all sites that [`record`] has emitted, in all copies of this module: told once,
+/// to the copy that asks first, so that a profiler counts none twice. The others are told of none.
 pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
     // Linkers drop a section that nothing names.
     black_box(&raw const NO_SITE);
+    // SAFETY: a byte of zero at first, reached as this type alone, by whatever copy; nothing can
+    // panic.
+    if unsafe { wsrt_sites_told.swap(true, Ordering::Relaxed) } {
+        return (ptr::null(), ptr::null());
+    }
     (&raw const SITES_START, &raw const SITES_STOP)
 }
 
