@@ -17,6 +17,7 @@ use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
 use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
+use hpc_formats::process;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -100,8 +101,9 @@ fn program_name(measurements: &Measurements) -> String {
         .filter_map(|p| p.process.as_ref())
         .map(|p| p.start.executable.as_str())
         .find(|e| !e.is_empty());
-    let name = executable.and_then(|e| Path::new(e).file_name());
-    name.map_or("unknown".to_owned(), |n| n.to_string_lossy().into_owned())
+    executable
+        .map_or("unknown", process::program_name)
+        .to_owned()
 }
 
 /// The views that `show` prints.

@@ -1,6 +1,7 @@
 //! The measurement directory: made before the run, never overwritten.
 
 use crate::failure::Failure;
+use hpc_formats::process::program_name;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
 }
 
 fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
-    let name = program.file_name().unwrap_or(program.as_os_str());
-    let base = format!("hpcrun-{}-measurements", name.to_string_lossy());
+    let path = program.to_string_lossy();
+    let base = format!("hpcrun-{}-measurements", program_name(&path));
     for n in 1..10_000 {
         let directory = PathBuf::from(if n == 1 {
             base.clone()

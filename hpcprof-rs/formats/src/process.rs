@@ -50,6 +50,20 @@ pub struct Start {
     pub rate_ceiling: u32,
 }
 
+/// The name by which a user knows a program, from its path: its file's, but of a benchmark or a
+/// test in cargo's folder `deps` without the hash that cargo adds.
+pub fn program_name(executable: &str) -> &str {
+    let (folder, name) = executable.rsplit_once('/').unwrap_or(("", executable));
+    let is_hash = |text: &str| {
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        text.len() == 16 && text.bytes().all(is_digit)
+    };
+    match name.rsplit_once('-') {
+        Some((own, hash)) if folder.ends_with("deps") && is_hash(hash) && !own.is_empty() => own,
+        _ => name,
+    }
+}
+
 /// A load module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Module {
@@ -339,4 +353,32 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
         workers,
         losses,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_adds_to_a_name_is_left_out() {
+        for (path, name) in [
+            ("/t/release/deps/race-011238a1262bf961", "race"),
+            ("deps/two-parts-0000000000000000", "two-parts"),
+            ("/t/release/race-011238a1262bf961", "race-011238a1262bf961"),
+            (
+                "/t/release/deps/race-011238a1262bf96",
+                "race-011238a1262bf96",
+            ),
+            (
+                "/t/release/deps/race-011238A1262BF961",
+                "race-011238A1262BF961",
+            ),
+            ("/t/release/deps/-011238a1262bf961", "-011238a1262bf961"),
+            ("/t/release/deps/race", "race"),
+            ("race", "race"),
+            ("", ""),
+        ] {
+            assert_eq!(program_name(path), name, "{path}");
+        }
+    }
 }

@@ -6,8 +6,8 @@
 use crate::error::{Error, Result};
 use crate::model::symbols::Kind;
 use crate::sinks::schema;
-use crate::views::names::base_name;
 use crate::views::tree::{Call, Place, Tree, TreeNode};
+use hpc_formats::process::program_name;
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, OpenFlags, Row};
 use std::collections::{BTreeMap, HashMap};
@@ -398,7 +398,7 @@ impl Database {
     pub fn run(&self) -> Run {
         let first = self.processes.first();
         let program = first.map_or(String::new(), |p| {
-            let mut words = vec![base_name(&p.executable)];
+            let mut words = vec![program_name(&p.executable)];
             words.extend(p.arguments.iter().skip(1).map(String::as_str));
             words.join(" ")
         });

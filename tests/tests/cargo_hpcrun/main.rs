@@ -148,7 +148,14 @@ fn a_workspace_has_many_programs() {
     let outcome = project.run(&bench).succeed();
     let expected = "arguments [\"--bench\", \"x y\"]\ndata of one\nsum ";
     assert!(outcome.stdout.starts_with(expected), "{outcome:#?}");
+    // Under its own name, not that of the file that cargo makes.
+    let named = outcome.stdout.contains("\nrace --bench x y\n");
+    assert!(named, "{outcome:#?}");
     assert_rooted(&project.database("raced"), "race");
+    project.run(&["--bench", "race", "--keep", "-q"]).succeed();
+    for kept in ["hpcrun-race-measurements", "hpcrun-race-database"] {
+        assert!(project.folder.join(kept).is_dir(), "there is {kept}");
+    }
     // Not overwritten, and said before the program runs.
     let outcome = project.run(&bench);
     outcome.assert_clear(&["raced"]);
