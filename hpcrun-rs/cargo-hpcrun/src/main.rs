@@ -20,7 +20,7 @@ mod toolchain;
 mod wrapper;
 
 use clap::Parser;
-use cli::{Action, Options};
+use cli::{Action, Options, Profiling};
 use hpcrun_rs::Failure;
 use marker::Linked;
 use project::{Project, Rayon};
@@ -61,9 +61,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let is_quiet = options.profiling.quiet;
     let stand_in = stand_in(&project, options, toolchain.minor)?;
     let built = compile::build(&project, &options.build, stand_in.as_deref(), is_quiet)?;
-    if !options.profiling.no_patch {
-        verify(&project, &built.program, is_quiet)?;
-    }
+    verify(&project, &built.program, &options.profiling)?;
     match options.action {
         Action::Build => {
             println!("{}", built.program.display());
@@ -81,24 +79,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The folder of the stand-in for rayon-core, where the program is to have it; says why not.
+/// The folder of the stand-in for rayon-core, where the program is to have it.
 fn stand_in(
     project: &Project,
     options: &Options,
     rust_minor: u64,
 ) -> Result<Option<PathBuf>, Failure> {
     let name = &project.program;
-    let say = |text: String| {
-        if !options.profiling.quiet {
-            eprintln!("cargo hpcrun: {text}");
-        }
-    };
     match &project.rayon {
-        Rayon::Absent => {
-            say(format!("{name} does not use rayon: profiled as it is"));
-            Ok(None)
-        }
-        Rayon::Foreign(_) => Ok(None),
+        Rayon::Absent | Rayon::Foreign(_) => Ok(None),
         _ if options.profiling.no_patch => Ok(None),
         Rayon::Unserved(version) => Err(Failure::own(format!(
             "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core`, or --no-patch to profile it as it is"
@@ -112,14 +101,20 @@ fn stand_in(
 }
 
 /// The program must have what it was built for; of a rayon-core that is the project's own choice,
-/// the program tells whether it is ours.
-fn verify(project: &Project, program: &Path, is_quiet: bool) -> Result<(), Failure> {
+/// the program tells whether it is ours. Says why a program does not have the stand-in.
+fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), Failure> {
     let name = &project.program;
     let say = |text: String| {
-        if !is_quiet {
+        if !options.quiet {
             eprintln!("cargo hpcrun: {text}");
         }
     };
+    if project.rayon == Rayon::Absent {
+        say(format!("{name} does not use rayon: profiled as it is"));
+    }
+    if options.no_patch {
+        return Ok(());
+    }
     match (&project.rayon, marker::linked(program)?) {
         (Rayon::Absent, _) | (_, Linked::StandIn) => {}
         (_, Linked::Nothing) => say(format!("{name} links no code of rayon: profiled as it is")),

@@ -23,22 +23,52 @@ pub(crate) fn linked(program: &Path) -> Result<Linked, Failure> {
     let file = File::open(program).map_err(|e| failure(&e.to_string()))?;
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).map_err(|e| failure(&e.to_string()))?;
-    let mut found = Linked::Nothing;
-    let mut has_symbols = false;
-    for symbol in object.symbols() {
-        has_symbols = true;
-        let Ok(name) = symbol.name() else { continue };
-        if name == MARKER {
-            return Ok(Linked::StandIn);
-        }
-        if symbol.is_definition() && name.contains("rayon_core") {
-            found = Linked::Stock;
-        }
-    }
-    if !has_symbols {
+    if object.symbols().next().is_none() {
         return Err(failure(
             "built without symbols; take -C strip and -s out of RUSTFLAGS and of the linker's arguments, and strip out of a package's profile",
         ));
     }
-    Ok(found)
+    let defined = object.symbols().filter(ObjectSymbol::is_definition);
+    Ok(judge(defined.filter_map(|s| s.name().ok())))
+}
+
+/// By the names of all that is defined. Some linkers leave the marker out, as nothing reads it; the
+/// stand-in has no code but the runtime's, and rayon-core has code of its own.
+fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
+    let mut found = Linked::Nothing;
+    for name in names {
+        if name == MARKER {
+            return Linked::StandIn;
+        }
+        if name.contains("rayon_core") {
+            found = Linked::Stock;
+        } else if name.contains("work_stealing_rt") && found == Linked::Nothing {
+            found = Linked::StandIn;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stand_in_is_known_without_its_marker() {
+        let main = "_ZN3app4main17h0123456789abcdefE";
+        let core = "_ZN10rayon_core4join17h0123456789abcdefE";
+        let runtime = "_ZN16work_stealing_rt4join17h0123456789abcdefE";
+        for (names, expected) in [
+            (&[main][..], Linked::Nothing),
+            (&[main, core], Linked::Stock),
+            (&[main, runtime], Linked::StandIn),
+            (&[main, MARKER], Linked::StandIn),
+            (&[core, MARKER], Linked::StandIn),
+            // The program's own copy of the runtime.
+            (&[runtime, core], Linked::Stock),
+            (&[core, runtime], Linked::Stock),
+        ] {
+            assert_eq!(judge(names.iter().copied()), expected, "{names:?}");
+        }
+    }
 }
