@@ -32,11 +32,34 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
 
 /// The last component of a name's path, without generic arguments.
 fn last_part(name: &str) -> &str {
-    let name = match name.find("::<") {
-        Some(generics) if !name.starts_with('<') => &name[..generics],
-        _ => name,
-    };
-    name.rsplit("::").next().unwrap_or(name)
+    let mut parts = parts(name);
+    let last = parts.next().unwrap_or(name);
+    match last.starts_with('<') {
+        true => parts.next().unwrap_or(last),
+        false => last,
+    }
+}
+
+/// The components of a path, the last one first; generic arguments and `<impl A for B>` are one each.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(name);
+    std::iter::from_fn(move || {
+        let path = rest?;
+        let bytes = path.as_bytes();
+        let mut depth = 0_usize;
+        let start = (0..bytes.len()).rev().find(|&at| {
+            // The arrow of a function type closes nothing.
+            let is_arrow = at > 0 && matches!(bytes[at - 1], b'-' | b'=');
+            match bytes[at] {
+                b'>' if !is_arrow => depth += 1,
+                b'<' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && at > 0 && bytes[at - 1..=at] == *b"::"
+        });
+        rest = start.map(|at| &path[..at - 1]);
+        Some(start.map_or(path, |at| &path[at + 1..]))
+    })
 }
 
 /// For each loop the adaptors through which it is driven, innermost (first applied) first; the
@@ -142,6 +165,13 @@ mod tests {
                 "<[T] as rayon::slice::ParallelSliceMut<T>>::par_sort",
                 "par_sort",
             ),
+            (
+                "rayon::iter::extend::<impl rayon::iter::ParallelExtend<T> for alloc::vec::Vec<T>>::par_extend",
+                "par_extend",
+            ),
+            ("a::b::<fn(c::D) -> e::F<g::H>>", "b"),
+            ("<a::B as c::D>::e::<f::G>", "e"),
+            ("sum", "sum"),
         ] {
             assert_eq!(last_part(name), method);
         }

@@ -14,7 +14,8 @@ pub struct SourceFiles(HashMap<String, Option<Vec<Token>>>);
 
 impl SourceFiles {
     /// The chain of calls that ends with the call of `method` on `line` of a file, without its
-    /// receiver and the insides of its arguments: `par_iter().map(..).sum()`.
+    /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. A function that begins
+    /// the chain is part of it: `walk_tree(..).for_each(..)`.
     pub fn call_chain(&mut self, path: &str, line: u32, method: &str) -> Option<String> {
         let tokens = self
             .0
@@ -27,9 +28,11 @@ impl SourceFiles {
 
 fn chain(tokens: &[Token], line: u32, method: &str) -> Option<String> {
     let from = tokens.partition_point(|t| t.line < line);
-    let on_line = tokens[from..].iter().take_while(|t| t.line == line);
-    let last = from + on_line.clone().position(|t| t.text == method)?;
-    let mut parts = vec![with_arguments(tokens, last)?];
+    let on_line = tokens[from..].iter().take_while(|t| t.line == line).count();
+    let is_named = |at: &usize| tokens[*at].text == method;
+    let mut named = (from..from + on_line).filter(is_named);
+    let (last, call) = named.find_map(|at| Some((at, with_arguments(tokens, at)?)))?;
+    let mut parts = vec![call];
     let mut at = last;
     while let Some(name) = call_before(tokens, at) {
         parts.push(with_arguments(tokens, name)?);
@@ -41,7 +44,12 @@ fn chain(tokens: &[Token], line: u32, method: &str) -> Option<String> {
     Some(parts[start..].join("."))
 }
 
-/// The method call that the receiver of the call at `name` is: the position of its name.
+/// What may stand before a bracket without being called.
+const KEYWORDS: [&str; 11] = [
+    "as", "await", "break", "else", "if", "in", "match", "move", "mut", "return", "while",
+];
+
+/// The call that the receiver of the call at `name` is: the position of its name.
 fn call_before(tokens: &[Token], name: usize) -> Option<usize> {
     let text = |i: usize| tokens.get(i).map(|t| t.text.as_str());
     let dot = name.checked_sub(1).filter(|i| text(*i) == Some("."))?;
@@ -61,9 +69,9 @@ fn call_before(tokens: &[Token], name: usize) -> Option<usize> {
             return None;
         }
     }
-    let is_name = text(before)?.starts_with(|c: char| c.is_alphabetic() || c == '_');
-    let is_method = before > 0 && text(before - 1) == Some(".");
-    (is_name && is_method).then_some(before)
+    let word = text(before)?;
+    let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    (is_name && !KEYWORDS.contains(&word)).then_some(before)
 }
 
 /// The position of the bracket that the one at `close` closes.
@@ -130,6 +138,8 @@ mod tests {
             quote(one, 1, "sum").as_deref(),
             Some("par_iter().map(..).sum()")
         );
+        let same = "let sum: u64 = v.par_iter().sum::<u64>(); let max = sum;\n";
+        assert_eq!(quote(same, 1, "sum").as_deref(), Some("par_iter().sum()"));
         let several = "
             self.items[0]   // a comment with .sum()
                 .into_par_iter()
@@ -162,6 +172,18 @@ mod tests {
         assert_eq!(
             quote("v.par_sort_by(|a, b| b.cmp(a));", 1, "par_sort_by").as_deref(),
             Some("par_sort_by(..)")
+        );
+        assert_eq!(
+            quote("return (a + b).map(f).sum();", 1, "sum").as_deref(),
+            Some("map(..).sum()")
+        );
+        assert_eq!(
+            quote("let n = iter::split::<_, F>(a, f).count();", 1, "count").as_deref(),
+            Some("split(..).count()")
+        );
+        assert_eq!(
+            quote("all(x)?.par_iter().count();", 1, "count").as_deref(),
+            Some("par_iter().count()")
         );
         assert_eq!(
             quote("iter.map(f).for_each(g);", 1, "for_each").as_deref(),
