@@ -319,6 +319,38 @@ fn recursion_folds_in_text_and_never_in_json() {
 }
 
 #[test]
+fn system_code_that_users_call_again_does_not_recur() {
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    // It calls itself, and the user's code, which calls it again.
+    let outer = thread.natives(entry, &[start(), main(), memcpy(), memcpy(), caller()]);
+    let inner = thread.natives(outer, &[memcpy(), closure(), leaf()]);
+    thread.sample(inner, 5, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let shown = tool(&["top-down", text(&database)]).expect("text");
+    let contexts: Vec<&str> = shown
+        .lines()
+        .skip(2)
+        .map(|l| l.split_once("└ ").map_or(l, |(_, name)| name))
+        .map(|name| name.split("  ").next().unwrap_or(name))
+        .collect();
+    assert_eq!(
+        contexts[1..],
+        [
+            "memcpy (recursion, 2 deep)",
+            "app::caller",
+            "memcpy",
+            "app::caller::{closure#0}",
+            "app::leaf"
+        ],
+        "{shown}"
+    );
+}
+
+#[test]
 fn two_processes_share_their_code() {
     let temp = TempDir::new();
     let measurements = temp.join("m");

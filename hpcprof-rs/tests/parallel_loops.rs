@@ -53,6 +53,10 @@ fn memory() -> CodeAddress {
 fn fold() -> CodeAddress {
     at(APP, 0x1700)
 }
+/// What catches a task's panic, as it is without optimisation.
+fn catch() -> CodeAddress {
+    at(APP, 0x1800)
+}
 
 fn program(source: &str) -> Run {
     let mut app = StructureBuilder::new("/opt/app", &[1]);
@@ -81,6 +85,8 @@ fn program(source: &str) -> Run {
     let name = "<core::iter::adapters::map::Map<I,F> as core::iter::Iterator>::fold";
     let p = app.procedure(name, None, System);
     app.span(0x1700, p, None, ("", 0), None);
+    let p = app.procedure("__rust_try", None, User);
+    app.span(0x1800, p, None, ("/rustc/std/panicking.rs", 544), None);
     let mut run = Run::new();
     run.module(APP, "/opt/app", &[1]);
     run.structures = vec![app.structure];
@@ -119,6 +125,7 @@ fn two_loops(source: &str) -> Run {
     run.sites = vec![
         site(main_first(), 4, 1, 70),
         site(helper(), 16, 3, 30),
+        site(execute(), 5, 0, 0),
         site(at(APP, 0xfff0), 1, 1, 1),
     ];
     run
@@ -158,24 +165,48 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     );
     let copy = named(&first["children"], "memcpy");
     assert_eq!(inclusive(copy, "work"), SAMPLE);
-    // 4 splits are the first loop's own, 16 are of code that both share.
+    // 4 splits are the first loop's own, 16 are of code that both share, 5 of a task that only the
+    // first one has.
     let counts = &first["parallel_loop"];
-    assert_eq!(counts["splits"], 20);
+    assert_eq!(counts["splits"], 25);
     assert_eq!(counts["steals"], 4);
     assert_eq!(nanoseconds(&counts["stolen_seconds"]), 100);
     assert_eq!(counts["shared_by"], 2);
     assert_eq!(
         nanoseconds(&counts["mean_task_seconds"]),
-        70 * SAMPLE / 20,
+        70 * SAMPLE / 25,
         "the work of both by the splits"
     );
     let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
     assert_eq!(second["parallel_loop"]["splits"], 16);
     let shown = tool(&["top-down", text(&database)]).expect("text");
     assert!(
-        shown.contains("main.rs:3 · splits 20 · steals 4 · mean task 18 ms"),
+        shown.contains("main.rs:3 · splits 25 · steals 4 · mean task 14 ms"),
         "{shown}"
     );
+}
+
+#[test]
+fn what_catches_panics_ends_no_loop() {
+    let mut run = program("/gone/main.rs");
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    // The loop within a closure of the loop, each split once.
+    let split = [main_first(), catch(), helper(), catch(), helper()];
+    let outer = thread.natives(entry, &[&[start()], &split[..], &[closure()]].concat());
+    thread.sample(outer, 2, 0.0);
+    let inner = thread.natives(outer, &[&split[1..], &[closure()]].concat());
+    thread.sample(inner, 3, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let view = view(&database, "top-down", &[]);
+    let outer = loops_of(&view, "slice::Iter.map.sum");
+    let children = outer["children"].as_array().expect("children");
+    assert_eq!(children.len(), 1, "{outer}");
+    let closure = named(&outer["children"], "app::main::{closure#0}");
+    assert_eq!(inclusive(closure, "work"), 5 * SAMPLE);
+    assert_eq!(exclusive(closure, "work"), 2 * SAMPLE);
 }
 
 #[test]

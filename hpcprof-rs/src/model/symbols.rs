@@ -258,7 +258,7 @@ impl Symbols {
 /// Whether a module is one of the system's by its file name: used only where there is no
 /// structure that says so for each procedure.
 pub fn is_system_module(base: &str) -> bool {
-    const STEMS: [&str; 10] = [
+    const STEMS: [&str; 11] = [
         "libc",
         "ld-linux",
         "ld-musl",
@@ -269,6 +269,8 @@ pub fn is_system_module(base: &str) -> bool {
         "libgcc_s",
         "libstdc++",
         "ld",
+        // The profiler's own.
+        "libhpcrun_preload",
     ];
     if base == "[vdso]" || base == "[vsyscall]" {
         return true;

@@ -58,12 +58,16 @@ fn part_of(symbols: &Symbols, procedure: ProcedureIndex) -> Part {
 }
 
 fn is_adaptor(name: &str) -> bool {
-    const PARTS: [&str; 5] = [
+    // Without optimisation all of these are out of line.
+    const PARTS: [&str; 8] = [
         "core::iter::",
         "::call_once",
         "::call_mut",
         "::ops::function::",
         "::catch_unwind",
+        "::panicking::try",
+        "::panic::unwind_safe::",
+        "__rust_try",
     ];
     PARTS.iter().any(|part| name.contains(part))
 }
@@ -205,18 +209,20 @@ pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols, tree
 }
 
 /// The loops whose tasks are split at a place: the one that its chain of inlined scopes names,
-/// or all those that were seen in its machine code.
+/// or all those that were seen in its machine code, which may be a runtime's own: a loop that begins
+/// outside of the pool is first split within a task.
 fn loops_of(frame: &Frame, loops: &ParallelLoops, symbols: &Symbols) -> BTreeSet<LoopIndex> {
+    let of_code = || {
+        let function = function_of(symbols, frame);
+        let found = function.and_then(|f| loops.by_function.get(&f));
+        found.cloned().unwrap_or_default()
+    };
     let mut caller: Option<ProcedureIndex> = None;
     let mut user = false;
     let scopes = frame.segments.iter().filter(|s| s.kind != Kind::Loop);
     for segment in scopes {
         match part_of(symbols, segment.procedure) {
-            Part::Library if caller.is_none() => {
-                let function = function_of(symbols, frame);
-                let found = function.and_then(|f| loops.by_function.get(&f));
-                return found.cloned().unwrap_or_default();
-            }
+            Part::Library if caller.is_none() => return of_code(),
             Part::Library if user => {
                 let key = inlined_key(segment, caller);
                 return loops.index.get(&key).copied().into_iter().collect();
@@ -226,7 +232,7 @@ fn loops_of(frame: &Frame, loops: &ParallelLoops, symbols: &Symbols) -> BTreeSet
         }
         caller = Some(segment.procedure);
     }
-    BTreeSet::new()
+    if user { BTreeSet::new() } else { of_code() }
 }
 
 fn inlined_key(segment: &Segment, caller: Option<ProcedureIndex>) -> LoopKey {

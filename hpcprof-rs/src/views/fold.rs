@@ -292,14 +292,20 @@ impl Folder<'_> {
         !matches!(node.kind, Kind::Line | Kind::Loop) && !node.support && origin != Origin::Runtime
     }
 
-    /// The node above (or at) `from` that is the same procedure.
+    /// The node above (or at) `from` that is the same procedure. System code that user code calls
+    /// again does not recur: folding it would put what it calls under another caller.
     fn activation(&self, from: Option<u32>, node: &TreeNode) -> Option<u32> {
+        let origin = |node: &TreeNode| self.database.procedures[node.procedure as usize].origin;
+        let is_system = origin(node) == Origin::System;
         let kind = self.merged_kind(node.kind);
         let mut at = from;
         while let Some(id) = at {
             let other = &self.out.nodes[id as usize];
             if other.procedure == node.procedure && self.merged_kind(other.kind) == kind {
                 return Some(id);
+            }
+            if is_system && (other.kind == Kind::ParallelLoop || origin(other) == Origin::User) {
+                return None;
             }
             at = other.parent;
         }

@@ -84,13 +84,16 @@ pub fn is_start_up(name: &str) -> bool {
         "pthread_create",
         "_dl_relocate_static_pie",
     ];
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 11] = [
         "__libc_start_",
         "std::rt::lang_start",
         "__pthread_create",
         "::thread::Thread::new::thread_start",
         "std::thread::spawn",
+        "std::thread::functions::spawn",
         "std::thread::Builder::spawn",
+        "std::thread::builder::Builder>::spawn",
+        "std::thread::scoped::Scope::spawn",
         "std::thread::lifecycle::",
         "std::sys::thread::",
     ];
@@ -123,6 +126,8 @@ mod tests {
         assert!(!is_glue("app::try_it"));
         assert!(is_start_up("__libc_start_main@@GLIBC_2.34"));
         assert!(is_start_up("std::rt::lang_start::{{closure}}"));
+        let spawn = "std::thread::scoped::<impl std::thread::builder::Builder>::spawn_scoped";
+        assert!(is_start_up(spawn));
         assert!(!is_start_up("app::start"));
     }
 }
