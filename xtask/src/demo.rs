@@ -58,7 +58,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             "1",
         ]),
     )?;
-    println!("\nAll of it lies in {}", folder.display());
+    println!(
+        "\nAll of it lies in {}, the tools in {}",
+        folder.display(),
+        programs.display()
+    );
     Ok(())
 }
 
