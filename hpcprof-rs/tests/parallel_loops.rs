@@ -210,6 +210,25 @@ fn what_catches_panics_ends_no_loop() {
 }
 
 #[test]
+fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
+    let temp = TempDir::new();
+    let source = temp.join("main.rs");
+    std::fs::write(&source, SOURCE).expect("source");
+    let database = database(&two_loops(text(&source)), &temp);
+    let shown = tool_on_screen(80, &["top-down", text(&database)]).expect("text");
+    assert!(
+        shown.contains("par_iter().map(..).sum()  main.rs:3"),
+        "{shown}"
+    );
+    assert!(!shown.contains("main.rs:3 · "), "{shown}");
+    let first = tool_on_screen(84, &[text(&database)]).expect("text");
+    assert!(
+        first.contains("\nmain.rs:3 par_iter().map(..).sum() "),
+        "{first}"
+    );
+}
+
+#[test]
 fn without_the_source_a_loop_is_named_by_its_adaptors() {
     let temp = TempDir::new();
     let database = database(&two_loops("/gone/main.rs"), &temp);

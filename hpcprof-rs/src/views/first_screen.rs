@@ -193,7 +193,12 @@ impl Screen<'_> {
             );
         }
         let rows = rows(self.view, self.database, self.thresholds);
-        let place_width = 24;
+        let shown = rows.iter().take(CONTEXTS);
+        let longest = shown.map(|r| self.place(r).chars().count()).max();
+        let place_width = match longest {
+            Some(longest) if self.is_narrow() => longest.clamp(9, 24),
+            _ => 24,
+        };
         let name_width = self
             .style
             .width
@@ -238,6 +243,16 @@ impl Screen<'_> {
         }
     }
 
+    /// Where a row's context is.
+    fn place(&self, row: &Row) -> String {
+        let (module, place) = where_is(&self.view.nodes[row.node as usize], self.database);
+        match (place, module) {
+            (Some(place), _) => names::place(self.database, place),
+            (None, Some(module)) => names::base_name(module).to_owned(),
+            (None, None) => String::new(),
+        }
+    }
+
     fn row(
         &self,
         row: &Row,
@@ -246,12 +261,7 @@ impl Screen<'_> {
         out: &mut impl Write,
     ) -> io::Result<()> {
         let node = &self.view.nodes[row.node as usize];
-        let (module, place) = where_is(node, self.database);
-        let place = match (place, module) {
-            (Some(place), _) => names::place(self.database, place),
-            (None, Some(module)) => names::base_name(module).to_owned(),
-            (None, None) => String::new(),
-        };
+        let place = self.place(row);
         let mut name = names::label(self.database, &node.label);
         if row.rest {
             name.push_str(" (the rest)");

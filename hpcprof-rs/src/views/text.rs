@@ -176,6 +176,8 @@ fn columns(view: &View, sort: Sort, style: Style) -> Vec<Column> {
 const CELL: usize = 9;
 /// Columns that a name keeps whatever else there is to say.
 const LEAST_NAME: usize = 12;
+/// Columns that it has before the counts of its loop.
+const NAME_BEFORE_COUNTS: usize = 20;
 
 impl Printer<'_> {
     fn head(&self, headline: Option<&str>, out: &mut impl Write) -> io::Result<()> {
@@ -265,12 +267,18 @@ impl Printer<'_> {
         if let Some(place) = self.place(node) {
             extras.push(format!("  {place}"));
         }
+        let before_counts = extras.len();
         if let Some(row) = loops::of(&node.label, self.database) {
             extras.extend(loops::summary(row));
         }
         // What matters less comes last, and goes first where there is no room.
         let length = |extras: &[String]| extras.iter().map(|e| e.chars().count()).sum::<usize>();
-        while length(&extras) + LEAST_NAME > room && extras.pop().is_some() {}
+        let name_with_counts = name.chars().count().clamp(LEAST_NAME, NAME_BEFORE_COUNTS);
+        let least = |extras: &[String]| match extras.len() > before_counts {
+            true => name_with_counts,
+            false => LEAST_NAME,
+        };
+        while length(&extras) + least(&extras) > room && extras.pop().is_some() {}
         let room = room - length(&extras);
         format!("{}{}", names::middle(&name, room), extras.concat())
     }

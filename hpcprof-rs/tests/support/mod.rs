@@ -434,6 +434,11 @@ impl Run {
 
 /// Runs the tool with a command line; its output, or the error's line.
 pub fn tool(arguments: &[&str]) -> Result<String, String> {
+    tool_on_screen(140, arguments)
+}
+
+/// The same on a screen of so many columns.
+pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, String> {
     use clap::Parser;
     let all = std::iter::once("hpcprof-rs").chain(arguments.iter().copied());
     let mut cli = hpcprof_rs::cli::Cli::try_parse_from(all).map_err(|e| e.to_string())?;
@@ -441,8 +446,8 @@ pub fn tool(arguments: &[&str]) -> Result<String, String> {
     cli.build.no_cache = true;
     let mut out = Vec::new();
     let style = hpcprof_rs::views::text::Style {
-        width: 140,
-        line: 140,
+        width: columns,
+        line: columns,
         colour: false,
     };
     hpcprof_rs::run::run(cli, style, &mut out).map_err(|e| e.to_string())?;
