@@ -30,8 +30,8 @@ pub(crate) struct ByPlace<V> {
 impl<V: Copy> ByPlace<V> {
     /// With room for about so many places.
     pub(crate) fn with_room(places: usize) -> Self {
-        /// Numbers have 32 bits.
-        const MOST: usize = 1 << 20;
+        /// Whatever the file, slots take 16 MiB at most.
+        const MOST: usize = 1 << 10;
         let chunks = places.div_ceil(CHUNK).clamp(1, MOST);
         let slots = (2 * chunks * CHUNK).next_power_of_two();
         ByPlace {

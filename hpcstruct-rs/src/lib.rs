@@ -266,13 +266,16 @@ fn analyse_in(
     let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
     // The debug information has been read; what follows needs the memory.
-    if let Source::File(bytes) = source {
-        if !debug.is_empty() {
-            bytes.forget_pages();
-            files.forget_pages();
+    let forget = || {
+        if let Source::File(bytes) = source {
+            if !debug.is_empty() {
+                bytes.forget_pages();
+                files.forget_pages();
+            }
         }
-    }
-    let claims = Claims::new(&inputs, &products, &unwind.ranges);
+    };
+    let claim = || Claims::new(&inputs, &products, &unwind.ranges);
+    let (claims, ()) = parallel::both(threads, claim, forget);
     let by_procedure = claims.by_procedure();
     let sources = loops::Sources {
         image: &image,

@@ -238,7 +238,7 @@ impl KnownShapes {
         unit: &Unit<Reader<'_>>,
     ) -> &mut Shapes {
         /// More are forgotten.
-        const MOST: usize = 1 << 12;
+        const MOST: usize = 1 << 14;
         if self.tables.values().map(|t| t.full.len()).sum::<usize>() > MOST {
             self.tables.clear();
         }
