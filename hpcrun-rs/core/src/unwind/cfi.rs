@@ -14,6 +14,7 @@ use gimli::{
     UnwindSection, UnwindTableRow, Value,
 };
 use hpc_formats::loss::LossCause;
+use std::ops::Range;
 
 /// rbx, rbp, r12 to r15.
 const CALLEE_SAVED: [u16; 6] = [3, number::RBP, 12, 13, 14, 15];
@@ -80,23 +81,26 @@ fn find_fde(
     fde.contains(address).then_some((eh_frame, bases, fde))
 }
 
-/// Classifies an address.
-pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Context) -> Method {
+/// Classifies an address; the same holds of all addresses in the range.
+pub(super) fn classify(
+    sections: &UnwindSections,
+    address: u64,
+    context: &mut Context,
+) -> (Method, Range<u64>) {
+    let unknown = (Method::None, address..address);
     let Some((eh_frame, bases, fde)) = find_fde(sections, address) else {
-        return Method::None;
+        return unknown;
     };
-    let signal = fde.is_signal_trampoline();
     let Ok(row) = fde.unwind_info_for_address(&eh_frame, &bases, context, address) else {
-        return Method::None;
+        return unknown;
     };
-    if signal {
-        return Method::SignalFrame;
-    }
-    match row.register(gimli::X86_64::RA) {
+    let method = match row.register(gimli::X86_64::RA) {
+        _ if fde.is_signal_trampoline() => Method::SignalFrame,
         RegisterRule::Undefined => Method::Root,
         RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Usual),
         _ => Method::Cfi,
-    }
+    };
+    (method, row.start_address()..row.end_address())
 }
 
 /// The usual form, if the rule, whose return address is where it always is, has it.

@@ -8,6 +8,7 @@ use super::loadmap::{self, Located, Snapshot};
 use super::registers::Registers;
 use super::rules::{Rule, RuleTable};
 use super::stack::{StackBounds, StackReader};
+use super::stretches::Stretches;
 use super::usual::Pointers;
 use super::words::Words;
 use super::{End, OwnerOf, Unwind};
@@ -43,6 +44,7 @@ pub struct Position {
 pub struct Cursor<'a> {
     cfi: &'a mut cfi::Context,
     rules: &'a mut RuleTable,
+    stretches: &'a mut Stretches,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
     stack: StackReader<'a>,
@@ -85,6 +87,7 @@ impl<'a> Cursor<'a> {
         Cursor {
             cfi: &mut unwind.cfi,
             rules: &mut *unwind.rules,
+            stretches: &mut *unwind.stretches,
             owner_of: unwind.owner_of,
             snapshot,
             stack: StackReader::new(bounds, &mut unwind.scratch),
@@ -195,19 +198,39 @@ impl<'a> Cursor<'a> {
     #[cold]
     #[inline(never)]
     fn classify(&mut self, lookup: u64) -> Result<(), End> {
+        let generation = self.snapshot.generation();
+        if loadmap::is_stable() {
+            if let Some((method, code)) = self.stretches.get(lookup, generation) {
+                self.know(lookup, code, method, true);
+                return Ok(());
+            }
+        }
         let located =
             loadmap::locate(self.snapshot, lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
-        let mut method = match &located.sections {
+        let (mut method, range) = match &located.sections {
             Some(sections) => cfi::classify(sections, address, self.cfi),
-            None => Method::None,
+            None => (Method::None, address..address),
         };
         if method == Method::None && loadmap::is_entry_code(lookup, &located) {
             method = Method::Root;
         }
-        let owner = (self.owner_of)(lookup, located.id);
-        if located.registered && loadmap::is_stable() {
+        let is_lasting = located.registered && loadmap::is_stable();
+        if is_lasting {
+            let absolute = |address: u64| address.wrapping_add(located.bias);
+            let range = absolute(range.start)..absolute(range.end);
+            self.stretches.put(lookup, code, range, generation, method);
+        }
+        self.know(lookup, code, method, is_lasting);
+        Ok(())
+    }
+
+    /// The current frame is at an address of which all is known but the owner; `is_lasting`: and will be known next time.
+    #[inline]
+    fn know(&mut self, lookup: u64, code: CodeAddress, method: Method, is_lasting: bool) {
+        let owner = (self.owner_of)(lookup, code.module());
+        if is_lasting {
             self.rules.put(Rule {
                 lookup,
                 code,
@@ -222,7 +245,6 @@ impl<'a> Cursor<'a> {
             owner,
             method,
         };
-        Ok(())
     }
 
     /// Moves to the caller.
@@ -344,7 +366,7 @@ impl<'a> Cursor<'a> {
                 .ok_or(End::Broken(LossCause::UnknownModule))?;
             let signal = located.sections.as_ref().is_some_and(|s| {
                 let address = lookup.wrapping_sub(located.bias);
-                cfi::classify(s, address, self.cfi) == Method::SignalFrame
+                cfi::classify(s, address, self.cfi).0 == Method::SignalFrame
             });
             self.step_located(&located, lookup)?;
             exact = signal;
@@ -373,7 +395,7 @@ impl bare::Code for ModuleCode<'_> {
         located.is_some_and(|l| {
             l.sections.is_some_and(|sections| {
                 let address = address.wrapping_sub(l.bias);
-                cfi::classify(&sections, address, self.cfi) != Method::None
+                cfi::classify(&sections, address, self.cfi).0 != Method::None
             })
         })
     }

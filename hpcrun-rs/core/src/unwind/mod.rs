@@ -14,6 +14,7 @@ pub mod loadmap;
 pub mod registers;
 mod rules;
 pub mod stack;
+mod stretches;
 mod usual;
 pub mod words;
 
@@ -41,6 +42,7 @@ pub type OwnerOf = fn(u64, ModuleId) -> u8;
 pub struct Unwind {
     cfi: Box<cfi::Context>,
     rules: &'static mut rules::RuleTable,
+    stretches: &'static mut stretches::Stretches,
     owner_of: OwnerOf,
     scratch: stack::Scratch,
 }
@@ -57,6 +59,7 @@ impl Unwind {
         Some(Unwind {
             cfi: Box::new(cfi::Context::new_in()),
             rules: rules::RuleTable::map()?,
+            stretches: stretches::Stretches::map()?,
             owner_of,
             scratch: stack::Scratch::new()?,
         })
