@@ -164,6 +164,48 @@ fn the_tree_does_not_depend_on_insertion_order() {
     }
 }
 
+/// Paths that part anywhere: some nodes lie behind their parents, others are found by the index.
+#[test]
+fn no_context_has_two_nodes() {
+    let mut random = 0x1234_5678_9abc_def1_u64;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let paths: Vec<Vec<Note>> = (0..500)
+        .map(|_| (0..next(70)).map(|_| native(1 + next(3) / 2)).collect())
+        .collect();
+    let file = fresh_path();
+    let mut tree = create(&file);
+    let mut insert = |notes: &Vec<Note>| tree.insert(PathRoot::Entry, notes, 0).unwrap();
+    let nodes: Vec<u32> = paths.iter().map(&mut insert).collect();
+    let again: Vec<u32> = paths.iter().rev().map(&mut insert).collect();
+    assert!(nodes.iter().eq(again.iter().rev()));
+    let bytes = std::fs::read(&file).unwrap();
+    let profile = Profile::parse(&bytes).unwrap();
+    let mut seen = BTreeMap::new();
+    for index in 0..profile.len() {
+        if let Some(Record::Note { parent, ip, .. }) = profile.record(index) {
+            assert_eq!(seen.insert((parent, ip), index), None, "two nodes");
+        }
+    }
+    for (notes, node) in paths.iter().zip(&nodes) {
+        // Outermost last: up from the node every record is the path's next note.
+        let mut at = *node as usize;
+        for note in notes {
+            match profile.record(at).unwrap() {
+                Record::Note { parent, ip, .. } if ip == note.ip => at = parent as usize,
+                other => panic!("{other:?} for {note:?}"),
+            }
+        }
+        assert!(matches!(profile.record(at), Some(Record::Entry { .. })));
+    }
+    tree.finish();
+    std::fs::remove_file(&file).unwrap();
+}
+
 #[test]
 fn a_shared_base_case_keeps_its_association() {
     let long = vec![

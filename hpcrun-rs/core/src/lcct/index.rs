@@ -1,4 +1,5 @@
-//! Finds a node by the hash of its path: an open-addressed table of hash and record index.
+//! Finds a node by the hash of its path: an open-addressed table of hash and record index. It holds the nodes that do not
+//! lie right behind their parents, of which `tree` knows without it.
 //!
 //! A slot holds the hash beside the index, so records are read where they match and nowhere else, not even when the table grows;
 //! and a hash does not depend on where a record lies, so the slots of all notes of a path can be asked for

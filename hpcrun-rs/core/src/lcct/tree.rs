@@ -259,11 +259,16 @@ impl Tree {
             .get(notes.len().saturating_sub(MAX_NOTES - depth)..)
             .unwrap_or(notes);
         while let Some((note, inner)) = notes.split_last() {
-            shared = shared && depth < known && self.matches_last(depth, note);
+            shared = shared && depth < known;
             if !shared {
                 break;
             }
-            at = self.last(depth);
+            let last = self.last(depth);
+            // The records of paths that part here are not looked at.
+            if last.hash != key::hash(at.hash, note) || !self.is_of(last.node, note) {
+                break;
+            }
+            at = last;
             depth += 1;
             notes = inner;
         }
@@ -289,8 +294,14 @@ impl Tree {
             }
         }
         let mut at = from;
+        let before = self.len;
         for (note, hash) in notes.iter().rev().zip(hashes) {
-            let node = self.child(at.node, hash, note)?;
+            let node = if at.node >= before {
+                // Its parent was made just now, and is the last record.
+                self.push_note(at.node, note)?
+            } else {
+                self.child(at.node, hash, note)?
+            };
             at = Level { node, hash };
             // SAFETY: `insert` leaves no more notes than the mapping, of MAX_NOTES, has room for.
             unsafe { self.last.add(self.last_len).write(at) };
@@ -306,11 +317,12 @@ impl Tree {
         unsafe { self.last.add(depth).read() }
     }
 
+    /// Whether a node of the last path is that of a note under the same parent, with nothing to change.
     #[inline]
-    fn matches_last(&self, depth: usize, note: &Note) -> bool {
-        // SAFETY: `depth` is below the last path's length; its nodes are valid indices.
-        let r = unsafe { &*self.record(self.last(depth).node) };
-        r.ip == note.ip.0 && r.lip == note.lip.0 && r.meta == note.meta
+    fn is_of(&self, node: u32, note: &Note) -> bool {
+        // SAFETY: the last path's nodes are valid indices.
+        let r = unsafe { &*self.record(node) };
+        as_note(r) == *note
     }
 
     fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {
@@ -331,35 +343,53 @@ impl Tree {
         Ok(Level { node, hash })
     }
 
-    /// The child of a node for a note; `hash` is that of the path to the child.
+    /// The child of a node for a note; `hash` is that of the path to the child. A child that is the record behind its
+    /// parent's is found there, and is not in the index: most of the nodes that a path adds are.
     fn child(&mut self, parent: u32, hash: u32, note: &Note) -> Result<u32, LossCause> {
         debug_assert!(note.meta >> 8 <= MAX_NOTE_ID);
-        let found = self.index.find(hash, |index| {
-            // SAFETY: the index holds valid record indices only.
+        let is_it = |index: u32| {
+            // SAFETY: indices below `len` and those in the index are of records; one of a metric is no note's.
             let r = unsafe { &*self.record(index) };
             r.parent == parent && key::sharable(note, &as_note(r))
-        });
-        let vacant = match found {
-            Ok(index) => {
-                if key::is_base_case(note.meta >> 4 & 0xf) {
-                    // SAFETY: as above.
-                    unsafe { (*self.record(index)).meta = note.meta };
-                }
-                return Ok(index);
-            }
-            Err(_) if self.index.is_full() => return Err(LossCause::TreeFull),
-            Err(vacant) => vacant,
         };
-        let index = self.push(NodeRecord {
+        let behind = parent + 1;
+        if behind < self.len && is_it(behind) {
+            return Ok(self.shared(behind, note));
+        }
+        match self.index.find(hash, is_it) {
+            Ok(index) => Ok(self.shared(index, note)),
+            Err(_) if behind == self.len => self.push_note(parent, note),
+            Err(_) if self.index.is_full() => Err(LossCause::TreeFull),
+            Err(vacant) => {
+                let index = self.push_note(parent, note)?;
+                self.index.put(vacant, hash, index);
+                Ok(index)
+            }
+        }
+    }
+
+    /// A node that stands for a note, too; of one class it carries the base case's association.
+    #[inline]
+    fn shared(&mut self, index: u32, note: &Note) -> u32 {
+        // SAFETY: callers have found the record.
+        let r = unsafe { &mut *self.record(index) };
+        // Mostly it does already, and a store would make the page one that is to be written to the disk again.
+        if r.meta != note.meta && key::is_base_case(note.meta >> 4 & 0xf) {
+            r.meta = note.meta;
+        }
+        index
+    }
+
+    #[inline]
+    fn push_note(&mut self, parent: u32, note: &Note) -> Result<u32, LossCause> {
+        self.push(NodeRecord {
             meta: note.meta,
             parent,
             ip: note.ip.0,
             lip: note.lip.0,
             metric: 0,
             reserved: 0,
-        })?;
-        self.index.put(vacant, hash, index);
-        Ok(index)
+        })
     }
 
     /// Adds the values of `samples` samples to a node.
