@@ -43,8 +43,9 @@ fn work(truth: &Truth) -> f64 {
     truth.sites.values().map(|v| value(v, "work")).sum()
 }
 
-/// Each phase's share of all phases, beside the program's own figure. `together`: so many samples at one distance,
-/// which may all see the same phase.
+/// Each phase's share of all phases, beside the program's own figure. `together`: as many samples as see the same phase
+/// because they come at one distance. On the average over distances from a whole period that is one: few distances fit a
+/// round, at the others a sequence of samples goes over it evenly. Larger here, as a run has some hundred distances only.
 fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
     let run = profile(rate, round_ms, samples, &[]);
     let (view, truth) = (run.database().top_down(), run.truth());

@@ -89,7 +89,7 @@ const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
 /// Setting the distance of perf samples is a system call, and where it brings the next interrupt forward the
 /// processor's timer is set anew, some 10 us on a virtual machine: so many samples have the same distance.
-const PERF_SAMPLES_A_DRAW: u64 = 8;
+const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 /// Descriptors of ours are moved out of the way of programs that expect small numbers.
@@ -375,6 +375,12 @@ impl Source {
             }
             _ => None,
         }
+    }
+
+    /// The monotonic clock at the last sample, nanoseconds, where claiming it told. Async-signal-safe.
+    #[inline]
+    pub fn last_sample(&self) -> Option<u64> {
+        self.elapsed.real()
     }
 
     #[inline]

@@ -21,7 +21,7 @@ impl ThreadState {
         let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
         while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
             let Some(busy) = self.enter() else { break };
-            if let Some(values) = self.deferred.take() {
+            if let Some(values) = self.deferred.take(image::coarse_now()) {
                 self.settle(&busy, inserted, &values);
             }
         }

@@ -70,9 +70,9 @@ impl Deferred {
         true
     }
 
-    /// What was kept. A sample that arrives in between may be split over this and the next call,
+    /// What was kept, the last of it at `last_ns`. A sample that arrives in between may be split over this and the next call,
     /// and is whole in their sum.
-    pub(super) fn take(&self) -> Option<Values> {
+    pub(super) fn take(&self, last_ns: u64) -> Option<Values> {
         if self.is_empty() {
             return None;
         }
@@ -81,6 +81,7 @@ impl Deferred {
             periods: self.periods.swap(0, Relaxed),
             idleness: f64::from_bits(self.idleness.swap(0, Relaxed)),
             oversubscribed: f64::from_bits(self.oversubscribed.swap(0, Relaxed)),
+            last_ns,
         })
     }
 }
@@ -105,9 +106,10 @@ mod tests {
             periods: 4,
             idleness: 2.0,
             oversubscribed: 1.0,
+            last_ns: 9,
         };
-        assert_eq!(deferred.take(), Some(expected));
-        assert_eq!(deferred.take(), None);
+        assert_eq!(deferred.take(9), Some(expected));
+        assert_eq!(deferred.take(9), None);
         deferred.close();
         assert!(!deferred.add(1, LOAD) && deferred.is_empty());
     }

@@ -399,6 +399,7 @@ impl ThreadState {
             periods,
             idleness: periods as f64 * load.idle_per_working,
             oversubscribed: periods as f64 * load.oversubscribed,
+            last_ns: self.source.last_sample().unwrap_or_else(image::coarse_now),
         };
         self.recorder(busy).add_samples(node, &values)
     }

@@ -24,6 +24,8 @@ pub(super) struct Values {
     pub(super) idleness: f64,
     /// Of the periods, those of threads beyond the cores.
     pub(super) oversubscribed: f64,
+    /// The monotonic clock at the last of them, nanoseconds.
+    pub(super) last_ns: u64,
 }
 
 /// See the module's description.
@@ -78,7 +80,7 @@ impl Recorder {
         if values.oversubscribed > 0.0 {
             tree.add_f64(header::OVERSUBSCRIBED, values.oversubscribed);
         }
-        tree.set_u64(header::LAST_NS, image::coarse_now());
+        tree.set_u64(header::LAST_NS, values.last_ns);
         Ok(())
     }
 
