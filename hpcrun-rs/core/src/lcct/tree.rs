@@ -22,6 +22,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 const MAX_RECORDS: usize = 1 << 26;
 /// So many notes of a path are looked for at once.
 const AT_ONCE: usize = 32;
+/// So many lines of the cache, of two records each, are made ready for the next path.
+const PREPARED: usize = 8;
 const PATH_CAPACITY: usize = 2 * memory::PAGE;
 /// The mapping that holds the last path's nodes and the file's path.
 const LAST_MAPPING: usize = MAX_NOTES * size_of::<Level>() + PATH_CAPACITY;
@@ -134,6 +136,20 @@ impl Tree {
             reserved: 0,
         })?;
         Ok(tree)
+    }
+
+    /// A path is about to be inserted: what it writes is asked of the memory now, while it is found out. Most paths have new nodes, whose
+    /// records lie where nothing was written yet.
+    #[inline]
+    pub fn prepare(&self) {
+        let next = self
+            .file
+            .base()
+            .wrapping_add(HEADER_SIZE + self.len as usize * RECORD_SIZE);
+        for line in 0..PREPARED {
+            memory::prefetch(next.wrapping_add(64 * line));
+        }
+        memory::prefetch(self.file.base());
     }
 
     fn write_header(&mut self, id: &Identity) {

@@ -55,6 +55,9 @@ impl Recorder {
         registers: Registers,
         identity: impl FnOnce() -> Identity,
     ) -> Result<Option<u32>, LossCause> {
+        if let Some(tree) = &self.tree {
+            tree.prepare();
+        }
         let snapshot = loadmap::current().ok_or(LossCause::UnknownModule)?;
         let bounds = stack::bounds_from(registers.sp());
         let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
