@@ -93,6 +93,12 @@ impl Index {
         }
     }
 
+    /// Whether nothing is in the table: its memory need not be touched then.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     /// Whether there is no room for another: the table is full and could not grow.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 32;
 /// So many lines of the cache, of two records each, are made ready for the next path.
 const PREPARED: usize = 8;
 const PATH_CAPACITY: usize = 2 * memory::PAGE;
-/// The mapping that holds the last path's nodes and the file's path.
+/// The mapping that holds the file's path and, behind it, the last path's nodes: a short path's in the same page.
 const LAST_MAPPING: usize = MAX_NOTES * size_of::<Level>() + PATH_CAPACITY;
 
 /// A note record as it lies in the file; `FORMATS.md` has the table.
@@ -83,7 +83,7 @@ pub struct Tree {
     index: Index,
     /// The last path, outermost first, for quick re-insertion of a common prefix.
     last: NonNull<Level>,
-    /// The file's path, behind `last` in the same mapping: a tree is moved on small stacks.
+    /// The file's path, before `last` in the same mapping: a tree is moved on small stacks.
     path: NonNull<u8>,
     last_len: usize,
     last_root: u32,
@@ -96,9 +96,9 @@ impl Tree {
         if bytes.len() > PATH_CAPACITY {
             return Err(LossCause::DiskFull);
         }
-        let last = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
+        let mapping = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
         // SAFETY: the mapping was made above and is not used.
-        let give_back = || unsafe { memory::unmap(last, LAST_MAPPING) };
+        let give_back = || unsafe { memory::unmap(mapping, LAST_MAPPING) };
         let Some(index) = Index::map() else {
             give_back();
             return Err(LossCause::TreeFull);
@@ -111,18 +111,17 @@ impl Tree {
                 return Err(cause);
             }
         };
-        // SAFETY: the mapping has room for the notes' nodes and, behind them, for the path.
-        let kept_path = unsafe {
-            let kept = last.add(MAX_NOTES * size_of::<Level>());
-            kept.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
-            kept
+        // SAFETY: the mapping has room for a path of PATH_CAPACITY and, behind it, for the notes' nodes.
+        let nodes = unsafe {
+            mapping.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            mapping.add(bytes.len().next_multiple_of(align_of::<Level>()))
         };
         let mut tree = Tree {
             file,
-            path: kept_path,
+            path: mapping,
             len: 0,
             index,
-            last: last.cast(),
+            last: nodes.cast(),
             last_len: 0,
             last_root: 0,
         };
@@ -304,7 +303,12 @@ impl Tree {
             *kept = hash;
             self.index.prefetch(hash);
         }
-        for hash in hashes.iter().take(notes.len()) {
+        let sought = if self.index.is_empty() {
+            0
+        } else {
+            notes.len()
+        };
+        for hash in hashes.iter().take(sought) {
             if let Some(node) = self.index.likely(*hash) {
                 memory::prefetch(self.record(node).cast());
             }
@@ -459,7 +463,7 @@ impl Tree {
     fn unmap_tables(self) {
         self.index.unmap();
         // SAFETY: the tree is consumed; nothing else points to the mapping.
-        unsafe { memory::unmap(self.last.cast(), LAST_MAPPING) };
+        unsafe { memory::unmap(self.path, LAST_MAPPING) };
     }
 }
 
