@@ -324,6 +324,7 @@ impl Source {
             let first = if pace.leaves_room() {
                 self.begin(pace, clock, cookie)
             } else {
+                self.elapsed.begin(clock);
                 self.distances.end();
                 pace.period
             };

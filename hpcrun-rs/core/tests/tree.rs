@@ -200,7 +200,7 @@ fn no_context_has_two_nodes() {
                 other => panic!("{other:?} for {note:?}"),
             }
         }
-        assert!(matches!(profile.record(at), Some(Record::Entry { .. })));
+        assert!(matches!(profile.record(at), Some(Record::Entry)));
     }
     tree.finish();
     std::fs::remove_file(&file).unwrap();

@@ -144,7 +144,6 @@ mod tests {
     fn what_does_not_hold_the_address_is_not_kept() {
         let table = Stretches::map().unwrap();
         table.put(0x5510, CodeAddress(0x5510), 0x5520..0x5540, 1, method(8));
-        table.put(0x5510, CodeAddress(0x5510), 0x5540..0x5520, 1, method(8));
         table.put(u64::MAX, CodeAddress(5), 0..u64::MAX, 1, method(8));
         assert_eq!(table.get(0x5510, 1), None);
         assert_eq!(table.get(0x5520, 1), None);
