@@ -1,6 +1,6 @@
 //! Per-thread memory of stretches of code whose frames are stepped in one way: the rows of call frame information, as far
-//! as they lie in one block of code. So an address that is met for the first time, as most interrupted
-//! instructions are, mostly needs no look at that information, which takes ten times as long as all the rest of a walk.
+//! as they lie in one block of code. So an address that is met for the first time, as many interrupted
+//! instructions are, mostly needs no look at that information, which takes longer than all the rest of a walk.
 //!
 //! Async-signal-safe.
 
