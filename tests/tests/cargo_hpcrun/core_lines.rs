@@ -1,5 +1,5 @@
 //! Which rayon-core a project has: every line of it, a patch, vendored, of tests alone, beside
-//! work-stealing-rt itself.
+//! work-stealing-rt itself, under another name.
 //!
 //! The versions of rayon-core that are not at hand are made from the one that is, by their number.
 
@@ -85,6 +85,50 @@ fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
         view.walk(&mut |_, node| splits.extend(node.parallel_loop.as_ref().map(|l| l.splits)));
         assert_eq!(splits, [Some(511)], "{profile}");
     }
+}
+
+#[test]
+fn rayon_core_may_have_another_name_and_be_in_build_scripts_and_macros() {
+    let _machine = machine();
+    let sum = "cores::join(|| 20u64, || 22u64)";
+    let core = "cores = { package = \"rayon-core\", version = \"1.12\" }";
+    let package = |name: &str, lines: &str| {
+        format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\nedition = \"2018\"\n{lines}\n")
+    };
+    let of_macro = format!("[lib]\nproc-macro = true\n[dependencies]\n{core}");
+    let of_program = format!(
+        "[dependencies]\n{core}\nanswers = {{ path = \"answers\" }}\n[build-dependencies]\n{core}\n[workspace]"
+    );
+    let main = JOIN_MAIN.replace("rayon_core::", "cores::").replace(
+        "fn main() {",
+        "fn main() {\n    assert_eq!((answers::answer!(), env!(\"ANSWER\")), (42, \"42\"));",
+    );
+    let project = Project::new("renamed")
+        .file("Cargo.toml", &package("renamed", &of_program))
+        .main("src/main.rs", &main)
+        .file(
+            "build.rs",
+            &format!("fn main() {{ let (a, b) = {sum}; println!(\"cargo:rustc-env=ANSWER={{}}\", a + b); }}"),
+        )
+        .file("answers/Cargo.toml", &package("answers", &of_macro))
+        .file(
+            "answers/src/lib.rs",
+            &format!(
+                "#[proc_macro]\npub fn answer(_: proc_macro::TokenStream) -> proc_macro::TokenStream {{\n    \
+                 let (a, b) = {sum};\n    (a + b).to_string().parse().unwrap()\n}}\n"
+            ),
+        )
+        .locked();
+    let before = project.files();
+    // With a target named, the crates of the build and those of the program are compiled apart.
+    for options in [&[][..], &["--target", "x86_64-unknown-linux-gnu"]] {
+        let database = format!("of-{}-database", options.len());
+        let arguments = [&["-e", "cpu-time@1000", "-o", &database], options].concat();
+        let outcome = project.run(&arguments).succeed();
+        assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+        assert_rooted(&project.database(&database), "renamed");
+    }
+    assert_eq!(project.files(), before, "the user's files are untouched");
 }
 
 /// rayon-core and what it needs.
