@@ -85,7 +85,7 @@ fn program(source: &str) -> Run {
     let name = "<core::iter::adapters::map::Map<I,F> as core::iter::Iterator>::fold";
     let p = app.procedure(name, None, System);
     app.span(0x1700, p, None, ("", 0), None);
-    let p = app.procedure("__rust_try", None, User);
+    let p = app.procedure("__rust_try", None, System);
     app.span(0x1800, p, None, ("/rustc/std/panicking.rs", 544), None);
     let mut run = Run::new();
     run.module(APP, "/opt/app", &[1]);

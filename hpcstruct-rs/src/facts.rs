@@ -103,8 +103,8 @@ pub(crate) struct ModuleFacts {
     pub(crate) tag: Option<Tag>,
 }
 
-/// Procedures that the linker and the C start-up code bring along.
-const START_UP: [&str; 13] = [
+/// Procedures that the linker, the compiler and the C start-up code bring along.
+const START_UP: [&str; 14] = [
     "_start",
     "_init",
     "_fini",
@@ -118,6 +118,8 @@ const START_UP: [&str; 13] = [
     "_dl_relocate_static_pie",
     "__libc_start_call_main",
     "[plt]",
+    // What catches a panic of Rust: the compiler makes it, and no source has it.
+    "__rust_try",
 ];
 
 /// The facts of one analysis, shared by its threads.
@@ -370,5 +372,20 @@ impl<'a> Facts<'a> {
                 origin: owner::origin_of_file(path),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_source_has_is_the_systems() {
+        let rules = Rules::default();
+        let facts = Facts::new("/home/u/program", &rules, 0, 0);
+        for name in START_UP {
+            assert_eq!(facts.symbol(name).origin, Origin::System, "{name}");
+        }
+        assert_eq!(facts.symbol("try").origin, Origin::User);
     }
 }

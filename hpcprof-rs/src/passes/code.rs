@@ -107,16 +107,15 @@ impl<'a> ModuleNames<'a> {
     fn frame(&mut self, span: &Span, symbols: &mut Symbols) -> Option<Frame> {
         let structure = self.structure;
         let procedure = structure.procedures.get(span.procedure.0 as usize)?;
-        // What catches a panic is made by the compiler and has no place in any source.
-        let is_catch = structure.string(procedure.name) == "__rust_try";
-        let origin = match procedure.declared {
-            None if is_catch => Origin::System,
-            _ => procedure.origin,
-        };
-        let mut system = origin == Origin::System;
+        let mut system = procedure.origin == Origin::System;
         let mut segments = vec![Segment {
             kind: Kind::Procedure,
-            procedure: self.procedure(procedure.name, procedure.declared, origin, symbols),
+            procedure: self.procedure(
+                procedure.name,
+                procedure.declared,
+                procedure.origin,
+                symbols,
+            ),
             site: None,
         }];
         for id in structure.scope_chain(span) {
