@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn what_no_source_has_is_the_systems() {
         let rules = Rules::default();
-        let facts = Facts::new("/home/u/program", &rules, 0, 0);
+        let facts = Facts::new("/opt/program", &rules, 0, 0);
         for name in START_UP {
             assert_eq!(facts.symbol(name).origin, Origin::System, "{name}");
         }
