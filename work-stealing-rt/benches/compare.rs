@@ -1,10 +1,11 @@
 //! This runtime beside rayon and chili, on the same kernels.
 //!
-//! One duty: print a table of medians, taken in rounds that interleave all candidates, so that
-//! a change of the machine's speed hits all alike. Arguments: `--rounds N` (default 15),
-//! `--fib N` (default 36), `--only KERNEL`. A column's spread is half the distance of its
-//! quartiles, in % of the median.
+//! One duty: print a table of medians, taken in rounds of all candidates in drawn orders, so that
+//! a change of the machine's speed hits all alike and none always follows the same other one. Arguments: `--rounds N` (default 15),
+//! `--fib N` (default 36), `--only KERNEL`. The spread is half the width of the median's 95 %
+//! interval, in % of it. *To rayon* is the median of the ratios within one round.
 
+use statistics::{estimate, median, paired};
 use std::hint::black_box;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,6 +15,11 @@ use std::time::Instant;
 #[macro_use]
 #[path = "../../fixtures/runtimes/src/kernels.rs"]
 mod kernels;
+
+/// Medians with intervals. Its tests belong to the package that it lies in.
+#[allow(unused_imports)]
+#[path = "../../xtask/src/statistics.rs"]
+mod statistics;
 
 use kernels::{insertion_sort, multiply_rows, partition, serial, with_chili, with_rayon};
 
@@ -82,7 +88,9 @@ macro_rules! run_kernel {
                 time
             }
             "matmul" => {
-                let mut c = vec![0.0; input.n * input.n];
+                // Its pages are there before the time begins.
+                let mut c = vec![black_box(1.0_f32); input.n * input.n];
+                c.fill(0.0);
                 let time = seconds(|| {
                     $module::matmul($($ctx,)? input.n, &input.matrix, &input.matrix, &mut c);
                 });
@@ -206,45 +214,55 @@ fn candidates(kernel: &'static str) -> Vec<Candidate> {
     candidates
 }
 
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
-}
-
 fn compare(kernel: &'static str, input: &Input, rounds: usize) {
     let candidates = candidates(kernel);
     let mut times = vec![Vec::with_capacity(rounds); candidates.len()];
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
     for round in 0..=rounds {
-        for (candidate, times) in candidates.iter().zip(&mut times) {
-            let time = (candidate.run)(input);
+        fastrand::shuffle(&mut order);
+        for &index in &order {
+            let time = (candidates[index].run)(input);
             if round > 0 {
-                times.push(time);
+                times[index].push(time);
             }
         }
     }
-    for times in &mut times {
-        times.sort_by(f64::total_cmp);
-    }
-    let sequential = quantile(&times[0], 0.5);
-    for (candidate, times) in candidates.iter().zip(&times) {
-        let median = quantile(times, 0.5);
-        let spread = (quantile(times, 0.75) - quantile(times, 0.25)) / 2.0 / median * 100.0;
+    let sequential = median(times[0].clone()).expect("rounds");
+    for (candidate, times_of) in candidates.iter().zip(&times) {
+        let time = estimate(times_of).expect("rounds");
         let head = format!(
             "{kernel:<10} {:<17} {:>7}",
             candidate.name, candidate.workers
         );
+        let spread = (time.high - time.low) / 2.0 / time.median * 100.0;
         if kernel == "steal" {
-            println!("{head} {:>9.0} ns {spread:>6.1} %", median * 1e9);
-            continue;
+            print!(
+                "{head} {:>9.0} ns {spread:>6.1} %          ",
+                time.median * 1e9
+            );
+        } else {
+            let speed_up = sequential / time.median;
+            print!(
+                "{head} {:>9.3} ms {spread:>6.1} % {speed_up:>7.2}x ",
+                time.median * 1e3
+            );
         }
-        let ratio = median / sequential;
-        print!(
-            "{head} {:>9.3} ms {spread:>6.1} % {:>8.2} x",
-            median * 1e3,
-            1.0 / ratio
-        );
+        let rayon = candidates
+            .iter()
+            .position(|c| c.name == "rayon" && c.workers == candidate.workers);
+        let ratio = rayon.and_then(|rayon| paired(times_of, &times[rayon]));
+        if let Some(ratio) = ratio.filter(|_| candidate.name == "work-stealing-rt") {
+            print!(
+                "  {:.3} [{:.3}, {:.3}]",
+                ratio.median, ratio.low, ratio.high
+            );
+        }
         if kernel == "fib" && candidate.workers == 1 {
-            let per_join = (median - sequential) / joins(input.fib) * 1e9;
-            print!("   {per_join:.2} ns/join, T1/Tseq {ratio:.2}");
+            let per_join = (time.median - sequential) / joins(input.fib) * 1e9;
+            print!(
+                "   {per_join:.2} ns/join, T1/Tseq {:.2}",
+                time.median / sequential
+            );
         }
         println!();
     }
@@ -268,7 +286,9 @@ fn main() {
         }
     }
     let input = Input::new(fib);
-    println!("kernel     runtime           workers       median  spread  speed-up");
+    println!(
+        "kernel     runtime           workers       median  spread speed-up  to rayon [95 % interval]"
+    );
     for kernel in KERNELS {
         if only.as_ref().is_none_or(|only| only == kernel) {
             compare(kernel, &input, rounds);

@@ -1,13 +1,13 @@
 //! `cargo xtask compare-runtimes`: our runtime beside rayon, chili, Intel TBB and OpenMP tasks.
 //!
 //! One duty: build `fixtures/runtimes` with the rayon-core of crates.io and with ours, and
-//! its C++ program, run all candidates of a kernel in turn, and print a Markdown table. A run is a
+//! its C++ program, run all candidates of a kernel in rounds, and print a Markdown table. A run is a
 //! process of its own with the scheduler's preference where that is allowed; its time is the median of
-//! its repetitions. The table gives medians over the rounds and their 95 % intervals; *work-stealing-rt*
-//! is rayon on our rayon-core.
+//! its repetitions. The table gives medians over the rounds, of ratios over those within one round, and
+//! their 95 % intervals; *work-stealing-rt* is rayon on our rayon-core.
 
 use crate::build;
-use crate::statistics::{Estimate, estimate, median};
+use crate::statistics::{Estimate, estimate, median, paired};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -248,14 +248,11 @@ fn candidates<'a>(kernel: &str, programs: &'a Programs) -> Vec<Candidate<'a>> {
 fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), String> {
     let candidates = candidates(kernel, programs);
     let mut times = vec![Vec::new(); candidates.len()];
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
     for round in 0..options.rounds {
-        for step in 0..candidates.len() {
-            // Every other round runs backwards, so that none always follows the same other one.
-            let index = if round % 2 == 0 {
-                step
-            } else {
-                candidates.len() - 1 - step
-            };
+        // None always follows the same other one.
+        fastrand::shuffle(&mut order);
+        for &index in &order {
             times[index].push(once(kernel, &candidates[index], options.repetitions)?);
         }
         eprintln!("{kernel}: round {} of {}", round + 1, options.rounds);
@@ -264,7 +261,7 @@ fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), S
         let index = candidates
             .iter()
             .position(|c| c.name == name && c.workers == workers)?;
-        median(times[index].clone())
+        Some(&times[index])
     };
     for (candidate, times) in candidates.iter().zip(&times) {
         let Some(time) = estimate(times) else {
@@ -276,11 +273,12 @@ fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), S
         } else {
             "sequential"
         };
-        let ratio = |base: Option<f64>| match base {
-            Some(base) if base > 0.0 && kernel != "idle" && candidate.runtime != "serial" => {
-                format!("{:.2}", time.median / base)
-            }
-            _ => "–".to_owned(),
+        let ratio = |base: Option<&Vec<f64>>| {
+            let base = base.filter(|_| kernel != "idle" && candidate.runtime != "serial");
+            let ratio = base.and_then(|base| paired(times, base));
+            ratio.map_or("–".to_owned(), |ratio| {
+                format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high)
+            })
         };
         println!(
             "| {kernel} | {} | {} | {} | {} | {} |",

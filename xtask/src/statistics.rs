@@ -37,6 +37,14 @@ pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
+/// Times as multiples of those of `base` in the same rounds: what the machine's speed, which both
+/// had, does not move. Nothing where a time of `base` is zero.
+pub(crate) fn paired(times: &[f64], base: &[f64]) -> Option<Estimate> {
+    let ratio = |(&time, &base): (&f64, &f64)| (base > 0.0).then_some(time / base);
+    let ratios: Option<Vec<f64>> = times.iter().zip(base).map(ratio).collect();
+    estimate(&ratios?)
+}
+
 /// The middle value, or the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -53,6 +61,17 @@ mod tests {
         assert_eq!(median(vec![]), None);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn ratios_are_those_of_one_round() {
+        // The machine takes twice the time in every second round.
+        let base = [1.0, 2.0, 1.0, 2.0, 1.0];
+        let times = base.map(|time| 1.5 * time);
+        let ratio = paired(&times, &base).expect("times");
+        assert_eq!((ratio.low, ratio.median, ratio.high), (1.5, 1.5, 1.5));
+        assert_eq!(paired(&times, &[0.0; 5]), None);
+        assert_eq!(paired(&[], &[]), None);
     }
 
     #[test]
