@@ -4,7 +4,7 @@
 //! directory, the views. Invariant: caller holds [`crate::tools::Machine`] while it measures.
 
 use crate::tools::{check, folder, release, tool};
-use crate::view::{Values, View};
+use crate::view::{Values, View, assert_close, value};
 use hpc_formats::profile::Profile;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -139,6 +139,29 @@ pub struct Truth {
     pub sites: BTreeMap<String, Values>,
 }
 
+impl Truth {
+    /// All truths in a program's output, one a line.
+    pub fn all_in(output: &str) -> Vec<Truth> {
+        let lines = output.lines().filter(|line| line.starts_with('{'));
+        let truth = |line| serde_json::from_str(line).expect("a fixture prints its truth as JSON");
+        lines.map(truth).collect()
+    }
+
+    /// Panics unless each site's work and idleness in a view of samples at `rate` is within the share of the truth, beside a few
+    /// samples: a site begins and ends in the middle of a period, some of them several times.
+    pub fn assert_sites(&self, what: &str, view: &View, rate: u32, share: f64) {
+        let period = 1.0 / f64::from(rate);
+        for (site, values) in &self.sites {
+            for metric in ["work", "idleness"] {
+                let truth = value(values, metric);
+                let allowed = share * truth + 5.0 * period;
+                let what = format!("{what}: {site}, {metric}");
+                assert_close(&what, view.inclusive(site, metric), truth, allowed);
+            }
+        }
+    }
+}
+
 /// What the profiles themselves count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
@@ -163,11 +186,7 @@ impl Run {
 
     /// The truths that the program printed, one a line.
     pub fn truths(&self) -> Vec<Truth> {
-        self.stdout()
-            .lines()
-            .filter(|line| line.starts_with('{'))
-            .map(|line| serde_json::from_str(line).expect("a fixture prints its truth as JSON"))
-            .collect()
+        Truth::all_in(&self.stdout())
     }
 
     /// The program's only truth.

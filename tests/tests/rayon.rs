@@ -383,3 +383,15 @@ fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
         );
     }
 }
+
+#[test]
+fn a_worker_that_is_blocked_in_a_task_is_idle() {
+    let _machine = machine();
+    // Both of the program's pools are of one runtime, or of two; `cargo hpcrun` makes two copies of one.
+    for rayon in [Rayon::Patched, Rayon::Stock] {
+        let (run, database) = profile(rayon, "blocked", &[]);
+        let what = format!("{rayon:?}");
+        run.truth()
+            .assert_sites(&what, &database.top_down(), RATE, 0.03);
+    }
+}

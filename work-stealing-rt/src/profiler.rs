@@ -39,21 +39,21 @@ pub(crate) fn rest() {
     N_WORKING.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// A worker's registration; ends when dropped, on the same thread.
-pub(crate) struct Enrolment(());
+/// A worker's registration, by its state; ends when dropped, on the same thread.
+pub(crate) struct Enrolment<'a>(&'a AtomicU8);
 
-impl Enrolment {
-    /// The calling thread is a worker with this state, which outlives the enrolment.
-    pub(crate) fn new(state: &AtomicU8) -> Self {
+impl<'a> Enrolment<'a> {
+    /// The calling thread is a worker with this state.
+    pub(crate) fn new(state: &'a AtomicU8) -> Self {
         N_WORKERS.fetch_add(1, Ordering::Relaxed);
         registry::enter(state);
-        Enrolment(())
+        Enrolment(state)
     }
 }
 
-impl Drop for Enrolment {
+impl Drop for Enrolment<'_> {
     fn drop(&mut self) {
-        registry::leave();
+        registry::leave(self.0);
         N_WORKERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -134,10 +134,10 @@ mod registry {
         }
     }
 
-    pub(super) fn leave() {
+    pub(super) fn leave(state: &AtomicU8) {
         if let Some(profiler) = profiler() {
-            // SAFETY: on the thread that entered.
-            unsafe { (profiler.worker_leave)() }
+            // SAFETY: on the thread that entered, with the same state.
+            unsafe { (profiler.worker_leave)(ptr::from_ref(state)) }
         }
     }
 
@@ -185,7 +185,7 @@ mod registry {
         None
     }
     pub(super) fn enter(_: &AtomicU8) {}
-    pub(super) fn leave() {}
+    pub(super) fn leave(_: &AtomicU8) {}
     #[inline(always)]
     pub(crate) fn capture_context() -> usize {
         0

@@ -188,7 +188,7 @@ pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
     true
 }
 
-fn begin(worker: &Worker) -> Enrolment {
+fn begin(worker: &Worker) -> Enrolment<'_> {
     CURRENT.set(worker);
     let enrolment = Enrolment::new(&worker.own.state);
     // SAFETY: the latch lives as long as the pool, which the calling thread keeps.

@@ -1,7 +1,8 @@
 //! Who works: the node-wide counters n_working and n (paper, sections 2.1 and 5.1; ARCHITECTURE.md: terms).
 //!
-//! An ordinary thread works unless it is blocked in a wait. A worker of a cooperating runtime
-//! works between acquiring a task and returning to its scheduling loop; its runtime counts.
+//! A thread works unless it is blocked in a wait; a worker of a cooperating runtime, moreover, only between
+//! acquiring a task and returning to its scheduling loop. Runtimes count their workers, and know of no wait: what
+//! they count too much is taken off here (`threads::working`).
 //!
 //! Async-signal-safe.
 
@@ -12,7 +13,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 /// Most runtimes that may register in one process.
 pub const MAX_RUNTIMES: usize = 8;
 
-static ORDINARY_WORKING: AtomicI32 = AtomicI32::new(0);
+/// What n_working has beside the runtimes' counts: ordinary threads that work, less workers that a runtime counts and
+/// that do not. Below zero where there are more of these.
+static BESIDE_RUNTIMES: AtomicI32 = AtomicI32::new(0);
 static CORES: AtomicU32 = AtomicU32::new(1);
 static PEAK_WORKERS: AtomicU32 = AtomicU32::new(0);
 static RUNTIMES: [AtomicPtr<RuntimeTable>; MAX_RUNTIMES] =
@@ -66,21 +69,35 @@ pub fn runtime(index: usize) -> Option<&'static RuntimeTable> {
     unsafe { RUNTIMES.get(index)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// An ordinary thread starts to work: it was created, or its wait is over.
+/// A thread works that no runtime counts, or that one goes on counting: it was created, or its wait is over.
 #[inline]
 pub fn begin_work() {
-    ORDINARY_WORKING.fetch_add(1, Ordering::Relaxed);
+    BESIDE_RUNTIMES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// An ordinary thread stops working: it waits, or ends.
+/// Such a thread stops working: it waits, ends, or is counted by a runtime from now on.
 #[inline]
 pub fn end_work() {
-    ORDINARY_WORKING.fetch_sub(1, Ordering::Relaxed);
+    BESIDE_RUNTIMES.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// In a forked child only the calling thread is left.
+/// In a forked child only the calling thread is left, though the runtimes go on counting their workers.
 pub fn reset_after_fork(working: bool) {
-    ORDINARY_WORKING.store(i32::from(working), Ordering::Relaxed);
+    let (counted, _) = counts_of_runtimes();
+    BESIDE_RUNTIMES.store(i32::from(working) - counted as i32, Ordering::Relaxed);
+}
+
+/// n_working and all workers, by the runtimes' counts.
+#[inline]
+fn counts_of_runtimes() -> (u32, u32) {
+    let (mut working, mut workers) = (0, 0);
+    for (_, table) in runtimes().take(RUNTIME_COUNT.load(Ordering::Relaxed)) {
+        // SAFETY: the counters are statics of the runtime (`RegisterRuntime`'s contract).
+        let (n, all) = unsafe { (&*table.n_working, &*table.n_workers) };
+        working += n.load(Ordering::Relaxed);
+        workers += all.load(Ordering::Relaxed);
+    }
+    (working, workers)
 }
 
 /// How busy the cores are at one moment.
@@ -105,18 +122,13 @@ pub fn cores() -> u32 {
     }
 }
 
-/// The load, seen by a thread that works; `uncounted` = this thread is flagged as waiting, but
-/// was found running.
+/// The load, seen by a thread that works; `uncounted` = this thread is not counted, as it is flagged as waiting, but was
+/// found running.
 #[inline]
 pub fn load(uncounted: bool) -> Load {
-    let mut working = i64::from(ORDINARY_WORKING.load(Ordering::Relaxed)) + i64::from(uncounted);
-    let mut workers = 0;
-    for (_, table) in runtimes().take(RUNTIME_COUNT.load(Ordering::Relaxed)) {
-        // SAFETY: the counters are statics of the runtime (`RegisterRuntime`'s contract).
-        let (n, all) = unsafe { (&*table.n_working, &*table.n_workers) };
-        working += i64::from(n.load(Ordering::Relaxed));
-        workers += all.load(Ordering::Relaxed);
-    }
+    let (counted, workers) = counts_of_runtimes();
+    let beside = i64::from(BESIDE_RUNTIMES.load(Ordering::Relaxed));
+    let working = i64::from(counted) + beside + i64::from(uncounted);
     if workers > PEAK_WORKERS.load(Ordering::Relaxed) {
         PEAK_WORKERS.store(workers, Ordering::Relaxed);
     }

@@ -33,13 +33,13 @@ pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *cons
 
 unsafe extern "C" fn worker_enter(state: *const AtomicU8) {
     if let Some(thread) = threads::current() {
-        thread.set_worker(state);
+        thread.enter_runtime(state);
     }
 }
 
-unsafe extern "C" fn worker_leave() {
+unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
     if let Some(thread) = threads::current() {
-        thread.set_worker(ptr::null());
+        thread.leave_runtime(state);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::project::{JOIN_MAIN, Outcome, Project, assert_rooted, burnt, cached, logging_wrapper};
 use hpcrun_tests::repository::metadata;
+use hpcrun_tests::run::Truth;
 use hpcrun_tests::tools::{machine, workspace};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,6 +86,39 @@ fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
         view.walk(&mut |_, node| splits.extend(node.parallel_loop.as_ref().map(|l| l.splits)));
         assert_eq!(splits, [Some(511)], "{profile}");
     }
+}
+
+/// Workers of one copy that are blocked in the other's pool, and whatever else blocks them.
+#[test]
+fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
+    let _machine = machine();
+    let fixtures = workspace().join("fixtures/programs");
+    let project = Project::new("blocked")
+        .manifest(
+            "blocked",
+            &format!(
+                "[dependencies]\nrayon = \"1.11\"\nhpcrun-fixtures = {{ path = {fixtures:?} }}"
+            ),
+        )
+        .file(
+            "src/main.rs",
+            include_str!("../../../fixtures/rayon/src/bin/blocked.rs"),
+        )
+        .locked();
+    let arguments = [
+        "-e",
+        "cpu-time@1000",
+        "--cores",
+        "2",
+        "-o",
+        "copies-database",
+    ];
+    let outcome = project.run(&arguments).succeed();
+    assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
+    let truths = Truth::all_in(&outcome.stdout);
+    assert_eq!(truths.len(), 1, "{outcome:#?}");
+    let view = project.database("copies-database");
+    truths[0].assert_sites("two copies", &view, 1000, 0.03);
 }
 
 #[test]

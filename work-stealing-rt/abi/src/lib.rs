@@ -17,7 +17,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Version of both tables. Changes when the meaning of a field changes.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Name under which the profiler exports its [`RegisterRuntime`] function (NUL-terminated).
 pub const REGISTER_SYMBOL: &core::ffi::CStr = c"hpcrun_rt_register";
@@ -47,7 +47,8 @@ pub struct RuntimeTable {
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
     /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a
-    /// task and not yet looked for one beyond their own queues.
+    /// task and not yet looked for one beyond their own queues. One that is blocked in a task stays counted: the
+    /// profiler knows of such waits and takes it off.
     pub n_working: *const AtomicU32,
     /// Number of workers alive, over all pools.
     pub n_workers: *const AtomicU32,
@@ -130,10 +131,12 @@ pub struct ProfilerTable {
     /// [`ABI_VERSION`] on the profiler's side.
     pub version: u32,
     /// The calling thread is a worker from now on; its state is in the given byte, which must
-    /// outlive the registration. The thread must be [`WORKER_IDLE`] at that moment.
+    /// outlive the registration, and be [`WORKER_IDLE`] at that moment. A thread may be a worker of several
+    /// runtimes, one of each; only the innermost, in whose task it is, has it in its scheduling loop.
     pub worker_enter: unsafe extern "C" fn(state: *const AtomicU8),
-    /// The calling thread is an ordinary thread again.
-    pub worker_leave: unsafe extern "C" fn(),
+    /// The calling thread is no longer the worker that was entered with this byte, which is [`WORKER_IDLE`] and
+    /// counted no more.
+    pub worker_leave: unsafe extern "C" fn(state: *const AtomicU8),
     /// Keeps the calling thread's current logical call path and returns a handle for it, valid
     /// until the process ends; 0 when it could not be kept. Costs about as much as a sample.
     pub capture_context: unsafe extern "C" fn() -> usize,

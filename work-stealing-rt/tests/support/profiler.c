@@ -11,15 +11,18 @@ static void worker_enter(const uint8_t *state) {
     if (*state == 0)
         enters++;
 }
-static void worker_leave(void) { leaves++; }
+static void worker_leave(const uint8_t *state) {
+    if (*state == 0)
+        leaves++;
+}
 static size_t capture_context(void) { return 1000 + (size_t)++captures; }
 
 static const struct {
     uint32_t size, version;
     void (*worker_enter)(const uint8_t *);
-    void (*worker_leave)(void);
+    void (*worker_leave)(const uint8_t *);
     size_t (*capture_context)(void);
-} profiler = {sizeof profiler, 1, worker_enter, worker_leave, capture_context};
+} profiler = {sizeof profiler, 2, worker_enter, worker_leave, capture_context};
 
 const void *hpcrun_rt_register(const void *runtime) {
     table = runtime;

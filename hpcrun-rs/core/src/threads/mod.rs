@@ -2,13 +2,14 @@
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
 //! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred`
-//! the samples that arrive meanwhile; `slot` is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s
-//! methods that say so.
+//! the samples that arrive meanwhile; `working` whether the thread works; `slot` is the thread-local word.
+//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
 
 mod capture;
 mod deferred;
 mod recorder;
 mod slot;
+mod working;
 
 use crate::activity;
 use crate::config::Event;
@@ -25,6 +26,7 @@ use recorder::{Recorder, Values};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use working::Working;
 
 /// The calling thread's state. Async-signal-safe.
 #[inline]
@@ -47,12 +49,8 @@ pub struct ThreadState {
     busy: AtomicBool,
     /// It is the handler that is active.
     in_handler: AtomicBool,
-    /// State byte of a cooperating runtime's worker, or null.
-    worker: AtomicPtr<AtomicU8>,
-    /// Nested waits that the thread is in.
-    waiting: Cell<u32>,
-    /// The thread gives up its core (`sched_yield`).
-    yielding: Cell<bool>,
+    /// Its waits and its runtimes.
+    working: Working,
     /// How often the thread's end was announced to us.
     destructor_rounds: Cell<usize>,
     stack: StackSlot,
@@ -125,11 +123,8 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     state.tid.store(tid, Ordering::Relaxed);
     state.read_cpu_clock();
     state.creation.set(creation);
-    state.waiting.set(0);
-    state.yielding.set(false);
     state.destructor_rounds.set(0);
     state.program_stack.set(None);
-    state.worker.store(ptr::null_mut(), Ordering::Relaxed);
     state.idle_weight.store(0, Ordering::Relaxed);
     for loss in &state.losses {
         loss.store(0, Ordering::Relaxed);
@@ -137,7 +132,7 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.install_signal_stack();
     slot::set(ptr::from_ref(state).cast_mut());
-    activity::begin_work();
+    state.working.begin();
 }
 
 fn reuse() -> Option<&'static ThreadState> {
@@ -157,9 +152,7 @@ fn allocate() -> Option<&'static ThreadState> {
         in_use: AtomicBool::new(true),
         busy: AtomicBool::new(false),
         in_handler: AtomicBool::new(false),
-        worker: AtomicPtr::new(ptr::null_mut()),
-        waiting: Cell::new(0),
-        yielding: Cell::new(false),
+        working: Working::new(),
         destructor_rounds: Cell::new(0),
         stack: StackSlot::new(),
         creation: Cell::new((0, 0)),
@@ -288,70 +281,38 @@ impl ThreadState {
         }
     }
 
-    /// The thread is a worker whose state is in `state`; null: it is an ordinary thread again.
-    pub fn set_worker(&self, state: *const AtomicU8) {
-        let was = self.worker.swap(state.cast_mut(), Ordering::AcqRel);
-        match (was.is_null(), state.is_null()) {
-            (true, false) => activity::end_work(),
-            (false, true) => activity::begin_work(),
-            _ => {}
-        }
+    /// The thread is a worker, idle as yet, whose state is in `state`, until [`Self::leave_runtime`].
+    pub fn enter_runtime(&self, state: *const AtomicU8) {
+        self.working.enter(state);
     }
 
-    /// An ordinary thread begins to wait.
+    /// The thread is no longer the worker whose state is in `state`.
+    pub fn leave_runtime(&self, state: *const AtomicU8) {
+        self.working.leave(state);
+    }
+
+    /// The thread begins to wait.
     #[inline]
     pub fn begin_wait(&self) {
-        let depth = self.waiting.get();
-        self.waiting.set(depth + 1);
-        if depth == 0 && self.worker.load(Ordering::Relaxed).is_null() {
-            activity::end_work();
-        }
+        self.working.begin_wait();
     }
 
     /// The wait is over.
     #[inline]
     pub fn end_wait(&self) {
-        let depth = self.waiting.get();
-        self.waiting.set(depth.saturating_sub(1));
-        if depth == 1 && self.worker.load(Ordering::Relaxed).is_null() {
-            activity::begin_work();
-        }
+        self.working.end_wait();
     }
 
-    /// The thread gives up its core: it has nothing to do right now, and is idle even while it
-    /// is charged CPU time for saying so.
+    /// The thread gives up its core: it has nothing to do right now.
     #[inline]
     pub fn begin_yield(&self) {
-        self.yielding.set(true);
-        self.begin_wait();
+        self.working.begin_yield();
     }
 
     /// See [`Self::begin_yield`].
     #[inline]
     pub fn end_yield(&self) {
-        self.end_wait();
-        self.yielding.set(false);
-    }
-
-    /// Whether the thread gives up its core at this moment.
-    #[inline]
-    pub fn is_yielding(&self) -> bool {
-        self.yielding.get()
-    }
-
-    /// Whether the thread is a cooperating runtime's worker that is idle right now; for other
-    /// threads `None`.
-    #[inline]
-    pub fn worker_is_idle(&self) -> Option<bool> {
-        // SAFETY: the runtime's worker byte outlives its registration (hpcrun-abi).
-        let state = unsafe { self.worker.load(Ordering::Relaxed).as_ref() }?;
-        Some(state.load(Ordering::Relaxed) == hpcrun_abi::WORKER_IDLE)
-    }
-
-    /// Whether the thread is flagged as waiting.
-    #[inline]
-    pub fn is_waiting(&self) -> bool {
-        self.waiting.get() > 0
+        self.working.end_yield();
     }
 
     /// Counts a sample that is not in the tree, or is partial. Async-signal-safe.
@@ -422,18 +383,18 @@ impl ThreadState {
     /// Async-signal-safe.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        // An ordinary thread that is charged CPU time runs, whatever it is about to wait for; on
-        // the wall clock a waiting one is blocked. One that yields has nothing to do.
-        self.worker_is_idle().unwrap_or_else(|| {
-            self.is_yielding() || (self.is_waiting() && image::event() == Event::WallTime)
-        })
+        // One that is charged CPU time runs, whatever it is about to wait for; on the wall clock a waiting one
+        // is blocked. One that yields has nothing to do.
+        let working = &self.working;
+        working.is_idle_worker()
+            || working.is_yielding()
+            || (working.is_waiting() && image::event() == Event::WallTime)
     }
 
     /// The load to charge to the thread, which is not idle. Async-signal-safe.
     #[inline]
     pub fn load(&self) -> activity::Load {
-        // One that is charged CPU time in a wait works, though it is not counted.
-        activity::load(self.worker_is_idle().is_none() && self.is_waiting())
+        activity::load(self.working.is_discounted())
     }
 
     fn read_cpu_clock(&self) {
@@ -503,9 +464,7 @@ impl ThreadState {
             drop(busy);
         }
         slot::set(ptr::null_mut());
-        if self.worker.load(Ordering::Relaxed).is_null() && !self.is_waiting() {
-            activity::end_work();
-        }
+        self.working.end();
         self.stack.clear();
         self.remove_signal_stack();
         self.in_use.store(false, Ordering::Release);
@@ -553,7 +512,7 @@ impl ThreadState {
         self.stack.set_main();
         self.read_cpu_clock();
         self.busy.store(false, Ordering::Relaxed);
-        activity::reset_after_fork(self.worker.load(Ordering::Relaxed).is_null());
+        activity::reset_after_fork(self.working.is_working());
     }
 
     fn abandon_tree(&self) {

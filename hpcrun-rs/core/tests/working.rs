@@ -1,0 +1,213 @@
+//! n_working, over what a thread may be: an ordinary thread, a worker of a runtime, of two, blocked in
+//! a task or asleep in a scheduling loop. The runtimes are stand-ins of two counters.
+
+use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
+use hpcrun_core::activity;
+use hpcrun_core::threads::{self, ThreadState};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+const CORES: u32 = 64;
+
+/// A runtime with a worker at most, as the profiler sees it.
+struct Runtime {
+    working: &'static AtomicU32,
+    workers: &'static AtomicU32,
+    state: &'static AtomicU8,
+}
+
+fn runtime() -> Runtime {
+    let [working, workers] = [(); 2].map(|()| &*Box::leak(Box::new(AtomicU32::new(0))));
+    let none: *const CountedSite = ptr::null();
+    let table = Box::leak(Box::new(RuntimeTable {
+        size: size_of::<RuntimeTable>() as u32,
+        version: ABI_VERSION,
+        name: c"stand-in".as_ptr(),
+        n_working: working,
+        n_workers: workers,
+        text_start: 0,
+        text_end: 0,
+        boundary_return: 0,
+        task_slot: 0,
+        sites_start: none,
+        sites_end: none,
+    }));
+    assert!(activity::register_runtime(table));
+    let state = Box::leak(Box::new(AtomicU8::new(WORKER_IDLE)));
+    Runtime {
+        working,
+        workers,
+        state,
+    }
+}
+
+impl Runtime {
+    fn enter(&self, thread: &ThreadState) {
+        self.workers.fetch_add(1, Relaxed);
+        thread.enter_runtime(self.state);
+    }
+
+    fn leave(&self, thread: &ThreadState) {
+        thread.leave_runtime(self.state);
+        self.workers.fetch_sub(1, Relaxed);
+    }
+
+    fn begin_task(&self) {
+        self.working.fetch_add(1, Relaxed);
+        self.state.store(WORKER_WORKING, Relaxed);
+    }
+
+    fn end_task(&self) {
+        self.state.store(WORKER_IDLE, Relaxed);
+        self.working.fetch_sub(1, Relaxed);
+    }
+}
+
+/// n_working as a sample reads it.
+fn working() -> u32 {
+    // A thread that is not counted adds itself: so none can be told from one.
+    let ratio = activity::load(true).idle_per_working;
+    (f64::from(CORES) / (1.0 + ratio)).round() as u32 - 1
+}
+
+fn wait<T>(thread: &ThreadState, during: impl FnOnce() -> T) -> T {
+    thread.begin_wait();
+    let result = during();
+    thread.end_wait();
+    result
+}
+
+/// Runs the test on a thread that the profiler knows, alone in the process; it is counted no more afterwards.
+fn on_a_thread(test: impl FnOnce(&'static ThreadState) + Send) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    activity::set_cores(CORES);
+    activity::reset_after_fork(false);
+    assert_eq!(working(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let thread = threads::acquire().expect("memory");
+            threads::begin(thread, (0, 0), (0, 0), false);
+            test(thread);
+            thread.retire();
+        });
+    });
+    assert_eq!(working(), 0, "the thread has ended");
+}
+
+#[test]
+fn an_ordinary_thread_works_unless_it_waits() {
+    on_a_thread(|thread| {
+        assert_eq!(working(), 1);
+        wait(thread, || {
+            assert_eq!(working(), 0);
+            wait(thread, || assert_eq!(working(), 0, "in a wait in a wait"));
+            assert_eq!(working(), 0);
+        });
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        thread.begin_yield();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        thread.end_yield();
+        assert_eq!((working(), thread.is_idle()), (1, false));
+    });
+}
+
+#[test]
+fn a_worker_that_is_blocked_in_a_task_is_not_counted() {
+    on_a_thread(|thread| {
+        let runtime = runtime();
+        runtime.enter(thread);
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        wait(thread, || assert_eq!(working(), 0, "asleep without a task"));
+        assert_eq!(working(), 0);
+        runtime.begin_task();
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        wait(thread, || {
+            assert_eq!(working(), 0);
+            let load = thread.load();
+            let alone = f64::from(CORES) - 1.0;
+            assert_eq!(load.idle_per_working, alone, "found running, it counts");
+        });
+        assert_eq!(working(), 1);
+        thread.begin_yield();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        thread.end_yield();
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        runtime.end_task();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        runtime.leave(thread);
+        assert_eq!((working(), thread.is_idle()), (1, false));
+    });
+}
+
+#[test]
+fn a_worker_of_two_runtimes_counts_once_and_idles_where_one_of_them_looks_for_work() {
+    on_a_thread(|thread| {
+        let [outer, inner] = [runtime(), runtime()];
+        outer.enter(thread);
+        outer.begin_task();
+        inner.enter(thread);
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        inner.begin_task();
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        wait(thread, || assert_eq!(working(), 0));
+        // The task waits for one of the outer runtime, runs another meanwhile, and that one waits for one of the inner.
+        outer.end_task();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        wait(thread, || assert_eq!(working(), 0, "asleep without a task"));
+        outer.begin_task();
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        inner.end_task();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        inner.leave(thread);
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        outer.end_task();
+        outer.leave(thread);
+        assert_eq!((working(), thread.is_idle()), (1, false));
+    });
+}
+
+#[test]
+fn a_worker_may_leave_the_runtime_that_it_entered_first() {
+    on_a_thread(|thread| {
+        let [first, second] = [runtime(), runtime()];
+        first.enter(thread);
+        first.begin_task();
+        second.enter(thread);
+        second.begin_task();
+        first.end_task();
+        first.leave(thread);
+        assert_eq!((working(), thread.is_idle()), (1, false));
+        first.state.store(WORKER_IDLE, Relaxed);
+        assert!(!thread.is_idle(), "what it left is not looked at");
+        wait(thread, || assert_eq!(working(), 0));
+        second.end_task();
+        assert_eq!((working(), thread.is_idle()), (0, true));
+        second.leave(thread);
+        assert_eq!(working(), 1);
+    });
+}
+
+#[test]
+fn a_thread_that_ends_is_counted_no_more_though_its_runtime_was_not_told() {
+    // As one that made itself the worker of a pool, which it is for ever.
+    on_a_thread(|thread| {
+        let runtime = runtime();
+        runtime.enter(thread);
+        runtime.begin_task();
+        assert_eq!(working(), 1);
+    });
+}
+
+#[test]
+fn a_forked_child_has_one_thread_whatever_its_runtimes_count() {
+    on_a_thread(|thread| {
+        let runtime = runtime();
+        runtime.working.fetch_add(3, Relaxed);
+        assert_eq!(working(), 4);
+        activity::reset_after_fork(true);
+        assert_eq!(working(), 1);
+        wait(thread, || assert_eq!(working(), 0));
+    });
+}
