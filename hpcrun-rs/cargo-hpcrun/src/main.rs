@@ -90,7 +90,7 @@ fn stand_in(
         Rayon::Absent | Rayon::Foreign(_) => Ok(None),
         _ if options.profiling.no_patch => Ok(None),
         Rayon::Unserved(version) => Err(Failure::own(format!(
-            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core`, or --no-patch to profile it as it is"
+            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
         ))),
         Rayon::Served(_) if rust_minor < stand_in::OLDEST_RUST_MINOR => Err(Failure::own(format!(
             "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} or newer (cargo +stable hpcrun), or --no-patch",

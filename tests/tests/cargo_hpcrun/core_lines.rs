@@ -297,7 +297,7 @@ fn another_line_is_named_and_can_be_profiled_as_it_is() {
     let before = project.files();
     project
         .run(&[])
-        .assert_clear(&["1.10.0", "1.12 and 1.13", "--no-patch"]);
+        .assert_clear(&["1.10.0", "1.12 and 1.13", "--precise 1.13.0", "--no-patch"]);
     assert_eq!(project.files(), before, "the user's files are untouched");
     let outcome = project.run(&["--no-patch", "-q"]).succeed();
     assert!(outcome.stdout.contains("eldest::burn"), "{outcome:#?}");
