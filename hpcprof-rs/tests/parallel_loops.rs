@@ -239,6 +239,99 @@ fn without_the_source_a_loop_is_named_by_its_adaptors() {
     }
 }
 
+/// Loops of one line: within `main`, whose columns the inlined scopes have, and called out of line, whose
+/// columns the calls have; and one that the line has alone.
+fn loops_of_one_line(source: &str, with_columns: bool) -> Run {
+    let mut app = StructureBuilder::new("/opt/app", &[1]);
+    let p = app.procedure("_start", None, User);
+    app.span(0x1000, p, None, ("", 0), None);
+    let p = app.procedure("app::main", Some((source, 1)), User);
+    let name = "rayon::iter::ParallelIterator::sum";
+    let mut columns = hpc_formats::structure::Columns::default();
+    for (address, line, column) in [(0x1100, 3, 31), (0x1110, 3, 59), (0x1120, 8, 0)] {
+        let sum = app.inlined(p, None, name, None, (source, line), Runtime);
+        app.span(address, p, Some(sum), (PLUMBING, 9), None);
+        if column > 0 {
+            columns.scopes.push((sum, column));
+        }
+    }
+    // One span with two calls.
+    app.span(0x1130, p, None, (source, 4), None);
+    columns.calls = vec![(0x1134, 15), (0x1138, 43)];
+    let p = app.procedure("rayon::iter::ParallelIterator::max", None, Runtime);
+    app.span(0x1200, p, None, (PLUMBING, 21), None);
+    let p = app.procedure("app::main::{closure#0}", Some((source, 3)), User);
+    app.span(0x1300, p, None, (source, 3), None);
+    if with_columns {
+        app.structure.columns = columns;
+    }
+    let mut run = Run::new();
+    run.module(APP, "/opt/app", &[1]);
+    run.structures = vec![app.structure];
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    for (address, samples) in [(0x1100, 1), (0x1110, 2), (0x1120, 4)] {
+        let leaf = thread.natives(entry, &[start(), at(APP, address), closure()]);
+        thread.sample(leaf, samples, 0.0);
+    }
+    for (address, samples) in [(0x1134, 8), (0x1138, 16)] {
+        let path = [start(), at(APP, address), helper(), closure()];
+        let leaf = thread.natives(entry, &path);
+        thread.sample(leaf, samples, 0.0);
+    }
+    run.threads = vec![thread];
+    run
+}
+
+const ONE_LINE: &str = "fn main() {
+    let v = items();
+    let a: u64 = v.par_iter().sum::<u64>() + w.par_iter().sum::<u64>();
+    let b = v.max() .max(other.par_iter().max());
+    // The expected columns are those of the names.
+    let c: u64 = v
+        .par_iter()
+        .sum();
+}
+";
+
+#[test]
+fn loops_of_one_line_are_told_apart_by_their_columns() {
+    for with_columns in [true, false] {
+        let temp = TempDir::new();
+        let source = temp.join("main.rs");
+        std::fs::write(&source, ONE_LINE).expect("source");
+        let run = loops_of_one_line(text(&source), with_columns);
+        let database = database(&run, &temp);
+        let view = view(&database, "top-down", &[]);
+        let main = at_path(&view, &["_start", "app::main"]);
+        let loops = main["children"].as_array().expect("children");
+        let mut found: Vec<(&str, i64, i64)> = loops
+            .iter()
+            .map(|n| {
+                let name = n["name"].as_str().expect("a name");
+                let line = n["line"].as_i64().expect("a line");
+                (name, line, inclusive(n, "work") / SAMPLE)
+            })
+            .collect();
+        found.sort_unstable();
+        let expected = match with_columns {
+            true => vec![
+                ("max()", 4, 8),
+                ("par_iter().max()", 4, 16),
+                ("par_iter().sum()", 8, 4),
+                ("par_iter().sum() at column 31", 3, 1),
+                ("par_iter().sum() at column 59", 3, 2),
+            ],
+            false => vec![
+                ("max()", 4, 24),
+                ("par_iter().sum()", 3, 3),
+                ("par_iter().sum()", 8, 4),
+            ],
+        };
+        assert_eq!(found, expected, "with columns: {with_columns}");
+    }
+}
+
 #[test]
 fn machinery_is_there_when_asked_for_and_older_databases_are_read() {
     let temp = TempDir::new();

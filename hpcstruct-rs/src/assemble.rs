@@ -12,7 +12,7 @@ use crate::parallel;
 use crate::product::{Inputs, Piece, Product};
 use crate::strings::{Map, Uses};
 use hpc_formats::structure::{
-    Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
 };
 use std::ops::Range;
 
@@ -106,10 +106,14 @@ struct Buffers {
 /// A group of procedures; strings have their shared ids.
 #[derive(Debug)]
 pub(crate) struct Part {
+    /// Number of its first procedure.
+    pub(crate) first_procedure: u32,
     /// Its procedures.
     pub(crate) procedures: Vec<Procedure>,
     /// Their procedures are final, their parents are indices into this list.
     pub(crate) scopes: Vec<Scope>,
+    /// Those of them that are inlined code of task runtimes.
+    pub(crate) of_runtimes: Vec<u32>,
     /// Their scopes are indices into `scopes`.
     pub(crate) pieces: Vec<Piece>,
     /// Their code.
@@ -135,8 +139,10 @@ impl Sources<'_, '_> {
     fn build(&self, procedures: Range<usize>, buffers: &mut Buffers) -> Part {
         let (scopes, pieces) = self.expected(procedures.clone());
         let mut part = Part {
+            first_procedure: procedures.start as u32,
             procedures: Vec::with_capacity(procedures.len()),
             scopes: Vec::with_capacity(scopes),
+            of_runtimes: Vec::new(),
             pieces: Vec::with_capacity(pieces),
             segments: Vec::with_capacity(procedures.len()),
             strings: Vec::new(),
@@ -220,6 +226,9 @@ impl Sources<'_, '_> {
             buffers.uses.add(scope.name);
             buffers.uses.add_line(scope.declared);
             buffers.uses.add_line(scope.site);
+            if scope.origin == Origin::Runtime && scope.kind == ScopeKind::Inlined {
+                part.of_runtimes.push(part.scopes.len() as u32);
+            }
             part.scopes.push(scope);
         }
         let mut end = None;

@@ -6,7 +6,7 @@
 //! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
 //! `paint` flattens scopes; `verdict` picks categories) → `claims` (which procedure has which
 //! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
-//! `assemble` (parts of a structure) → [`Recovered`] (put together, or written as they are).
+//! `assemble` (parts of a structure; [`columns`] tells parallel loops of one line apart) → [`Recovered`] (put together, or written as they are).
 //!
 //! [`measurements`] tells what a run sampled; [`text`] prints.
 //!
@@ -25,6 +25,7 @@ mod bytes;
 pub mod cache;
 mod claims;
 pub mod code;
+pub mod columns;
 mod dwarf;
 mod error;
 mod facts;
@@ -284,9 +285,11 @@ fn analyse_in(
         unwind: &unwind,
         threads,
     };
-    let found = loops::find(&claims, &by_procedure, wanted.is_all(), &sources);
+    let noted = columns::entries(&claims, &facts);
+    let found = loops::find(&claims, &by_procedure, wanted.is_all(), &noted, &sources);
     notes.extend(found.note.iter().cloned());
     let (parts, tags) = assemble::assemble(&inputs, &products, &claims, &by_procedure, &found);
+    let columns = columns::find(&inputs, &parts, &claims, &found.calls);
     files.check_unchanged()?;
     split_files
         .iter()
@@ -296,6 +299,7 @@ fn analyse_in(
         build_id: image.build_id.clone(),
         complete: wanted.is_all(),
         notes: tidy(&notes),
+        columns,
         ..Structure::default()
     };
     let spent = Spent {

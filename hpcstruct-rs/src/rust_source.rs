@@ -15,6 +15,8 @@ const MOST_BYTES: u64 = 8 << 20;
 pub struct Token {
     /// Line that it begins on, from 1.
     pub line: u32,
+    /// Bytes of that line before it, plus one.
+    pub column: u32,
     /// As it is written.
     pub text: String,
 }
@@ -28,7 +30,7 @@ pub fn read(path: &Path) -> Option<String> {
 /// The tokens of a text, without comments; a literal is one token. Unclosed ones end the text.
 pub fn tokens(text: &str) -> Vec<Token> {
     let bytes = text.as_bytes();
-    let (mut at, mut line) = (0, 1);
+    let (mut at, mut line, mut line_start) = (0, 1, 0);
     let mut out = Vec::new();
     while at < bytes.len() {
         let end = token_end(bytes, at);
@@ -38,10 +40,14 @@ pub fn tokens(text: &str) -> Vec<Token> {
         if !first.is_ascii_whitespace() && !is_comment {
             out.push(Token {
                 line,
+                column: (at - line_start) as u32 + 1,
                 text: piece.to_owned(),
             });
         }
         line += piece.bytes().filter(|b| *b == b'\n').count() as u32;
+        if let Some(last) = piece.rfind('\n') {
+            line_start = at + last + 1;
+        }
         at = end;
     }
     out

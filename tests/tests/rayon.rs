@@ -255,6 +255,62 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
 }
 
 #[test]
+fn two_loops_of_one_line_are_told_apart() {
+    let _machine = machine();
+    let (run, database) = profile(Rayon::Patched, "twins", &["2", "8"]);
+    let (view, truth) = (database.top_down(), run.truth());
+    assert_all_reach_main(&view, "twins::main");
+    let found = parallel_loops(&view);
+    assert_eq!(found.len(), 6, "{:?}", view.names());
+    let leaves = |leaves: &[&'static str]| leaves.to_vec();
+    for (caller, method, expected) in [
+        (
+            "types",
+            "par_iter().map(..).sum()",
+            leaves(&["light", "heavy"]),
+        ),
+        (
+            "values",
+            "par_iter().map(..).sum()",
+            leaves(&["few", "many"]),
+        ),
+        (
+            "nested",
+            "par_iter().for_each(..)",
+            leaves(&["inner", "inner"]),
+        ),
+    ] {
+        let caller = format!("twins::{caller}");
+        let mut loops: Vec<(u32, &Vec<String>, &Node)> = found
+            .iter()
+            .filter(|(above, _)| above.contains(&caller))
+            .map(|(above, node)| {
+                let column = node.name.strip_prefix(method);
+                let column = column.and_then(|rest| rest.strip_prefix(" at column "));
+                let column = column.unwrap_or_else(|| panic!("{} has a column", node.name));
+                (column.parse().expect("a number"), above, node)
+            })
+            .collect();
+        loops.sort_by_key(|(column, ..)| *column);
+        assert_eq!(loops.len(), 2, "{caller}");
+        assert_eq!(loops[0].2.line, loops[1].2.line, "{caller}");
+        for ((_, above, node), leaf) in loops.iter().zip(expected) {
+            let site = format!("twins::{leaf}");
+            let mut path: Vec<&str> = above.iter().map(String::as_str).collect();
+            path.push(&node.name);
+            let seconds = truth_of(&truth, &site, "work");
+            let measured = view.inclusive_under(&path, "work");
+            assert_within(
+                &format!("{} in {caller}", node.name),
+                measured,
+                seconds,
+                0.05,
+            );
+        }
+    }
+}
+
+#[test]
 fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
     let _machine = machine();
     let (run, database) = profile(Rayon::Patched, "loops", &["2", "10"]);

@@ -24,16 +24,20 @@
 //! | procedures | v count, then each: v name, v linkage name, line declared, v origin, o tag |
 //! | scopes | v count, then each: v kind + 4 × origin, d procedure, v own index minus the parent's (0 = no parent), v name, line declared, line site |
 //! | spans | v count, then each: v start minus the end of the span before, v length, d procedure, v 0 for no scope, else d scope plus one, line, o tag |
+//! | columns of scopes (since 2.1) | v count, then each: v scope minus the one before, v column |
+//! | columns of calls (since 2.1) | v count, then each: v address minus the one before, v column |
 //!
 //! `d` is a `v` of a difference n to the same field of the element before, 0 before the first and
 //! where that has none: 2n, or −2n − 1 where n is negative.
 
+mod columns;
 mod decode;
 mod encode;
 mod tables;
 
 use std::fmt;
 
+pub use columns::Columns;
 pub use encode::write;
 pub use tables::{Counts, Identity, Tables};
 
@@ -42,7 +46,7 @@ pub const MAGIC: [u8; 8] = *b"HPCRSSTR";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version; a newer one appends to the payload.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// Bytes before the payload.
 pub const HEADER_SIZE: usize = 32;
 
@@ -162,6 +166,8 @@ pub struct Structure {
     pub scopes: Vec<Scope>,
     /// Spans, sorted by `start`, not overlapping.
     pub spans: Vec<Span>,
+    /// What tells calls of one line apart.
+    pub columns: Columns,
 }
 
 impl Structure {
@@ -300,6 +306,10 @@ mod tests {
                 span(0x1004, 0x1005, Some(ScopeId(1)), Some(StringId(3))),
                 span(u64::MAX - 8, u64::MAX, Some(ScopeId(0)), None),
             ],
+            columns: Columns {
+                scopes: vec![(ScopeId(0), 39), (ScopeId(1), 300)],
+                calls: vec![(0x1003, 5), (u64::MAX - 1, 70_000)],
+            },
         }
     }
 
@@ -450,12 +460,40 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[8] = 9;
         let error = Structure::decode(&bytes).expect_err("major version 9");
-        assert_eq!(error, StructureError::Version { major: 9, minor: 0 });
+        let minor = VERSION_MINOR;
+        assert_eq!(error, StructureError::Version { major: 9, minor });
         assert!(error.to_string().contains("run hpcstruct-rs again"));
         assert_eq!(
             Structure::decode(b"\x7fELF and more bytes than twelve"),
             Err(StructureError::NotAStructure)
         );
+    }
+
+    #[test]
+    fn columns_are_found_and_an_older_file_has_none() {
+        let structure = sample();
+        let Columns { scopes, calls } = &structure.columns;
+        for (scope, column) in scopes {
+            assert_eq!(structure.columns.of_scope(*scope), Some(*column));
+        }
+        for (address, column) in calls {
+            assert_eq!(structure.columns.of_call(*address), Some(*column));
+        }
+        assert_eq!(structure.columns.of_call(0x1004), None);
+        assert_eq!(structure.columns.of_scope(ScopeId(2)), None);
+        // A reader that knows no columns stops before them, and a file without them ends there.
+        let plain = Structure {
+            columns: Columns::default(),
+            ..structure
+        };
+        let mut older = plain.encode();
+        older.truncate(older.len() - 2);
+        older[10..12].copy_from_slice(&0u16.to_le_bytes());
+        let length = (older.len() - HEADER_SIZE) as u64;
+        older[16..24].copy_from_slice(&length.to_le_bytes());
+        let sum = u64::from(crc32fast::hash(&older[HEADER_SIZE..]));
+        older[24..32].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Structure::decode(&older), Ok(plain));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Context {
     pub line: Option<Line>,
     /// Where it is called.
     pub call: Option<Line>,
+    /// At which column, where that tells parallel loops of one line apart; else 0.
+    pub column: u32,
     /// Whether the agent said that this frame has no user-level frame (1<->0, M<->0).
     pub support: bool,
 }
@@ -36,6 +38,7 @@ impl Hash for Context {
         let parent = self.parent.map_or(u32::MAX, |p| p.0);
         state.write_u64(pair(parent, self.procedure.0));
         state.write_u64(line(self.line) ^ line(self.call).rotate_left(17));
+        // Columns are rare, and tell few contexts apart.
         state.write_u64(pair(self.kind as u32, u32::from(self.support)));
     }
 }

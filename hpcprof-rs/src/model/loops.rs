@@ -16,6 +16,8 @@ pub struct LoopKey {
     pub entry: ProcedureIndex,
     /// Where it is called.
     pub call: Option<Line>,
+    /// At which column, where several loops begin on that line by the same procedure; else 0.
+    pub column: u32,
     /// Who calls it, where the line is not known.
     pub caller: Option<ProcedureIndex>,
 }

@@ -131,6 +131,8 @@ pub struct Segment {
     pub procedure: ProcedureIndex,
     /// Where an inlined procedure is called.
     pub site: Option<Line>,
+    /// At which column, where that tells parallel loops of one line apart; else 0.
+    pub column: u32,
 }
 
 /// What one code address means.
@@ -140,6 +142,9 @@ pub struct Frame {
     pub segments: Box<[Segment]>,
     /// Line of the instruction itself.
     pub line: Option<Line>,
+    /// Column of the call that the instruction makes, where that tells parallel loops of one line apart;
+    /// else 0.
+    pub column: u32,
     /// Overhead category of the instruction.
     pub tag: Option<Text>,
     /// Number of its machine procedure in the module's structure: two instances of one generic
@@ -246,8 +251,10 @@ impl Symbols {
                 kind: Kind::Procedure,
                 procedure,
                 site: None,
+                column: 0,
             }]),
             line: None,
+            column: 0,
             tag: None,
             function: None,
             system,

@@ -37,19 +37,22 @@ pub fn resolve(
         if structure.is_some() {
             symbols.modules[module.0 as usize].status = ModuleStatus::Analysed;
         }
-        let mut last: Option<(Span, FrameIndex)> = None;
+        let mut last: Option<(Span, u32, FrameIndex)> = None;
         for address in addresses {
             let span = structure.as_ref().and_then(|s| s.span_at(*address));
             let index = match (span, &mut names) {
-                (Some(span), Some(names)) => match last {
-                    Some((known, index)) if known == *span => index,
-                    _ => {
-                        let frame = names.frame(span, symbols);
-                        let index = symbols.add_frame(frame.unwrap_or_else(|| unnamed.clone()));
-                        last = Some((*span, index));
-                        index
+                (Some(span), Some(names)) => {
+                    let column = names.structure.columns.of_call(*address).unwrap_or(0);
+                    match last {
+                        Some((known, at, index)) if (known, at) == (*span, column) => index,
+                        _ => {
+                            let frame = names.frame(span, column, symbols);
+                            let index = symbols.add_frame(frame.unwrap_or_else(|| unnamed.clone()));
+                            last = Some((*span, column, index));
+                            index
+                        }
                     }
-                },
+                }
                 _ => *unnamed_index.get_or_insert_with(|| symbols.add_frame(unnamed.clone())),
             };
             table.insert((*module, *address), index);
@@ -104,7 +107,7 @@ impl<'a> ModuleNames<'a> {
     }
 
     /// `None` when the structure is not consistent.
-    fn frame(&mut self, span: &Span, symbols: &mut Symbols) -> Option<Frame> {
+    fn frame(&mut self, span: &Span, column: u32, symbols: &mut Symbols) -> Option<Frame> {
         let structure = self.structure;
         let procedure = structure.procedures.get(span.procedure.0 as usize)?;
         let mut system = procedure.origin == Origin::System;
@@ -117,6 +120,7 @@ impl<'a> ModuleNames<'a> {
                 symbols,
             ),
             site: None,
+            column: 0,
         }];
         for id in structure.scope_chain(span) {
             let scope = structure.scopes.get(id.0 as usize)?;
@@ -129,11 +133,13 @@ impl<'a> ModuleNames<'a> {
                 kind,
                 procedure: self.procedure(scope.name, declared, scope.origin, symbols),
                 site: self.line(scope.site, symbols),
+                column: structure.columns.of_scope(id).unwrap_or(0),
             });
         }
         Some(Frame {
             segments: segments.into(),
             line: self.line(span.line, symbols),
+            column,
             tag: span.tag.map(|t| symbols.intern(structure.string(t))),
             function: Some(span.procedure.0),
             system,

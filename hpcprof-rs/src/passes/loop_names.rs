@@ -1,5 +1,6 @@
 //! Names parallel loops: by the chain of calls in the source, where the file can be read, else by
-//! the types of the adaptors through which the loop is driven.
+//! the types of the adaptors through which the loop is driven. Where that leaves several loops of one line
+//! with one name, the column of the call is part of it.
 
 use crate::model::contexts::{ContextIndex, ContextTree};
 use crate::model::loops::{LoopIndex, ParallelLoops};
@@ -17,16 +18,21 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
         let method = last_part(entry);
         let quoted = key.call.and_then(|line| {
             let path = symbols.text(line.file);
-            files.call_chain(path, line.line, method)
+            files.call_chain(path, (line.line, key.column), method)
         });
         let known = &mut loops.all[index];
         known.quoted = quoted.is_some();
-        known.name = quoted.unwrap_or_else(|| match chains.get(&LoopIndex(index as u32)) {
+        let has_twin = quoted.as_ref().is_none_or(|quoted| quoted.has_twin);
+        let chain = quoted.map(|quoted| quoted.chain);
+        known.name = chain.unwrap_or_else(|| match chains.get(&LoopIndex(index as u32)) {
             Some(chain) => format!("{}.{method}", chain.join(".")),
             // Without a call of the program's the method alone says nothing.
             None if key.call.is_none() || entry.contains("::plumbing::") => entry.to_owned(),
             None => method.to_owned(),
         });
+        if key.column > 0 && has_twin {
+            known.name += &format!(" at column {}", key.column);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::symbols::{
     Frame, FrameIndex, Kind, Line, ModuleIndex, ProcedureIndex, Segment, Symbols,
 };
 use hpc_formats::structure::Origin;
+use hpcstruct_rs::columns::is_of_parallel_iterators;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a path is with regard to parallel loops.
@@ -44,11 +45,8 @@ enum Part {
 fn part_of(symbols: &Symbols, procedure: ProcedureIndex) -> Part {
     let row = &symbols.procedures[procedure.0 as usize];
     let name = symbols.text(row.name);
-    let bare = name.trim_start_matches(['<', '&']);
     match row.origin {
-        Origin::Runtime if bare.starts_with("rayon::") || name.contains(" as rayon::") => {
-            Part::Library
-        }
+        Origin::Runtime if is_of_parallel_iterators(name) => Part::Library,
         Origin::Runtime => Part::Runtime,
         Origin::System if is_adaptor(name) => Part::Adaptor,
         Origin::System => Part::System,
@@ -168,6 +166,7 @@ fn key_of(tree: &ContextTree, context: &Context) -> LoopKey {
     LoopKey {
         entry: context.procedure,
         call: context.call,
+        column: context.column,
         caller: caller.filter(|_| context.call.is_none()),
     }
 }
@@ -240,6 +239,7 @@ fn inlined_key(segment: &Segment, caller: Option<ProcedureIndex>) -> LoopKey {
     LoopKey {
         entry: segment.procedure,
         call,
+        column: segment.column,
         caller: caller.filter(|_| call.is_none()),
     }
 }

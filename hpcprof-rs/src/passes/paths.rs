@@ -50,8 +50,12 @@ pub struct PathState {
     pub physical: Option<ContextIndex>,
     /// Line of the innermost frame of the logical projection.
     pub logical_line: Option<Line>,
+    /// Column of the call that this frame makes, or 0: [`Frame::column`].
+    logical_column: u32,
     /// Line of the innermost frame of the physical projection.
     pub physical_line: Option<Line>,
+    /// As the other column.
+    physical_column: u32,
     /// Overhead category in force (ARCHITECTURE.md: terms).
     pub tag: Option<Text>,
     /// Set when the path does not reach the program's entry.
@@ -203,9 +207,11 @@ impl<'a> PathResolver<'a> {
                 if let Some(index) = ip {
                     let frame = &symbols.frames[index.0 as usize];
                     state.tag = tag_in_force(state.tag, frame);
-                    let (parent, call) = (state.physical, state.physical_line);
+                    let (parent, call) =
+                        (state.physical, (state.physical_line, state.physical_column));
                     state.physical = push(out.physical, parent, call, frame, Support::No);
                     state.physical_line = frame.line;
+                    state.physical_column = frame.column;
                 }
                 if let Some(index) = lip.or(ip) {
                     let frame = &symbols.frames[index.0 as usize];
@@ -214,10 +220,12 @@ impl<'a> PathResolver<'a> {
                         (false, None) => Support::OwnCode(symbols),
                         (false, Some(_)) => Support::No,
                     };
-                    let (parent, call) = (state.logical, state.logical_line);
+                    let (parent, call) =
+                        (state.logical, (state.logical_line, state.logical_column));
                     let outer = (parent, state.parallel);
                     state.logical = push(out.logical, parent, call, frame, support);
                     state.logical_line = frame.line;
+                    state.logical_column = frame.column;
                     state.parallel = match below {
                         true => LoopState::default(),
                         false => enter_loops(outer, state.logical, index, out),
@@ -277,21 +285,21 @@ impl Support<'_> {
     }
 }
 
-/// Adds a frame below `parent`.
+/// Adds a frame below `parent`, called at this line and column.
 fn push(
     tree: &mut ContextTree,
     parent: Option<ContextIndex>,
-    call: Option<Line>,
+    call: (Option<Line>, u32),
     frame: &Frame,
     support: Support<'_>,
 ) -> Option<ContextIndex> {
     let mut at = parent;
     for segment in &frame.segments {
-        let site = match segment.kind {
+        let (site, column) = match segment.kind {
             Kind::Procedure => call,
             // Nobody calls a loop.
-            Kind::Loop => None,
-            _ => segment.site,
+            Kind::Loop => (None, 0),
+            _ => (segment.site, segment.column),
         };
         at = Some(tree.child(Context {
             parent: at,
@@ -299,6 +307,7 @@ fn push(
             procedure: segment.procedure,
             line: None,
             call: site,
+            column,
             support: support.covers(segment),
         }));
     }
@@ -343,6 +352,7 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         procedure,
         line: None,
         call: None,
+        column: 0,
         support: false,
     };
     PathState {

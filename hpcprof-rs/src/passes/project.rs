@@ -243,6 +243,7 @@ fn line_context(
         procedure,
         line: Some(line),
         call: None,
+        column: 0,
         support: false,
     })
 }

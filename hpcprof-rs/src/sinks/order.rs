@@ -55,6 +55,7 @@ pub fn loops(loops: &ParallelLoops, symbols: &Symbols, order: &ProcedureOrder) -
         a.name
             .cmp(&b.name)
             .then_with(|| lines(symbols, a.key.call, b.key.call))
+            .then_with(|| a.key.column.cmp(&b.key.column))
             .then_with(|| (entry(a), caller(a)).cmp(&(entry(b), caller(b))))
     });
     let mut rank = vec![0; sorted.len()];
@@ -93,6 +94,7 @@ pub fn preorder(tree: &ContextTree, symbols: &Symbols, order: &ProcedureOrder) -
             })
             .then_with(|| lines(symbols, a.line, b.line))
             .then_with(|| lines(symbols, a.call, b.call))
+            .then_with(|| a.column.cmp(&b.column))
             .then_with(|| a.support.cmp(&b.support))
     };
     all.sort_by(compare);

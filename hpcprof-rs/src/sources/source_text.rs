@@ -12,27 +12,59 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub struct SourceFiles(HashMap<String, Option<Vec<Token>>>);
 
+/// A call in the source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quoted {
+    /// The chain of calls that ends with it.
+    pub chain: String,
+    /// Whether another call of its line has the same chain.
+    pub has_twin: bool,
+}
+
 impl SourceFiles {
     /// The chain of calls that ends with the call of `method` on `line` of a file, without its
     /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. A function that begins
-    /// the chain is part of it: `walk_tree(..).for_each(..)`.
-    pub fn call_chain(&mut self, path: &str, line: u32, method: &str) -> Option<String> {
+    /// the chain is part of it: `walk_tree(..).for_each(..)`. Of several such calls it is the one at the
+    /// column, which is that of its name or, with older compilers, of the expression's start; 0 = not known,
+    /// then the first is meant.
+    pub fn call_chain(
+        &mut self,
+        path: &str,
+        (line, column): (u32, u32),
+        method: &str,
+    ) -> Option<Quoted> {
         let tokens = self
             .0
             .entry(path.to_owned())
             .or_insert_with(|| Some(tokens(&read(Path::new(path))?)))
             .as_deref()?;
-        chain(tokens, line, method)
+        quote(tokens, (line, column), method)
     }
 }
 
-fn chain(tokens: &[Token], line: u32, method: &str) -> Option<String> {
+fn quote(tokens: &[Token], (line, column): (u32, u32), method: &str) -> Option<Quoted> {
     let from = tokens.partition_point(|t| t.line < line);
     let on_line = tokens[from..].iter().take_while(|t| t.line == line).count();
     let is_named = |at: &usize| tokens[*at].text == method;
-    let mut named = (from..from + on_line).filter(is_named);
-    let (last, call) = named.find_map(|at| Some((at, with_arguments(tokens, at)?)))?;
-    let mut parts = vec![call];
+    let named = (from..from + on_line).filter(is_named);
+    let mut chains = Vec::new();
+    for at in named.filter(|at| with_arguments(tokens, *at).is_some()) {
+        chains.push((tokens[at].column, chain(tokens, at)));
+    }
+    let is_there = |found: &&(u32, _)| found.0 >= column;
+    let (at, found) = chains.iter().find(is_there).or(chains.first())?;
+    let chain = found.clone()?;
+    let is_twin =
+        |(other, text): &(u32, Option<String>)| other != at && text.as_ref() == Some(&chain);
+    Some(Quoted {
+        has_twin: chains.iter().any(is_twin),
+        chain,
+    })
+}
+
+/// The chain that ends with the call at `last`.
+fn chain(tokens: &[Token], last: usize) -> Option<String> {
+    let mut parts = vec![with_arguments(tokens, last)?];
     let mut at = last;
     while let Some(name) = call_before(tokens, at) {
         parts.push(with_arguments(tokens, name)?);
@@ -128,7 +160,37 @@ mod tests {
     use super::*;
 
     fn quote(text: &str, line: u32, method: &str) -> Option<String> {
-        chain(&tokens(text), line, method)
+        Some(super::quote(&tokens(text), (line, 0), method)?.chain)
+    }
+
+    #[test]
+    fn calls_of_one_line_are_told_apart_by_their_columns() {
+        let text = "    a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
+        let tokens = tokens(text);
+        let at = |column| super::quote(&tokens, (1, column), "sum").expect("a call");
+        let names: Vec<u32> = (1..)
+            .zip(text.as_bytes().windows(4))
+            .filter(|(_, word)| *word == b"sum(")
+            .map(|(column, _)| column)
+            .collect();
+        let [first, second, third] = names[..] else {
+            panic!("three calls: {names:?}");
+        };
+        for (column, chain, has_twin) in [
+            (0, "par_iter().map(..).sum()", true),
+            (first, "par_iter().map(..).sum()", true),
+            (second, "par_chunks(..).map(..).sum()", false),
+            (third, "par_iter().map(..).sum()", true),
+            // Where the second expression starts.
+            (first + 8, "par_chunks(..).map(..).sum()", false),
+            (1000, "par_iter().map(..).sum()", true),
+        ] {
+            let expected = Quoted {
+                chain: chain.to_owned(),
+                has_twin,
+            };
+            assert_eq!(at(column), expected, "column {column}");
+        }
     }
 
     #[test]

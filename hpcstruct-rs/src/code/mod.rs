@@ -115,10 +115,12 @@ pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) ->
         wanted: layout.into_iter().collect(),
         others: Vec::new(),
         named: Vec::new(),
+        noted: Vec::new(),
         threads: 1,
     };
     program
         .find()
+        .loops
         .pop()
         .and_then(|mut last| last.pop())
         .unwrap_or_default()
@@ -141,16 +143,36 @@ pub(crate) struct Program<'a, 'd> {
     pub(crate) others: Vec<Range<u64>>,
     /// Names of procedures by address.
     pub(crate) named: Vec<(u64, &'d [u8])>,
+    /// By wanted procedure, whether its calls in wanted ones are to be told; those beyond the end are
+    /// not.
+    pub(crate) noted: Vec<bool>,
     /// Threads to use.
     pub(crate) threads: usize,
+}
+
+/// What is found in wanted procedures.
+pub(crate) struct Findings {
+    /// The loops of every one, in their order, in parts as they were found.
+    pub(crate) loops: Vec<Vec<ProcedureLoops>>,
+    /// Calls of those that are to be noted, in the order of their procedures.
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A call of a wanted procedure by another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    /// Address of the call's last byte.
+    pub(crate) last: u64,
+    /// The number of the procedure that is called.
+    pub(crate) callee: u32,
 }
 
 /// Procedures that are decoded, or analysed, by one job: bytes of code.
 const JOB_BYTES: u64 = 1 << 17;
 
 impl Program<'_, '_> {
-    /// The loops of every wanted procedure, in their order, in parts as they were found.
-    pub(crate) fn find(mut self) -> Vec<Vec<ProcedureLoops>> {
+    /// The loops of every wanted procedure, and noted calls.
+    pub(crate) fn find(mut self) -> Findings {
         let mut units = std::mem::take(&mut self.wanted);
         let wanted = units.len();
         let single = |range: &Range<u64>| Layout::new(vec![range.clone()], 0).unwrap_or_default();
@@ -168,14 +190,35 @@ impl Program<'_, '_> {
         let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
         let never = returns::settle(analysis.units.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..wanted]);
-        parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
+        let calls = noted_calls(&analysis.units[..wanted], &codes, &self.noted);
+        let loops = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
             let of_unit = |u| match codes.get(u) {
                 Some(code) => finder.find(&analysis.units[u], code, &never),
                 None => ProcedureLoops::default(),
             };
             jobs[j].clone().map(of_unit).collect()
-        })
+        });
+        Findings { loops, calls }
     }
+}
+
+/// The calls of noted procedures, of which there are few in few programs.
+fn noted_calls(units: &[Layout], codes: &Codes, noted: &[bool]) -> Vec<Call> {
+    if !noted.contains(&true) {
+        return Vec::new();
+    }
+    let mut calls = Vec::new();
+    for (number, layout) in units.iter().enumerate() {
+        let steps = codes.get(number).map_or(&[][..], |code| code.steps);
+        calls.extend(steps.iter().filter_map(|step| {
+            let is_noted = noted.get(step.target as usize) == Some(&true);
+            (step.kind == unit::Kind::Call && is_noted).then(|| Call {
+                last: layout.address(step.end - 1),
+                callee: step.target,
+            })
+        }));
+    }
+    calls
 }
 
 /// The code of the procedures that were decoded.

@@ -143,9 +143,17 @@ fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
             .collect(),
         others: Vec::new(),
         named: Vec::new(),
+        noted: Vec::new(),
         threads: 1,
     };
-    assert!(program.find().iter().flatten().all(|p| p.loops.is_empty()));
+    assert!(
+        program
+            .find()
+            .loops
+            .iter()
+            .flatten()
+            .all(|p| p.loops.is_empty())
+    );
 }
 
 #[test]
@@ -167,9 +175,11 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
             wanted: layout.clone().into_iter().collect(),
             others: Vec::new(),
             named: Vec::new(),
+            noted: Vec::new(),
             threads: 1,
         };
         code.find()
+            .loops
             .pop()
             .and_then(|mut last| last.pop())
             .unwrap_or_default()

@@ -10,7 +10,7 @@ pub(crate) mod place;
 
 use crate::claims::{ByProcedure, Claims};
 use crate::code::memory::Memory;
-use crate::code::{Architecture, Layout, ProcedureLoops, Program};
+use crate::code::{Architecture, Call, Findings, Layout, ProcedureLoops, Program};
 use crate::image::Image;
 use crate::names;
 use crate::parallel;
@@ -40,6 +40,8 @@ pub(crate) struct Found {
     loops: Vec<Vec<ProcedureLoops>>,
     /// By procedure: its part, and the index of its loops in there; `u32::MAX` = nobody looked.
     places: Vec<(u32, u32)>,
+    /// Calls of noted procedures, by their numbers.
+    pub(crate) calls: Vec<Call>,
     /// What could not be done.
     pub(crate) note: Option<String>,
 }
@@ -53,11 +55,13 @@ impl Found {
     }
 }
 
-/// Finds the loops of all procedures of `claims`, which are `complete` if all are that there are.
+/// Finds the loops of all procedures of `claims`, which are `complete` if all are that there are, and the
+/// calls of those that are `noted`, by procedure; none are where that is empty.
 pub(crate) fn find(
     claims: &Claims,
     by_procedure: &ByProcedure,
     complete: bool,
+    noted: &[bool],
     sources: &Sources<'_, '_>,
 ) -> Found {
     let Some(architecture) = Architecture::of(&sources.image.file) else {
@@ -94,9 +98,16 @@ pub(crate) fn find(
         wanted,
         others: covered.map_or(Vec::new(), |covered| others(covered, sources, &stubs)),
         named: named(sources.symbols),
+        noted: match noted {
+            [] => Vec::new(),
+            noted => numbers.iter().map(|n| noted[*n]).collect(),
+        },
         threads: sources.threads,
     };
-    let loops = program.find();
+    let Findings { loops, mut calls } = program.find();
+    for call in &mut calls {
+        call.callee = numbers[call.callee as usize] as u32;
+    }
     let mut places = vec![(u32::MAX, 0); claims.procedures.len()];
     let all = loops.iter().zip(0u32..);
     let all = all.flat_map(|(part, p)| (0..part.len() as u32).map(move |i| (p, i)));
@@ -106,6 +117,7 @@ pub(crate) fn find(
     Found {
         loops,
         places,
+        calls,
         note: (left_out > 0)
             .then(|| format!("{left_out} procedures are too long to find loops in")),
     }
@@ -158,9 +170,10 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
         wanted: ranges.into_iter().filter_map(layout).collect(),
         others: Vec::new(),
         named: named(sources.symbols),
+        noted: Vec::new(),
         threads: sources.threads,
     };
-    program.find().into_iter().flatten().collect()
+    program.find().loops.into_iter().flatten().collect()
 }
 
 /// Ranges of linkage stubs.

@@ -1,8 +1,8 @@
 //! Reads structure files. What is read is consistent, or an error says what is not.
 
 use super::{
-    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind,
-    SourceLine, Span, StringId, Structure, StructureError, VERSION_MAJOR,
+    Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Origin, Procedure, ProcedureId, Scope, ScopeId,
+    ScopeKind, SourceLine, Span, StringId, Structure, StructureError, VERSION_MAJOR,
 };
 use crate::bytes::ByteReader;
 
@@ -137,6 +137,22 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// A list of columns: ascending keys below `limit`.
+fn columns(d: &mut Decoder<'_>, limit: u64) -> Option<Vec<(u64, u32)>> {
+    let count = d.count()?;
+    let mut out: Vec<(u64, u32)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let before = out.last().map(|c| c.0);
+        let step = d.number()?;
+        let key = before.unwrap_or(0).checked_add(step)?;
+        if key >= limit || (before.is_some() && step == 0) {
+            return None;
+        }
+        out.push((key, u32::try_from(d.number()?).ok()?));
+    }
+    Some(out)
+}
+
 /// The index below `limit` that `difference` leads to from `from`.
 fn apart(difference: u64, from: u32, limit: usize) -> Option<u32> {
     let n = (difference >> 1) as i64 ^ -((difference & 1) as i64);
@@ -186,7 +202,11 @@ impl Structure {
             complete: flags & FLAG_COMPLETE != 0,
             ..Structure::default()
         };
-        structure.decode_payload(&mut Decoder { data: payload })?;
+        let mut decoder = Decoder { data: payload };
+        structure.decode_payload(&mut decoder)?;
+        if minor >= 1 {
+            structure.decode_columns(&mut decoder)?;
+        }
         Ok(structure)
     }
 
@@ -217,6 +237,19 @@ impl Structure {
             let span = d.span(self.spans.last(), self);
             self.spans.push(span.ok_or(corrupt("spans"))?);
         }
+        Ok(())
+    }
+
+    fn decode_columns(&mut self, d: &mut Decoder<'_>) -> Result<(), StructureError> {
+        let scopes = columns(d, self.scopes.len() as u64);
+        let calls = scopes.and_then(|scopes| Some((scopes, columns(d, u64::MAX)?)));
+        let (scopes, calls) = calls.ok_or(StructureError::Corrupt("columns"))?;
+        // Every key is below a number of scopes in memory.
+        let scope = |(key, column)| (ScopeId(key as u32), column);
+        self.columns = Columns {
+            scopes: scopes.into_iter().map(scope).collect(),
+            calls,
+        };
         Ok(())
     }
 }

@@ -6,8 +6,8 @@
 //! the number of threads.
 
 use super::{
-    FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure, Tables,
-    VERSION_MAJOR, VERSION_MINOR,
+    Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
+    Tables, VERSION_MAJOR, VERSION_MINOR,
 };
 use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -133,6 +133,7 @@ enum Table {
     Procedures,
     Scopes,
     Spans,
+    Columns,
 }
 
 impl Structure {
@@ -237,6 +238,7 @@ fn parts(tables: &impl Tables) -> Vec<(Table, Range<usize>)> {
         let further = (PART..length).step_by(PART);
         parts.extend(further.map(|i| (table, i..length.min(i + PART))));
     }
+    parts.push((Table::Columns, 0..0));
     parts
 }
 
@@ -245,6 +247,7 @@ fn encode_part(tables: &impl Tables, table: Table, range: Range<usize>, out: &mu
     let counts = tables.counts();
     let length = match table {
         Table::Identity => return identity(tables, out),
+        Table::Columns => return columns(tables, out),
         Table::Strings => counts.strings,
         Table::Procedures => counts.procedures,
         Table::Scopes => counts.scopes,
@@ -257,7 +260,7 @@ fn encode_part(tables: &impl Tables, table: Table, range: Range<usize>, out: &mu
     // With the element before.
     let with_before = range.start.saturating_sub(1)..range.end;
     match table {
-        Table::Identity => {}
+        Table::Identity | Table::Columns => {}
         Table::Strings => tables.strings(range, |string| bytes(out, string.as_bytes())),
         Table::Procedures => tables.procedures(range, |procedure| {
             element.procedure(procedure);
@@ -296,6 +299,26 @@ fn identity(tables: &impl Tables, out: &mut Vec<u8>) {
     count(out, identity.notes.len());
     let notes = identity.notes.iter();
     notes.for_each(|note| bytes(out, note.as_bytes()));
+}
+
+fn columns(tables: &impl Tables, out: &mut Vec<u8>) {
+    let Columns { scopes, calls } = tables.identity().columns;
+    let scopes = scopes.iter().map(|(s, c)| (u64::from(s.0), *c));
+    list(scopes, out);
+    list(calls.iter().copied(), out);
+}
+
+/// Ascending numbers, each with another one.
+fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) {
+    count(out, elements.len());
+    let mut element = Element::new();
+    let mut before = 0;
+    for (key, value) in elements {
+        element.number(key.wrapping_sub(before));
+        element.id(value);
+        element.append_to(out);
+        before = key;
+    }
 }
 
 /// Threads that encode parts; one at a time writes what is encoded, in order, and the others go on.

@@ -3,10 +3,10 @@
 //! A [`Structure`] has its tables in memory; a program that makes their elements from something else
 //! writes the same file without them.
 
-use super::{Procedure, Scope, Span, Structure};
+use super::{Columns, Procedure, Scope, Span, Structure};
 use std::ops::Range;
 
-/// What says which module a structure is of.
+/// What says which module a structure is of, and what is small.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     /// As [`Structure::module`].
@@ -17,6 +17,8 @@ pub struct Identity<'a> {
     pub complete: bool,
     /// As [`Structure::notes`].
     pub notes: &'a [String],
+    /// As [`Structure::columns`].
+    pub columns: &'a Columns,
 }
 
 /// Numbers of elements.
@@ -36,7 +38,7 @@ pub struct Counts {
 /// own. Threads ask for ranges of them at once. Every call hands the elements of a range, which lies
 /// within the table, to `each`.
 pub trait Tables: Sync {
-    /// Which module it is.
+    /// Which module it is, and what is small.
     fn identity(&self) -> Identity<'_>;
     /// The lengths of the tables.
     fn counts(&self) -> Counts;
@@ -57,6 +59,7 @@ impl Tables for Structure {
             build_id: &self.build_id,
             complete: self.complete,
             notes: &self.notes,
+            columns: &self.columns,
         }
     }
 
