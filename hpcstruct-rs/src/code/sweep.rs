@@ -45,6 +45,30 @@ pub(super) struct Swept {
     pub(super) pending: Vec<Pending>,
 }
 
+impl Swept {
+    /// Adds the constants of eight bytes that are loaded into registers (`movabs`), which in the large code model
+    /// are addresses; returns whether there are any.
+    pub(super) fn add_constants(&mut self, range: Range<'_>) -> bool {
+        let before = self.leas.len();
+        for offset in &self.all.starts {
+            let window = range.window(*offset as usize);
+            let [prefix @ 0x48..=0x4f, code @ 0xb8..=0xbf, rest @ ..] = window else {
+                continue;
+            };
+            if let Some(constant) = rest.first_chunk() {
+                let register = code & 7 | (prefix & 1) << 3;
+                self.leas.push(Lea {
+                    offset: *offset,
+                    register: x86::GENERAL[usize::from(register) % x86::GENERAL.len()],
+                    address: u64::from_le_bytes(*constant),
+                });
+            }
+        }
+        self.leas.sort_by_key(|lea| lea.offset);
+        self.leas.len() > before
+    }
+}
+
 /// Consecutive instructions.
 #[derive(Debug, Default)]
 struct Instructions {
@@ -343,6 +367,10 @@ impl Reader<'_> {
 
     fn flow(&mut self, index: usize, flow: Flow) {
         let (offset, end) = (self.starts[index], self.end_of(index));
+        let flow = match flow {
+            Flow::Call(to) if self.catches_speculation(end, to) => Flow::Jump(to),
+            flow => flow,
+        };
         let length = (end - offset) as u8;
         // Padding is one transfer, whatever the number of its instructions.
         match self.out.transfers.last_mut() {
@@ -367,6 +395,24 @@ impl Reader<'_> {
             _ => true,
         };
         self.out.transfers.push(Transfer { end, length, flow });
+    }
+}
+
+impl Reader<'_> {
+    /// Whether a call of what lies just behind it, which ends at `end`, is a retpoline's: what it returns to is a
+    /// trap for speculation that no program comes to, and what is called replaces the return address.
+    fn catches_speculation(&self, end: u32, to: u64) -> bool {
+        /// Bytes that the trap takes, padding included.
+        const MOST: u64 = 32;
+        let next = self.range.address.wrapping_add(u64::from(end));
+        let distance = to.wrapping_sub(next);
+        let is_near = distance > 0 && distance <= MOST;
+        is_near
+            && matches!(
+                self.range.window(end as usize),
+                // `pause`, `lfence`, `int3`.
+                [0xf3, 0x90, ..] | [0x0f, 0xae, 0xe8, ..] | [0xcc, ..]
+            )
     }
 }
 

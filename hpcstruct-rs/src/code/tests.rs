@@ -122,6 +122,89 @@ fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
 }
 
 #[test]
+fn a_switch_in_a_loop_by_a_table_whose_address_is_a_constant() {
+    let code = [
+        0x49, 0xbe, 0x25, 0x10, 0, 0, 0, 0, 0, 0, // 0: movabs r14, 0x1025
+        0x48, 0x83, 0xff, 0x01, // a: cmp rdi, 1          header
+        0x77, 0x12, // e: ja 22
+        0x41, 0xff, 0x24, 0xfe, // 10: jmp [r14 + rdi * 8]
+        0xff, 0xc7, // 14: inc edi             case 0
+        0xeb, 0xf2, // 16: jmp a
+        0xff, 0xcf, // 18: dec edi             case 1
+        0xeb, 0xee, // 1a: jmp a
+        0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // 1c: padding
+        0xc3, 0xcc, 0xcc, // 22: ret
+        0x14, 0x10, 0, 0, 0, 0, 0, 0, // 25: 0x1014
+        0x18, 0x10, 0, 0, 0, 0, 0, 0, // 2d: 0x1018
+    ];
+    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
+    assert_eq!(found.loops.len(), 1, "{found:?}");
+    assert_eq!(found.loops[0].header, 0x100a);
+    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
+    assert_eq!(inside, std::slice::from_ref(&(0x100a..0x101c)));
+}
+
+#[test]
+fn a_retpoline_returns_and_its_trap_is_no_loop() {
+    let code = [
+        0xff, 0xc7, // 0: inc edi             header
+        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10, which jumps to [rsp]
+        0x85, 0xff, // 7: test edi, edi
+        0x75, 0xf5, // 9: jne 0
+        0xc3, // b: ret
+        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
+        0xe8, 0x07, 0x00, 0x00, 0x00, // 10: call 1c
+        0xf3, 0x90, // 15: pause
+        0x0f, 0xae, 0xe8, // 17: lfence
+        0xeb, 0xf9, // 1a: jmp 15
+        0x48, 0x89, 0x04, 0x24, // 1c: mov [rsp], rax
+        0xc3, // 20: ret
+    ];
+    let found = of_procedures([0x1000..0x100c, 0x1010..0x1021].to_vec(), &code);
+    assert_eq!(found[0].loops.len(), 1, "{found:?}");
+    assert_eq!(found[1].loops, []);
+}
+
+#[test]
+fn room_for_a_patch_runs_into_its_procedure() {
+    let code = [
+        0xff, 0xc7, // 0: inc edi             header
+        0xe8, 0x09, 0x00, 0x00, 0x00, // 2: call 10
+        0x85, 0xff, // 7: test edi, edi
+        0x75, 0xf5, // 9: jne 0
+        0xc3, // b: ret
+        0xcc, 0xcc, 0xcc, 0xcc, // c: padding
+        0x90, 0x90, // 10: nop, nop
+        0xc3, // 12: ret
+    ];
+    for ranges in [
+        [0x1000..0x100c, 0x1010..0x1012].to_vec(),
+        [0x1000..0x100c, 0x1010..0x1012, 0x1012..0x1013].to_vec(),
+    ] {
+        let returns = ranges.len() == 3;
+        let found = of_procedures(ranges, &code);
+        assert_eq!(found[0].loops.len(), usize::from(returns), "{found:?}");
+    }
+}
+
+/// The loops of procedures that lie in these ranges, the code from 0x1000 on.
+fn of_procedures(ranges: Vec<Range<u64>>, code: &[u8]) -> Vec<ProcedureLoops> {
+    let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
+    let program = Program {
+        architecture: Architecture::X86_64,
+        memory: &Memory::of_bytes(0x1000, code),
+        stubs: &[],
+        handlers: &[],
+        wanted: ranges.into_iter().filter_map(layout).collect(),
+        others: Vec::new(),
+        named: Vec::new(),
+        noted: Vec::new(),
+        threads: 1,
+    };
+    program.find().loops.into_iter().flatten().collect()
+}
+
+#[test]
 fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
     let code = [
         0x85, 0xff, // 0: test edi, edi

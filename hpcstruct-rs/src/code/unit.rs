@@ -319,12 +319,21 @@ pub(crate) fn translate(
         let end = base + length as u32;
         match code.steps[first_step..].last() {
             Some(last) if last.end == end && !falls_through(last.kind) => {}
-            _ => code.steps.push(Step {
-                end,
-                target: 0,
-                length: 0,
-                kind: Kind::End,
-            }),
+            _ => {
+                // Room for a patch before a procedure may have a symbol of its own.
+                let is_room = scratch.decoded.transfers.is_empty();
+                let next = is_room.then(|| callees.direct(range.end));
+                let (kind, target) = match next {
+                    Some(Callee::Procedure(next)) => (Kind::TailJump, next),
+                    _ => (Kind::End, 0),
+                };
+                code.steps.push(Step {
+                    end,
+                    target,
+                    length: 0,
+                    kind,
+                });
+            }
         }
     }
     code.ends

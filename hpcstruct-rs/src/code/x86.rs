@@ -4,13 +4,14 @@
 //! out of the code here. Jump tables are recognised by what leads up to their jump, over the instructions before it in address order:
 //! the addition of base and entry, the load of the entry, the `lea` of the base, the comparison
 //! that bounds the index. A base that was computed further away (hoisted out of a loop, spilled) is
-//! looked for among all `lea` of the range, and believed when its first entry leads into the
-//! procedure.
+//! looked for among all `lea` of the range, or among the eight-byte constants of the large code model, and believed
+//! when its first entry leads into the procedure.
 
 use super::flow::{Decoded, Entry, Flow, Table, Within, read_table};
 use super::memory::Memory;
 use super::sweep::{self, Full, Lea, Swept, WINDOW};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use std::cell::Cell;
 
 /// Registers by their numbers.
 pub(super) const GENERAL: [Register; 16] = [
@@ -52,12 +53,30 @@ pub(crate) fn decode(
     if swept.pending.is_empty() {
         return;
     }
+    let misses_base = resolve(range, memory, within, (swept, bases), out);
+    if misses_base && swept.add_constants(range) {
+        resolve(range, memory, within, (swept, bases), out);
+    }
+}
+
+/// Finds the tables of jumps that have none yet; returns whether the base of one was looked for in vain.
+fn resolve(
+    range: sweep::Range<'_>,
+    memory: &Memory<'_>,
+    within: Within<'_>,
+    (swept, bases): (&Swept, &mut Vec<u64>),
+    out: &mut Decoded,
+) -> bool {
     bases.clear();
     bases.extend(swept.leas.iter().map(|l| l.address));
     bases.sort_unstable();
     bases.dedup();
     let mut full = range.decoder();
+    let misses_base = Cell::new(false);
     for pending in &swept.pending {
+        if out.transfers[pending.transfer].flow != Flow::Indirect {
+            continue;
+        }
         let window = redecode(&mut full, &pending.window);
         let resolver = Resolver {
             memory,
@@ -65,6 +84,7 @@ pub(crate) fn decode(
             leas: &swept.leas,
             bases,
             jump: pending.window[WINDOW - 1],
+            misses_base: &misses_base,
         };
         let first = out.targets.len() as u32;
         let count = resolver.resolve(&window, out);
@@ -72,6 +92,7 @@ pub(crate) fn decode(
             out.transfers[pending.transfer].flow = Flow::Table { first, count };
         }
     }
+    misses_base.get()
 }
 
 /// The instructions at `offsets`; those of before the range's start are left out.
@@ -108,6 +129,8 @@ struct Resolver<'a, 'd> {
     bases: &'a [u64],
     /// Offset of the jump.
     jump: u32,
+    /// Set when the base of a table is not found.
+    misses_base: &'a Cell<bool>,
 }
 
 impl Resolver<'_, '_> {
@@ -230,6 +253,7 @@ impl Resolver<'_, '_> {
                 return read;
             }
         }
+        self.misses_base.set(true);
         0
     }
 
