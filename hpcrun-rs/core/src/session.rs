@@ -31,8 +31,8 @@ pub struct Libc {
     pub sigaction: unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32,
 }
 
-/// Starts measuring the process. The calling thread becomes thread 1, on the main stack.
-/// Errors are for the user.
+/// Starts measuring the process. The calling thread becomes thread 1, on the main stack; it is not sampled
+/// before it is armed ([`arm`]). Errors are for the user.
 pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), String> {
     let kind = timer::choose(&config)?;
     // SAFETY: `Libc`'s contract.
@@ -46,7 +46,6 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
     image::set_running(true);
-    arm(state);
     Ok(())
 }
 
