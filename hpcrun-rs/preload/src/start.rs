@@ -54,7 +54,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     // SAFETY: the function lives as long as the process: the library is never unloaded.
     unsafe { libc::atexit(at_exit) };
     // Last of all, and as a thread that has nothing to do: what is done here is no part of the program. A sample that comes while the
-    // timer is being started, which takes the kernel up to some milliseconds, is one of idleness.
+    // timer is being started, which takes the kernel a while, is one of idleness.
     if let Some(state) = hpcrun_core::threads::current() {
         state.begin_yield();
         session::arm(state);
