@@ -5,6 +5,7 @@
 
 use super::agents::Owner;
 use super::path::PathRoot;
+use super::spawner::{self, Spawner};
 use super::trail;
 use crate::activity;
 use crate::unwind::stack;
@@ -13,15 +14,7 @@ use crate::unwind::{Cursor, End, Position, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
-use hpcrun_abi::{RuntimeTable, SpawnSite, TaskHeader};
-use std::mem::offset_of;
-
-// In the order in which `spawner` notes them.
-const _: () = assert!(
-    offset_of!(TaskHeader, site) == 0
-        && offset_of!(TaskHeader, sp) == 8
-        && offset_of!(TaskHeader, fp) == 16
-);
+use hpcrun_abi::RuntimeTable;
 
 /// What step-pnote has yet to yield.
 #[derive(Clone, Copy, Debug)]
@@ -287,22 +280,16 @@ impl<'a> LogicalCursor<'a> {
         let unreadable = PathRoot::Partial(LossCause::UnreadableStack);
         let slot = self.physical.sp().wrapping_add(table.task_slot as u64);
         let task = self.physical.read(slot).ok_or(unreadable)?;
-        // SAFETY: the boundary's frame keeps its task's header there, and the task outlives the
-        // frame (the runtime's contract in hpcrun-abi); sites are statics.
-        let (header, site) = unsafe {
-            let header: &TaskHeader = &*(task as *const TaskHeader);
-            let site: &SpawnSite = &*header.site;
-            (header, site)
-        };
-        let kept = [header.site as usize, header.sp, header.fp];
-        for (i, word) in kept.into_iter().enumerate() {
-            self.physical.note(task + 8 * i as u64, word as u64);
+        let physical = &mut self.physical;
+        let found = spawner::of_task(task, |address| physical.peek(address));
+        let Spawner { site, sp, fp, ip } = found.ok_or(unreadable)?;
+        for (i, word) in [site, sp, fp].into_iter().enumerate() {
+            self.physical.note(task + 8 * i as u64, word);
         }
-        if site.ip != 0 {
-            let (ip, sp, fp) = (site.ip as u64, header.sp as u64, header.fp as u64);
+        if ip != 0 {
             return Ok(Registers::new(ip, sp, fp));
         }
-        Err(match header.sp as u64 {
+        Err(match sp {
             0 => PathRoot::Partial(LossCause::UnknownSpawner),
             handle => PathRoot::Context {
                 thread: (handle >> 32) as u32,

@@ -1,7 +1,7 @@
 //! Logical unwinding (paper, sections 3 and 4): from physical frames to a logical call path.
 //!
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
-//! step-pnote and step-lnote; [`path`] holds the resulting notes; [`backtrace`] is the paper's
+//! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting notes; [`backtrace`] is the paper's
 //! Algorithm 1; [`trail`] spares it the frames that the path before had too; [`rayon`] knows where an uncooperative rayon has its scheduler. Async-signal-safe,
 //! but for what says otherwise.
 
@@ -9,6 +9,7 @@ pub mod agents;
 pub mod cursor;
 pub mod path;
 pub mod rayon;
+mod spawner;
 pub mod trail;
 
 pub use cursor::LogicalCursor;

@@ -176,6 +176,12 @@ impl<'a> Cursor<'a> {
         self.stack.read(address)
     }
 
+    /// A word of any memory, or nothing when it is not readable; it is not noted.
+    #[inline]
+    pub fn peek(&mut self, address: u64) -> Option<u64> {
+        self.stack.peek(address)
+    }
+
     /// Identifies the frame at the current registers.
     #[inline]
     fn place(&mut self) -> Result<(), End> {
