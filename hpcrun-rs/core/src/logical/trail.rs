@@ -136,7 +136,8 @@ impl Trail {
         for (i, word) in words.iter().enumerate().rev() {
             // SAFETY: the walk would read this word now: it stands where the last one stood, and
             // the words that lead from there to this one are unchanged (see the module). It was
-            // read directly then, so it lies in a stack that is alive, or in a task's header.
+            // read directly then, so it lies in a stack that is alive, or in a task's header (or
+            // what a walk that lost its way took for one: readable a sample ago, which is all that is known of it).
             let is_same = word.address != 0
                 && unsafe { (word.address as *const u64).read_unaligned() } == word.value;
             if !is_same {
