@@ -186,3 +186,23 @@ fn leaf_of_twin(walker: &mut Walker) {
     walker.compare();
     black_box(2);
 }
+
+#[test]
+fn where_a_stack_is_gone_nothing_of_the_walk_before_is_relied_on() {
+    let mut walker = Walker::new();
+    let other: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
+    other.publish();
+    let mut shared_before = 0;
+    for round in 0..50 {
+        other.set(16, 32, false, (0, 0));
+        leaf_of_small(&mut walker);
+        leaf_of_small(&mut walker);
+        shared_before += walker.shared;
+        walker.shared = 0;
+        other.clear();
+        leaf_of_small(&mut walker);
+        assert_eq!(walker.shared, 0, "round {round}");
+    }
+    // Other tests have stacks of their own: not always, but otherwise it is.
+    assert!(shared_before > 0);
+}

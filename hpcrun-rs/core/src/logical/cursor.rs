@@ -6,9 +6,8 @@
 use super::agents::Owner;
 use super::path::PathRoot;
 use super::spawner::{self, Spawner};
-use super::trail;
 use crate::activity;
-use crate::unwind::stack;
+use crate::unwind::stack::{self, StackRoot};
 use crate::unwind::words::Words;
 use crate::unwind::{Cursor, End, Position, Registers};
 use hpc_formats::address::CodeAddress;
@@ -48,8 +47,6 @@ pub struct LogicalCursor<'a> {
     pnotes: Physical,
     lnotes: Logical,
     end: Option<PathRoot>,
-    /// Stack pointer at the end, when that is the root of a stack; else 0.
-    root_sp: u64,
     /// A task that stock rayon's scheduler runs was passed.
     in_task: bool,
     /// Stock rayon's scheduler was met without a task above it.
@@ -65,7 +62,6 @@ impl<'a> LogicalCursor<'a> {
             pnotes: Physical::Done,
             lnotes: Logical::Done,
             end: None,
-            root_sp: 0,
             in_task: false,
             idle: false,
         }
@@ -90,12 +86,6 @@ impl<'a> LogicalCursor<'a> {
     pub fn root(&self) -> PathRoot {
         self.end
             .unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
-    }
-
-    /// Stack pointer at the root; 0 when the path does not end at the root of a stack.
-    #[inline]
-    pub(super) fn root_sp(&self) -> u64 {
-        self.root_sp
     }
 
     /// Where the physical walk stands; see [`Cursor::position`].
@@ -251,10 +241,7 @@ impl<'a> LogicalCursor<'a> {
     fn finish(&mut self, end: End) {
         let unknown = PathRoot::Partial(LossCause::UnknownThreadRoot);
         self.end = Some(match end {
-            End::Root => {
-                self.root_sp = self.physical.sp();
-                trail::root_at(self.root_sp).unwrap_or(unknown)
-            }
+            End::Root => root_at(self.physical.sp()).unwrap_or(unknown),
             End::Broken(cause) => PathRoot::Partial(cause),
         });
     }
@@ -282,9 +269,13 @@ impl<'a> LogicalCursor<'a> {
         let task = self.physical.read(slot).ok_or(unreadable)?;
         let physical = &mut self.physical;
         let found = spawner::of_task(task, |address| physical.peek(address));
-        let Spawner { site, sp, fp, ip } = found.ok_or(unreadable)?;
+        let found = found.ok_or(unreadable)?;
+        let Spawner {
+            site, sp, fp, ip, ..
+        } = found;
         for (i, word) in [site, sp, fp].into_iter().enumerate() {
-            self.physical.note(task + 8 * i as u64, word);
+            let address = task + 8 * i as u64;
+            self.physical.note(address, word, found.is_in_stack);
         }
         if ip != 0 {
             return Ok(Registers::new(ip, sp, fp));
@@ -296,5 +287,14 @@ impl<'a> LogicalCursor<'a> {
                 node: handle as u32,
             },
         })
+    }
+}
+
+/// What a path that ends at this stack pointer hangs under.
+fn root_at(sp: u64) -> Option<PathRoot> {
+    match stack::root_of(sp) {
+        StackRoot::Entry => Some(PathRoot::Entry),
+        StackRoot::Thread(thread, node) => Some(PathRoot::Context { thread, node }),
+        StackRoot::Unknown => None,
     }
 }

@@ -32,7 +32,7 @@ pub fn backtrace(
     cursor.start();
     let root = walk(cursor, path, trail);
     if !cursor.is_idle() {
-        trail.end(root, cursor.root_sp(), cursor.words(), path.notes().len());
+        trail.end(root, cursor.words(), path.notes().len());
     }
     root
 }

@@ -22,6 +22,8 @@ pub(super) struct Spawner {
     pub(super) fp: u64,
     /// [`SpawnSite::ip`].
     pub(super) ip: u64,
+    /// Whether the header lies in a stack that is known.
+    pub(super) is_in_stack: bool,
 }
 
 // As they are read here, and noted in `cursor`.
@@ -39,7 +41,7 @@ static SITES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 /// The spawner of the task whose header is at `task`. `peek` reads a word of any memory, or says that it cannot be read.
 #[inline]
 pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Option<Spawner> {
-    let [site, sp, fp] = header(task, &mut peek)?;
+    let ([site, sp, fp], is_in_stack) = header(task, &mut peek)?;
     let known = &SITES[(site >> 4) as usize % SITES.len()];
     let ip = if site != 0 && known.load(Ordering::Relaxed) == site {
         // SAFETY: it was readable as a site before, which are statics of modules; a task of a module that
@@ -50,18 +52,25 @@ pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Op
         known.store(site, Ordering::Relaxed);
         ip
     };
-    Some(Spawner { site, sp, fp, ip })
+    Some(Spawner {
+        site,
+        sp,
+        fp,
+        ip,
+        is_in_stack,
+    })
 }
 
 #[inline]
-fn header(task: u64, peek: &mut impl FnMut(u64) -> Option<u64>) -> Option<[u64; 3]> {
+fn header(task: u64, peek: &mut impl FnMut(u64) -> Option<u64>) -> Option<([u64; 3], bool)> {
     let end = task.checked_add(size_of::<TaskHeader>() as u64)?;
     if end <= stack::bounds_from(task).high {
         // SAFETY: between an address in the stack of a thread that lives and the stack's top: mapped and readable.
         // Any bits are numbers.
-        return Some(unsafe { (task as *const [u64; 3]).read_unaligned() });
+        return Some((unsafe { (task as *const [u64; 3]).read_unaligned() }, true));
     }
-    Some([peek(task)?, peek(task + 8)?, peek(task + 16)?])
+    let words = [peek(task)?, peek(task + 8)?, peek(task + 16)?];
+    Some((words, false))
 }
 
 #[cfg(test)]
@@ -89,6 +98,7 @@ mod tests {
             sp: 5,
             fp: 6,
             ip: 77,
+            is_in_stack: false,
         };
         // The second time the site is known.
         assert_eq!(spawner(address), Some(expected));

@@ -8,15 +8,17 @@
 //! be compared is just the next one that the walk would read itself. The comparison therefore
 //! never touches memory that the walk would not touch, also where it leads over the stacks of
 //! spawners and the headers of stolen tasks. (Words are compared, not only return addresses: the
-//! stack may have been left and entered again on another way with the same ones.)
+//! stack may have been left and entered again on another way with the same ones.) A walk that lost its way may have
+//! read what is no stack's of its thread, nor a task, so nothing else is trusted: as soon as any stack goes the last walk is forgotten,
+//! and what did not lie in a stack is read through the kernel.
 //!
 //! Async-signal-safe after [`Trail::new`].
 
 use super::path::{MAX_NOTES, PathRoot};
 use crate::memory::FixedArray;
 use crate::unwind::Position;
-use crate::unwind::stack::{self, StackRoot};
-use crate::unwind::words::{Word, Words};
+use crate::unwind::stack::{self, Window};
+use crate::unwind::words::{CHECKED, Word, Words};
 
 /// Slots of the table that finds a frame by its stack pointer; a power of two.
 const SLOTS: usize = 1024;
@@ -44,10 +46,13 @@ pub struct Trail {
     words: FixedArray<Word>,
     /// The frames of the walk under way, innermost first.
     fresh: FixedArray<Frame>,
+    /// What was read through the kernel, if `is_read` says so: seldom needed, and kept apart.
+    window: Box<Window>,
+    is_read: bool,
     root: PathRoot,
-    /// Stack pointer at the walk's end, when its root is that of a stack; else 0.
-    root_sp: u64,
     generation: u32,
+    /// [`stack::departures`] of the last walk's time.
+    departures: u32,
     /// Index in `words` of one that was found changed in the walk under way.
     changed: u32,
     /// Index of the frame at which the walk under way met the last one.
@@ -62,9 +67,11 @@ impl Trail {
             frames: FixedArray::new(MAX_NOTES)?,
             words: FixedArray::new(Words::MAX)?,
             fresh: FixedArray::new(MAX_NOTES)?,
+            window: Box::new(Window::new()),
+            is_read: false,
             root: PathRoot::Entry,
-            root_sp: 0,
             generation: 0,
+            departures: 0,
             changed: u32::MAX,
             met: None,
             by_sp: [0; SLOTS],
@@ -84,9 +91,12 @@ impl Trail {
         self.fresh.clear();
         self.changed = u32::MAX;
         self.met = None;
-        if generation != Some(self.generation) {
+        self.is_read = false;
+        let departures = stack::departures();
+        if generation != Some(self.generation) || departures != self.departures {
             self.clear();
             self.generation = generation.unwrap_or(0);
+            self.departures = departures;
         }
     }
 
@@ -127,31 +137,33 @@ impl Trail {
         None
     }
 
-    /// Whether the first `count` kept words, and what lies at the root, are as they were.
+    /// Whether the first `count` kept words are as they were.
     fn is_unchanged(&mut self, count: u32) -> bool {
         if count > self.changed {
             return false;
         }
         let words = self.words.as_slice().get(..count as usize).unwrap_or(&[]);
         for (i, word) in words.iter().enumerate().rev() {
-            // SAFETY: the walk would read this word now: it stands where the last one stood, and
-            // the words that lead from there to this one are unchanged (see the module). It was
-            // read directly then, so it lies in a stack that is alive, or in a task's header (or
-            // what a walk that lost its way took for one: readable a sample ago, which is all that is known of it).
-            let is_same = word.address != 0
-                && unsafe { (word.address as *const u64).read_unaligned() } == word.value;
+            let is_same = if word.address & CHECKED != 0 {
+                read_checked(&mut self.window, &mut self.is_read, word.address) == Some(word.value)
+            } else {
+                // SAFETY: it lay in a stack that was known, between the last walk's stack pointer there and the top, and no known stack has
+                // gone since: mapped and readable. (One that goes in this very moment is none that the walk would read now,
+                // see the module; only where it lost its way could it be one.) Any bits are a number.
+                word.address != 0
+                    && unsafe { (word.address as *const u64).read_unaligned() } == word.value
+            };
             if !is_same {
                 self.changed = i as u32;
                 return false;
             }
         }
-        self.root_sp == 0 || root_at(self.root_sp) == Some(self.root)
+        true
     }
 
-    /// The walk has ended at `root`, after `notes` notes of its own; `root_sp` is the stack
-    /// pointer there if the root is that of a stack, else 0. It is kept for the next one, unless
+    /// The walk has ended at `root`, after `notes` notes of its own. It is kept for the next one, unless
     /// that could not rely on it.
-    pub(super) fn end(&mut self, root: PathRoot, root_sp: u64, words: &Words, notes: usize) {
+    pub(super) fn end(&mut self, root: PathRoot, words: &Words, notes: usize) {
         let kept = match words.get() {
             Some(words) if !matches!(root, PathRoot::Partial(_)) && self.generation != 0 => {
                 self.keep(words, notes)
@@ -162,7 +174,6 @@ impl Trail {
             self.clear();
         } else if self.met.is_none() {
             self.root = root;
-            self.root_sp = root_sp;
         }
     }
 
@@ -195,11 +206,11 @@ impl Trail {
     }
 }
 
-/// What a path that ends at this stack pointer hangs under.
-pub(super) fn root_at(sp: u64) -> Option<PathRoot> {
-    match stack::root_of(sp) {
-        StackRoot::Entry => Some(PathRoot::Entry),
-        StackRoot::Thread(thread, node) => Some(PathRoot::Context { thread, node }),
-        StackRoot::Unknown => None,
+/// The word at an address with [`CHECKED`].
+#[cold]
+fn read_checked(window: &mut Window, is_read: &mut bool, address: u64) -> Option<u64> {
+    if !std::mem::replace(is_read, true) {
+        window.forget();
     }
+    window.read(address & !CHECKED)
 }

@@ -166,8 +166,8 @@ impl<'a> Cursor<'a> {
 
     /// Notes a word of a structure, read directly, that the walk depends on.
     #[inline]
-    pub fn note(&mut self, address: u64, value: u64) {
-        self.stack.note(address, value);
+    pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
+        self.stack.note(address, value, is_stack);
     }
 
     /// A word of the stack being walked.

@@ -5,7 +5,7 @@
 
 use super::words::Words;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The part of a stack that may be read directly: from the stack pointer up to its top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +23,67 @@ impl StackBounds {
 
 const WINDOW_WORDS: usize = 32;
 
-/// Words read through the kernel at once.
+/// Words of any memory, read through the kernel, some at once.
 #[derive(Debug)]
-struct Window {
+pub struct Window {
     words: [u64; WINDOW_WORDS],
     start: u64,
     len: usize,
+}
+
+impl Window {
+    /// Nothing is read yet.
+    pub const fn new() -> Window {
+        Window {
+            words: [0; WINDOW_WORDS],
+            start: 0,
+            len: 0,
+        }
+    }
+
+    /// What was read may have changed.
+    #[inline]
+    pub fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    /// The word at `address`, or nothing when it is not readable.
+    #[cold]
+    #[inline(never)]
+    pub fn read(&mut self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.start);
+        if offset % 8 == 0 && offset / 8 < self.len as u64 {
+            return Some(self.words[(offset / 8) as usize]);
+        }
+        // A window first; a single word where the window would cross into unmapped pages.
+        for words in [WINDOW_WORDS, 1] {
+            let len = words * 8;
+            let local = libc::iovec {
+                iov_base: self.words.as_mut_ptr().cast(),
+                iov_len: len,
+            };
+            let remote = libc::iovec {
+                iov_base: address as *mut libc::c_void,
+                iov_len: len,
+            };
+            // SAFETY: the kernel checks the remote range and writes at most `len` bytes into
+            // our window, which is that long.
+            let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+            if n >= 8 {
+                self.start = address;
+                self.len = n as usize / 8;
+                return Some(self.words[0]);
+            }
+        }
+        self.len = 0;
+        None
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// What a [`StackReader`] works with; a thread has one.
@@ -43,11 +98,7 @@ impl Scratch {
     pub fn new() -> Option<Scratch> {
         Some(Scratch {
             words: Words::new()?,
-            window: Window {
-                words: [0; WINDOW_WORDS],
-                start: 0,
-                len: 0,
-            },
+            window: Window::new(),
         })
     }
 }
@@ -63,14 +114,14 @@ impl<'a> StackReader<'a> {
     /// A reader for a stack with these bounds, which starts a list of words.
     pub fn new(bounds: StackBounds, scratch: &'a mut Scratch) -> StackReader<'a> {
         scratch.words.clear();
-        scratch.window.len = 0;
+        scratch.window.forget();
         StackReader { bounds, scratch }
     }
 
     /// Goes over to another stack.
     pub fn set_bounds(&mut self, bounds: StackBounds) {
         self.bounds = bounds;
-        self.scratch.window.len = 0;
+        self.scratch.window.forget();
     }
 
     /// What was read so far.
@@ -84,10 +135,14 @@ impl<'a> StackReader<'a> {
         self.scratch.words.spoil();
     }
 
-    /// Notes a word of a structure that was read directly.
+    /// Notes a word that was peeked at; `is_stack`: in a stack that is known.
     #[inline]
-    pub fn note(&mut self, address: u64, value: u64) {
-        self.scratch.words.push(address, value);
+    pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
+        if is_stack {
+            self.scratch.words.push(address, value);
+        } else {
+            self.scratch.words.push_checked(address, value);
+        }
     }
 
     /// The word at `address`, or nothing when it is not readable. It is noted.
@@ -120,36 +175,9 @@ impl<'a> StackReader<'a> {
         Some(unsafe { (address as *const u64).read_unaligned() })
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn read_checked(&mut self, address: u64) -> Option<u64> {
-        let window = &mut self.scratch.window;
-        let offset = address.wrapping_sub(window.start);
-        if offset % 8 == 0 && offset / 8 < window.len as u64 {
-            return Some(window.words[(offset / 8) as usize]);
-        }
-        // A window first; a single word where the window would cross into unmapped pages.
-        for words in [WINDOW_WORDS, 1] {
-            let len = words * 8;
-            let local = libc::iovec {
-                iov_base: window.words.as_mut_ptr().cast(),
-                iov_len: len,
-            };
-            let remote = libc::iovec {
-                iov_base: address as *mut libc::c_void,
-                iov_len: len,
-            };
-            // SAFETY: the kernel checks the remote range and writes at most `len` bytes into
-            // our window, which is that long.
-            let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-            if n >= 8 {
-                window.start = address;
-                window.len = n as usize / 8;
-                return Some(window.words[0]);
-            }
-        }
-        window.len = 0;
-        None
+        self.scratch.window.read(address)
     }
 }
 
@@ -165,7 +193,24 @@ pub struct StackSlot {
     is_main: AtomicBool,
 }
 
-static DIRECTORY: AtomicPtr<StackSlot> = AtomicPtr::new(ptr::null_mut());
+/// All slots; side by side, as each sample looks at both.
+#[repr(align(16))]
+struct Directory {
+    head: AtomicPtr<StackSlot>,
+    /// How often a stack left the directory, or has another root.
+    departures: AtomicU32,
+}
+
+static DIRECTORY: Directory = Directory {
+    head: AtomicPtr::new(ptr::null_mut()),
+    departures: AtomicU32::new(0),
+};
+
+/// While this number stays the same, each stack that was known is known, and lives, with the same root.
+#[inline]
+pub fn departures() -> u32 {
+    DIRECTORY.departures.load(Ordering::Acquire)
+}
 
 impl StackSlot {
     /// An empty slot.
@@ -182,17 +227,21 @@ impl StackSlot {
     /// Enters the slot into the directory, for good.
     pub fn publish(&'static self) {
         let this = ptr::from_ref(self).cast_mut();
-        let mut head = DIRECTORY.load(Ordering::Acquire);
+        let mut head = DIRECTORY.head.load(Ordering::Acquire);
         loop {
             self.next.store(head, Ordering::Relaxed);
-            match DIRECTORY.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire) {
+            let entered =
+                DIRECTORY
+                    .head
+                    .compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire);
+            match entered {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// The slot now stands for this stack.
+    /// The slot, which is empty, now stands for this stack.
     pub fn set(&self, low: u64, high: u64, is_main: bool, creation: (u32, u32)) {
         self.set_creation(creation);
         self.is_main.store(is_main, Ordering::Relaxed);
@@ -203,6 +252,7 @@ impl StackSlot {
     /// The program begins on this stack.
     pub fn set_main(&self) {
         self.is_main.store(true, Ordering::Relaxed);
+        DIRECTORY.departures.fetch_add(1, Ordering::AcqRel);
     }
 
     fn set_creation(&self, (thread, node): (u32, u32)) {
@@ -210,10 +260,11 @@ impl StackSlot {
         self.creation.store(packed, Ordering::Relaxed);
     }
 
-    /// The slot's thread is gone.
+    /// The slot's thread is about to be gone.
     pub fn clear(&self) {
         self.high.store(0, Ordering::Release);
         self.low.store(0, Ordering::Release);
+        DIRECTORY.departures.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -224,7 +275,7 @@ impl Default for StackSlot {
 }
 
 fn slot_of(sp: u64) -> Option<&'static StackSlot> {
-    let mut next = DIRECTORY.load(Ordering::Acquire);
+    let mut next = DIRECTORY.head.load(Ordering::Acquire);
     // SAFETY: slots are `'static` (see `publish`) and never leave the list.
     while let Some(slot) = unsafe { next.as_ref() } {
         if sp < slot.high.load(Ordering::Acquire) && sp >= slot.low.load(Ordering::Relaxed) {
@@ -267,5 +318,39 @@ pub fn root_of(sp: u64) -> StackRoot {
             0 => StackRoot::Unknown,
             packed => StackRoot::Thread((packed >> 32) as u32, packed as u32),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_word_is_read_and_what_is_not_mapped_is_told() {
+        let words: Box<[AtomicU64]> = (0..100).map(AtomicU64::new).collect();
+        let address = |i: usize| ptr::from_ref(&words[i]) as u64;
+        let mut window = Window::new();
+        for i in [10, 11, 9, 60, 99, 0] {
+            assert_eq!(window.read(address(i)), Some(i as u64));
+        }
+        for nowhere in [0, 8, 0x10_0000, 1 << 47, 1 << 63, !0 - 8, !0] {
+            assert_eq!(window.read(nowhere), None, "{nowhere:#x}");
+        }
+        assert_eq!(window.read(address(5)), Some(5));
+        words[5].store(1, Ordering::Relaxed);
+        window.forget();
+        assert_eq!(window.read(address(5)), Some(1));
+    }
+
+    #[test]
+    fn a_stack_that_goes_is_counted() {
+        static SLOT: StackSlot = StackSlot::new();
+        SLOT.publish();
+        SLOT.set(4096, 8192, false, (0, 0));
+        assert_eq!(bounds_from(5000).high, 8192);
+        let before = departures();
+        SLOT.clear();
+        assert_ne!(departures(), before);
+        assert_eq!(bounds_from(5000), StackBounds::NONE);
     }
 }

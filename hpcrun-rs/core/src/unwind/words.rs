@@ -10,10 +10,14 @@ use crate::memory::FixedArray;
 /// Most words of a walk that are kept.
 const MAX_WORDS: usize = 1 << 18;
 
+/// Of a [`Word`]'s address, which no address of a program has: it is to be read through the kernel alone.
+pub const CHECKED: u64 = 1 << 63;
+
 /// A word and where it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// Its address; 0: something was read in another way, and cannot be read again like this.
+    /// Its address, in a stack that was known; with [`CHECKED`]: elsewhere; 0: something was read in another way, and cannot be
+    /// read again like this.
     pub address: u64,
     /// What was there.
     pub value: u64,
@@ -49,6 +53,12 @@ impl Words {
         if !self.list.push(Word { address, value }) {
             self.is_complete = false;
         }
+    }
+
+    /// As [`Self::push`], of a word that is to be read through the kernel.
+    #[cold]
+    pub(super) fn push_checked(&mut self, address: u64, value: u64) {
+        self.push(address | CHECKED, value);
     }
 
     /// The way up to here depends on more than words that can be read again one by one.
