@@ -106,12 +106,13 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 7] = [
+    let flags: [(&str, &[&str]); 8] = [
         ("pthreads", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),
         ("kernel", &[]),
+        ("other_runtime", &[]),
         ("library.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),
     ];

@@ -175,6 +175,26 @@ fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
 }
 
 #[test]
+fn a_runtime_of_another_version_is_named_with_the_remedy() {
+    let _machine = machine();
+    for (version, remedy) in [
+        ("1", "build it with this release's work-stealing-rt"),
+        ("4000000000", "update hpcrun-rs"),
+    ] {
+        let run = Spec::new("other-runtime", c_program("other_runtime"))
+            .arguments(&[version])
+            .run();
+        let stderr = run.stderr();
+        assert_eq!(run.output.status.code(), Some(0), "{stderr}");
+        let mut warnings = stderr.lines().filter(|l| l.contains("warning"));
+        let warning = warnings.next().expect("a warning");
+        assert!(warning.contains(remedy), "{stderr}");
+        assert!(warning.contains(&format!("table {version}")), "{stderr}");
+        assert_eq!(warnings.next(), None, "it is said once");
+    }
+}
+
+#[test]
 fn the_tools_work_from_any_directory() {
     let _machine = machine();
     // As `cargo install` would leave it: the binary alone, in a folder of its own.

@@ -27,16 +27,25 @@ pub fn set_cores(n: u32) {
     CORES.store(n, Ordering::Relaxed);
 }
 
-/// Registers a runtime's table; false when it cannot be served.
-pub fn register_runtime(table: &'static RuntimeTable) -> bool {
+/// Why a runtime cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its table is of this other version, or shorter than that of ours.
+    Version(u32),
+    /// There are [`MAX_RUNTIMES`] already.
+    TooMany,
+}
+
+/// Registers a runtime's table.
+pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
     // The fields after these are read only where the table has them.
     let least = std::mem::offset_of!(RuntimeTable, sites_start);
     if table.version != ABI_VERSION || (table.size as usize) < least {
-        return false;
+        return Err(Refusal::Version(table.version));
     }
     let address = ptr::from_ref(table).cast_mut();
     if runtimes().any(|(_, t)| ptr::eq(t, table)) {
-        return true;
+        return Ok(());
     }
     for slot in &RUNTIMES {
         let free = slot.compare_exchange(
@@ -47,10 +56,10 @@ pub fn register_runtime(table: &'static RuntimeTable) -> bool {
         );
         if free.is_ok() {
             RUNTIME_COUNT.fetch_add(1, Ordering::AcqRel);
-            return true;
+            return Ok(());
         }
     }
-    false
+    Err(Refusal::TooMany)
 }
 
 /// The registered runtimes with their index.

@@ -33,7 +33,7 @@ fn runtime() -> Runtime {
         sites_start: none,
         sites_end: none,
     }));
-    assert!(activity::register_runtime(table));
+    assert_eq!(activity::register_runtime(table), Ok(()));
     let state = Box::leak(Box::new(AtomicU8::new(WORKER_IDLE)));
     Runtime {
         working,

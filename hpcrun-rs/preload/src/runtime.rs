@@ -2,9 +2,10 @@
 
 use crate::threads::here;
 use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
-use hpcrun_core::{activity, session, threads};
+use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
+use hpcrun_core::{session, threads};
 use std::ptr;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 static TABLE: ProfilerTable = ProfilerTable {
     size: size_of::<ProfilerTable>() as u32,
@@ -24,11 +25,41 @@ pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *cons
     let Some(table) = (unsafe { table.as_ref() }) else {
         return ptr::null();
     };
-    if !session::is_running() || !activity::register_runtime(table) {
+    if !session::is_running() {
+        return ptr::null();
+    }
+    if let Err(refusal) = activity::register_runtime(table) {
+        warn(refusal);
         return ptr::null();
     }
     session::forget_owners();
     &TABLE
+}
+
+/// Says once what the measurement will lack. Never on a sample's way: a runtime registers when its first pool starts.
+fn warn(refusal: Refusal) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let (why, remedy) = match refusal {
+        Refusal::Version(version) if version < ABI_VERSION => (
+            format!("was built for an older profiler (table {version}, not {ABI_VERSION})"),
+            "build it with this release's work-stealing-rt",
+        ),
+        Refusal::Version(version) => (
+            format!("was built for a newer profiler (table {version}, not {ABI_VERSION})"),
+            "update hpcrun-rs",
+        ),
+        Refusal::TooMany => (
+            format!("is one of more than {MAX_RUNTIMES} in this process"),
+            "build the program with fewer copies of work-stealing-rt",
+        ),
+    };
+    eprintln!(
+        "hpcrun-rs: warning: the program's task runtime {why}: its tasks have no logical callers, and its \
+         workers count as ordinary threads; {remedy}"
+    );
 }
 
 unsafe extern "C" fn worker_enter(state: *const AtomicU8) {
