@@ -96,9 +96,12 @@ fn by_procedure(structure: &Structure) -> Vec<(ProcedureId, Vec<&Span>)> {
 }
 
 fn place(structure: &Structure, line: Option<SourceLine>) -> String {
-    line.map_or("-".to_owned(), |l| {
-        format!("{}:{}", structure.string(l.file), l.line)
-    })
+    match line {
+        None => "-".to_owned(),
+        // A call that the compiler put together from several.
+        Some(SourceLine { file, line: 0 }) => structure.string(file).to_owned(),
+        Some(SourceLine { file, line }) => format!("{}:{line}", structure.string(file)),
+    }
 }
 
 fn procedure(structure: &Structure, id: ProcedureId, spans: &[&Span], out: &mut String) {

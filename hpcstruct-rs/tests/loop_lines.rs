@@ -158,6 +158,53 @@ fn a_loop_of_inlined_code_lies_in_the_inlined_call() {
     assert!(is_there, "loop > inlined call > loop");
 }
 
+/// LLVM gives a call that it has put together from several the line 0.
+#[test]
+fn a_loop_of_a_call_without_a_line_goes_by_its_own_line() {
+    const SOURCE: &str = r#"
+#line 5 "/usr/include/inner.h"
+static inline __attribute__((always_inline)) long total(const long *p, long n)
+{
+    long sum = 0;
+    for (long i = 0; i < n; i++)
+        sum += p[i] * p[i];
+    return sum;
+}
+#line 20 "user.c"
+long outer(const long *p, long n)
+{
+    return total(p, n);
+}
+"#;
+    const CALL: &str = "\t# DW_AT_call_line";
+    let folder = Folder::new("loop-lines-zero");
+    folder.write("user.c", SOURCE);
+    let assembly = ["-g", "-gdwarf-4", "-O1", "-dA", "-S", "-fPIC"];
+    let text = std::fs::read_to_string(folder.gcc("user.c", "user.s", &assembly));
+    let text = text.expect("gcc writes assembly");
+    let without: Vec<String> = text
+        .lines()
+        .map(|line| match line.strip_suffix(CALL) {
+            Some(_) => format!("\t.byte\t0{CALL}"),
+            None => line.to_owned(),
+        })
+        .collect();
+    folder.write("without.s", &without.join("\n"));
+    folder.write("with.s", &text);
+    for (source, expected) in [
+        ("with.s", "loop at user.c:22"),
+        ("without.s", "loop at inner.h:8"),
+    ] {
+        let structure = whole(&folder.gcc(source, &format!("{source}.so"), &["-shared"]));
+        let loops = structure
+            .scopes
+            .iter()
+            .filter(|s| s.kind == ScopeKind::Loop);
+        let names: Vec<&str> = loops.map(|s| structure.string(s.name)).collect();
+        assert_eq!(names, [expected], "{source}");
+    }
+}
+
 #[test]
 fn rust_loops_have_the_lines_of_the_users_source() {
     let (expected, _) = marks(RUST);

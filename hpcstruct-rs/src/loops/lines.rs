@@ -2,7 +2,7 @@
 //!
 //! Input: where the code of a procedure's loops lies. A loop is named by a line of the nearest
 //! scope, from its own outwards, whose code is not the system's (code that the compiler gives to no
-//! line has no say in this): the line of the call where that scope inlines the system's code, else
+//! line has no say in this): the line of the call where that scope inlines the system's code, if it has one, else
 //! the smallest line of the branches that leave or repeat the loop, else, where it is smaller, the
 //! first line of its body.
 
@@ -28,7 +28,8 @@ pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
         }
         let own = headers[i].or(branches[i]).or_else(|| nesting.any_line(i));
         // A loop of the system in the system's procedure is the system's.
-        let place = site.filter(|_| origin != Origin::System).or(own);
+        let site = site.filter(|site| origin != Origin::System && site.line != 0);
+        let place = site.or(own);
         (place.ok_or(found.header), origin)
     };
     nesting.loops.loops.iter().enumerate().map(name).collect()
@@ -132,6 +133,7 @@ impl Nesting<'_> {
             line = scope.site;
             at = scope.parent;
         }
-        line.filter(|_| at == level)
+        // A call that the compiler put together from several has no line.
+        line.filter(|line| at == level && line.line != 0)
     }
 }
