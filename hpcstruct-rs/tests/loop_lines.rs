@@ -189,7 +189,7 @@ long outer(const long *p, long n)
             None => line.to_owned(),
         })
         .collect();
-    folder.write("without.s", &without.join("\n"));
+    folder.write("without.s", without.join("\n"));
     folder.write("with.s", &text);
     for (source, expected) in [
         ("with.s", "loop at user.c:22"),
