@@ -4,6 +4,7 @@ use crate::threads::here;
 use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::{session, threads};
+use std::io::Write as _;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -56,7 +57,9 @@ fn warn(refusal: Refusal) {
             "build the program with fewer copies of work-stealing-rt",
         ),
     };
-    eprintln!(
+    // Nothing is done about a standard error that is closed: a panic would end the program.
+    let _ = writeln!(
+        std::io::stderr(),
         "hpcrun-rs: warning: the program's task runtime {why}: its tasks have no logical callers, and its \
          workers count as ordinary threads; {remedy}"
     );

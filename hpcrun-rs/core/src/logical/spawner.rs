@@ -45,7 +45,8 @@ pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Op
     let known = &SITES[(site >> 4) as usize % SITES.len()];
     let ip = if site != 0 && known.load(Ordering::Relaxed) == site {
         // SAFETY: it was readable as a site before, which are statics of modules; a task of a module that
-        // was unloaded since is on no stack. Any bits are a number.
+        // was unloaded since is on no stack. (What two walks that lost their way took for the same site was readable
+        // at the first; nothing more is known of it.) Any bits are a number.
         unsafe { (site as *const u64).read_unaligned() }
     } else {
         let ip = peek(site)?;
