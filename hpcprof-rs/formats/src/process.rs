@@ -13,13 +13,14 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
 const KIND_UNLOAD: u32 = 3;
 const KIND_END: u32 = 4;
 const KIND_SITES: u32 = 5;
+const KIND_UNPROFILED: u32 = 6;
 
 /// Start of a process image.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -96,6 +97,31 @@ pub struct End {
     pub workers: u32,
     /// Losses that no thread's profile could count.
     pub losses: Vec<(LossCause, u64)>,
+    /// CPU times; zeros in files of version 1.1 and before.
+    pub cpu: CpuTimes,
+}
+
+/// CPU time of a process image from its start to its end, and the part of it that threads' profiles cannot show.
+/// Nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuTimes {
+    /// Of all its threads, seen or not.
+    pub process_ns: u64,
+    /// Of its children that ended and were waited for, and of theirs.
+    pub children_ns: u64,
+    /// Of threads that were seen and have no profile, because they ended before their first sample.
+    pub unsampled_ns: u64,
+    /// Time that threads spent in waits that no hook saw: estimated from their CPU time and their state.
+    pub estimated_wait_ns: u64,
+}
+
+/// A program that a process of the run started and that was not profiled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unprofiled {
+    /// Path of the executable.
+    pub executable: String,
+    /// Why: `statically linked`, `linked with musl`, `built with AddressSanitizer`, …
+    pub reason: String,
 }
 
 /// What a cooperating runtime counted at one spawn site: one inlined copy of the code that makes
@@ -125,6 +151,8 @@ pub enum Entry {
     End(End),
     /// All spawn sites at which anything was counted; written before the end.
     Sites(Vec<SiteCounts>),
+    /// See [`Unprofiled`].
+    Unprofiled(Unprofiled),
 }
 
 /// The file's header.
@@ -182,6 +210,10 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
                 w.u8(*cause as u8);
                 w.u64(*n);
             }
+            w.u64(e.cpu.process_ns);
+            w.u64(e.cpu.children_ns);
+            w.u64(e.cpu.unsampled_ns);
+            w.u64(e.cpu.estimated_wait_ns);
             KIND_END
         }
         Entry::Sites(sites) => {
@@ -193,6 +225,11 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
                 w.u64(site.stolen_ns);
             }
             KIND_SITES
+        }
+        Entry::Unprofiled(u) => {
+            w.string(&u.executable);
+            w.string(&u.reason);
+            KIND_UNPROFILED
         }
     };
     let mut out = ByteWriter::new();
@@ -239,6 +276,8 @@ pub struct Process {
     pub end: Option<End>,
     /// What was counted at its spawn sites, as last written.
     pub sites: Vec<SiteCounts>,
+    /// Programs that it started and that were not profiled.
+    pub unprofiled: Vec<Unprofiled>,
     /// Whether the file ends within an entry, or an entry could not be decoded.
     pub damaged: bool,
 }
@@ -261,6 +300,7 @@ impl Process {
         let mut modules = Vec::new();
         let mut end = None;
         let mut sites = Vec::new();
+        let mut unprofiled = Vec::new();
         let mut damaged = false;
         while r.remaining() > 0 {
             let Some((kind, payload)) = r.u32().and_then(|k| Some((k, r.blob()?))) else {
@@ -273,6 +313,7 @@ impl Process {
                 KIND_MODULE => decode_module(&mut p).map(|m| modules.push(m)),
                 KIND_END => decode_end(&mut p).map(|e| end = Some(e)),
                 KIND_SITES => decode_sites(&mut p).map(|s| sites = s),
+                KIND_UNPROFILED => decode_unprofiled(&mut p).map(|u| unprofiled.push(u)),
                 _ => Some(()),
             };
             damaged |= decoded.is_none();
@@ -282,6 +323,7 @@ impl Process {
             modules,
             end,
             sites,
+            unprofiled,
             damaged,
         })
     }
@@ -336,6 +378,13 @@ fn decode_sites(r: &mut ByteReader<'_>) -> Option<Vec<SiteCounts>> {
     Some(sites)
 }
 
+fn decode_unprofiled(r: &mut ByteReader<'_>) -> Option<Unprofiled> {
+    Some(Unprofiled {
+        executable: r.string()?,
+        reason: r.string()?,
+    })
+}
+
 fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
     let (monotonic_ns, reason) = (r.u64()?, r.string()?);
     let (cores, threads, workers) = (r.u32()?, r.u32()?, r.u32()?);
@@ -345,6 +394,16 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
         let (cause, count) = (r.u8()?, r.u64()?);
         losses.extend(LossCause::from_number(cause).map(|c| (c, count)));
     }
+    // Version 1.1 ends here.
+    let cpu = match r.remaining() {
+        0 => CpuTimes::default(),
+        _ => CpuTimes {
+            process_ns: r.u64()?,
+            children_ns: r.u64()?,
+            unsampled_ns: r.u64()?,
+            estimated_wait_ns: r.u64()?,
+        },
+    };
     Some(End {
         monotonic_ns,
         reason,
@@ -352,6 +411,7 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
         threads,
         workers,
         losses,
+        cpu,
     })
 }
 

@@ -9,7 +9,7 @@ pub mod random;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::{self, End, Entry, Module, SiteCounts, Start};
+use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start};
 use hpc_formats::profile::{
     Association, HEADER_SIZE, MAGIC, RecordKind, VERSION_MAJOR, VERSION_MINOR, header, meta,
 };
@@ -359,6 +359,7 @@ impl Run {
                 threads: 2,
                 workers: 2,
                 losses: Vec::new(),
+                cpu: CpuTimes::default(),
             }),
             sites: Vec::new(),
             threads: Vec::new(),

@@ -234,6 +234,7 @@ fn end_entry(reason: &str) -> End {
         threads: threads::count(),
         workers: activity::peak_workers(),
         losses: losses.collect(),
+        cpu: process::CpuTimes::default(),
     }
 }
 
