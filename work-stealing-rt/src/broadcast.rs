@@ -121,10 +121,11 @@ where
 /// Calls `op` with the calling worker's context.
 #[inline(always)]
 pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
-    let worker = sched::current().expect("tasks run on workers");
-    op(BroadcastContext {
-        worker,
-        marker: PhantomData,
+    Worker::with_current(|worker| {
+        op(BroadcastContext {
+            worker: worker.expect("tasks run on workers"),
+            marker: PhantomData,
+        })
     })
 }
 

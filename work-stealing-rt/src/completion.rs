@@ -3,10 +3,9 @@
 //! One duty: count tasks, and let the one thread that waits for all of them know. A worker works
 //! on while it waits; another thread blocks.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::latch::{Latch, ThreadLatch};
 use crate::parallel_overhead::{sched, sync};
+use crate::primitives::{AtomicUsize, Ordering};
 use crate::worker::Worker;
 
 /// The event that the last of some tasks has ended.
@@ -32,12 +31,14 @@ unsafe impl Send for Completion {}
 impl Completion {
     /// For `pending` tasks, to be waited for by the calling thread.
     pub(crate) fn new(pending: usize) -> Self {
-        let waiter = match sched::current() {
-            Some(worker) => Waiter::Worker {
+        let worker = Worker::current();
+        let waiter = if worker.is_null() {
+            Waiter::Thread(ThreadLatch::new())
+        } else {
+            Waiter::Worker {
                 worker,
                 over: Latch::new(),
-            },
-            None => Waiter::Thread(ThreadLatch::new()),
+            }
         };
         Completion {
             pending: AtomicUsize::new(pending),
@@ -75,7 +76,7 @@ impl Completion {
                         sync::announce(worker.pool(), &*over, || index);
                     } else {
                         // Once the latch is set the waiter's pool might end.
-                        let pool = worker.pool().handle();
+                        let pool = worker.owned_pool();
                         sync::announce(&pool, &*over, || index);
                     }
                 }

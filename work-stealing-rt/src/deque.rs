@@ -32,13 +32,15 @@ use core::cell::Cell;
 use core::mem::align_of;
 use core::mem::size_of;
 use core::ptr;
+// Of `pace`, which orders nothing: not for loom to follow.
+use core::sync::atomic::AtomicU32;
 
 use crossbeam_utils::CachePadded;
 
 #[cfg(not(loom))]
 use crate::block_memory;
 use crate::latch::Latch;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 /// Pending joins that a worker can have open to thieves; those beyond are run inline.
 pub(crate) const CAPACITY: usize = if cfg!(loom) {
@@ -239,7 +241,8 @@ impl SplitDeque {
             self.owner
                 .split
                 .set(unsafe { self.owner.split.get().add(count as usize) });
-            self.own().ends.fetch_add(count << 32, Ordering::Release);
+            // Releases slots and tasks; sequentially consistent for `Sleep::notify_after_rmw`.
+            self.own().ends.fetch_add(count << 32, Ordering::SeqCst);
         }
     }
 
@@ -302,7 +305,6 @@ impl SplitDeque {
     }
 
     /// Anyone: is it a slot of this deque?
-    #[cfg(not(loom))]
     pub(crate) fn has_slot(&self, slot: SlotPtr) -> bool {
         (self.base()..=self.last()).contains(&slot)
     }
@@ -315,7 +317,6 @@ impl SplitDeque {
     }
 
     /// Owner: are there tasks that nobody has taken?
-    #[cfg(not(loom))]
     pub(crate) fn has_tasks(&self) -> bool {
         let (tail, split) = unpack(self.own().ends.load(Ordering::Relaxed));
         self.owner.head.get() != self.owner.split.get() || tail < split

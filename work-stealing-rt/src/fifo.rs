@@ -7,10 +7,10 @@
 //! Invariant: a task is put into the `Fifo` before its ticket is queued, and each ticket is
 //! redeemed once; so there is a task for every ticket.
 
-use crossbeam_deque::{Injector, Steal};
 use hpcrun_abi::TaskHeader;
 
 use crate::job::TaskRef;
+use crate::queue::{Injector, Steal};
 
 /// Set in the address of a ticket; headers and `Fifo`s are aligned to more than two bytes.
 const TICKET: usize = 1;

@@ -10,7 +10,7 @@
 //! that its owner may have left.
 
 use core::cell::UnsafeCell;
-use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use core::mem::{self, ManuallyDrop, MaybeUninit, offset_of};
 use core::ptr;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,6 +88,14 @@ impl TaskRef {
 #[inline(never)]
 fn call_task<R>(closure: impl FnOnce() -> R) -> R {
     closure()
+}
+
+/// Drops a value of the user's where a panic must not go on.
+pub(crate) fn discard<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // Its destructor might panic, too.
+        mem::forget(payload);
+    }
 }
 
 /// The event that ends a [`StackTask`].

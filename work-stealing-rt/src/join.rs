@@ -9,7 +9,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::deque::SlotPtr;
-use crate::job::{InSlot, StackTask};
+use crate::job::{self, InSlot, StackTask};
 use crate::parallel_overhead::sched::{self, Place};
 use crate::pool;
 use crate::worker::Worker;
@@ -44,7 +44,8 @@ where
     RA: Send,
     RB: Send,
 {
-    match sched::current() {
+    // SAFETY: for this call.
+    match unsafe { sched::current() } {
         Some(worker) => join_on::<_, _, _, _, false>(worker, false, |_| oper_a(), |_| oper_b()),
         None => join_outside(|_| oper_a(), |_| oper_b()),
     }
@@ -75,7 +76,8 @@ where
 {
     let oper_a = |migrated| oper_a(FnContext::new(migrated));
     let oper_b = |migrated| oper_b(FnContext::new(migrated));
-    match sched::current() {
+    // SAFETY: for this call.
+    match unsafe { sched::current() } {
         Some(worker) => join_on::<_, _, _, _, true>(worker, false, oper_a, oper_b),
         None => join_outside(oper_a, oper_b),
     }
@@ -174,6 +176,6 @@ where
         None => unsafe { task.take_outcome() },
     };
     // The first closure's panic wins.
-    drop(outcome);
+    job::discard(outcome);
     resume_unwind(payload)
 }

@@ -99,10 +99,12 @@ impl ThreadLatch {
     /// `this` is valid until the exchange; the waiter may free it right after.
     pub(crate) unsafe fn set(this: *const ThreadLatch) {
         // SAFETY: valid by the contract of this function; no reference survives the exchange.
-        let was = unsafe { (*this).0.word().swap(SET, Ordering::AcqRel) };
+        let (waker, was) = unsafe {
+            let futex = &(*this).0;
+            (futex.waker(), futex.word().swap(SET, Ordering::AcqRel))
+        };
         if was == BLOCKED {
-            // The address may be stale by now; `Futex::wake` allows that.
-            Futex::wake(this.cast::<Futex>());
+            waker.wake();
         }
     }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `primitives` | atomics and futexes, or loom's models of them |
 //! | `latch` | one-shot events that a worker or a foreign thread waits for |
+//! | `queue` | the queues of spawned tasks: crossbeam's, or a stand-in for loom and Miri |
 //! | `block_memory` | large blocks of which most is never touched |
 //! | `deque` | the split deque of join tasks |
 //! | `sleep` | who is asleep, who searches, who must be woken (proof in `sleep/README.md`) |
@@ -29,45 +30,30 @@
 
 #[cfg(not(loom))]
 mod block_memory;
-#[cfg(not(loom))]
 mod boundary;
-#[cfg(not(loom))]
 mod broadcast;
-#[cfg(not(loom))]
 mod completion;
 mod deque;
-#[cfg(not(loom))]
 mod fifo;
-#[cfg(not(loom))]
 mod job;
-#[cfg(not(loom))]
 mod join;
 mod latch;
 #[cfg(all(loom, test))]
 mod loom_tests;
-#[cfg(not(loom))]
 mod par_for;
-#[cfg(not(loom))]
 mod parallel_overhead;
-#[cfg(not(loom))]
 mod pool;
 mod primitives;
-#[cfg(not(loom))]
 mod profiler;
-#[cfg(not(loom))]
+mod queue;
 mod scope;
 mod sleep;
-#[cfg(not(loom))]
 mod spawn;
-#[cfg(not(loom))]
 mod worker;
-#[cfg(not(loom))]
 mod yielding;
 
-#[cfg(not(loom))]
 #[allow(deprecated)]
 pub use crate::pool::{Configuration, initialize};
-#[cfg(not(loom))]
 pub use crate::{
     broadcast::{BroadcastContext, broadcast, spawn_broadcast},
     join::{FnContext, join, join_context},

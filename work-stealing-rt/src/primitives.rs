@@ -1,8 +1,8 @@
 //! Atomics and futexes: the real ones, or loom's models of them under `cfg(loom)`.
 //!
-//! One duty: let `latch`, `deque` and `sleep` be compiled unchanged for both. A [`Futex`] is a
+//! One duty: let all above be compiled unchanged for both. A [`Futex`] is a
 //! word on which a thread sleeps while it has a given value. A wait may end for no reason, so
-//! callers loop; a wake may name a futex whose memory is already reused, which wakes nobody or
+//! callers loop; a wake may come when the futex's memory is already reused, which wakes nobody or
 //! causes one such wait to end.
 
 #[cfg(not(loom))]
@@ -34,19 +34,38 @@ impl Futex {
         atomic_wait::wait(&self.0, value);
     }
 
-    /// Wakes one thread that sleeps on the futex at `this`, which may already be gone.
+    /// What it takes to wake a thread that sleeps here, also when the futex is gone.
     #[inline(always)]
-    pub(crate) fn wake(this: *const Futex) {
-        // A `Futex` begins with (and is) its word; the address is only a key for the kernel.
-        atomic_wait::wake_one(this.cast::<AtomicU32>());
+    pub(crate) fn waker(&self) -> Waker {
+        Waker(&raw const self.0)
     }
 }
 
-/// loom's stand-in: a condition variable beside the word. Its memory must outlive the wake.
+/// See [`Futex::waker`].
+#[cfg(not(loom))]
+pub(crate) struct Waker(*const AtomicU32);
+
+#[cfg(not(loom))]
+impl Waker {
+    /// Wakes one thread that sleeps on the futex.
+    #[inline(always)]
+    pub(crate) fn wake(self) {
+        // The address is only a key for the kernel.
+        atomic_wait::wake_one(self.0);
+    }
+}
+
+/// loom's stand-in: a condition variable beside the word.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct Futex {
     word: AtomicU32,
+    sleepers: std::sync::Arc<Sleepers>,
+}
+
+#[cfg(loom)]
+#[derive(Debug)]
+struct Sleepers {
     lock: loom::sync::Mutex<()>,
     changed: loom::sync::Condvar,
 }
@@ -56,8 +75,10 @@ impl Futex {
     pub(crate) fn new(value: u32) -> Self {
         Futex {
             word: AtomicU32::new(value),
-            lock: loom::sync::Mutex::new(()),
-            changed: loom::sync::Condvar::new(),
+            sleepers: std::sync::Arc::new(Sleepers {
+                lock: loom::sync::Mutex::new(()),
+                changed: loom::sync::Condvar::new(),
+            }),
         }
     }
 
@@ -66,19 +87,26 @@ impl Futex {
     }
 
     pub(crate) fn wait(&self, value: u32) {
-        let guard = self.lock.lock().unwrap();
+        let guard = self.sleepers.lock.lock().unwrap();
         // The kernel compares with sequential consistency under the bucket's lock.
         fence(Ordering::SeqCst);
         if self.word.load(Ordering::SeqCst) == value {
-            drop(self.changed.wait(guard).unwrap());
+            drop(self.sleepers.changed.wait(guard).unwrap());
         }
     }
 
-    pub(crate) fn wake(this: *const Futex) {
-        // SAFETY: under loom the futex is owned by an `Arc` that both threads hold. Nothing here
-        // unwinds except loom itself, which ends the model.
-        let this = unsafe { &*this };
-        drop(this.lock.lock().unwrap());
-        this.changed.notify_one();
+    pub(crate) fn waker(&self) -> Waker {
+        Waker(std::sync::Arc::clone(&self.sleepers))
+    }
+}
+
+#[cfg(loom)]
+pub(crate) struct Waker(std::sync::Arc<Sleepers>);
+
+#[cfg(loom)]
+impl Waker {
+    pub(crate) fn wake(self) {
+        drop(self.0.lock.lock().unwrap());
+        self.0.changed.notify_one();
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::broadcast::{self, BroadcastContext};
 use crate::completion::Completion;
 use crate::fifo::Fifo;
-use crate::job::{HeapTask, Keeper, TaskRef};
+use crate::job::{self, HeapTask, Keeper, TaskRef};
 use crate::parallel_overhead::sched;
 use crate::pool::{self, Pool};
 use crate::profiler;
@@ -215,8 +215,9 @@ impl ScopeBase {
             Ordering::Relaxed,
         );
         if first.is_err() {
+            // The scope's tasks are still to be waited for, or its count to be kept.
             // SAFETY: boxed above, and not kept.
-            drop(unsafe { Box::from_raw(boxed) });
+            job::discard(unsafe { Box::from_raw(boxed) });
         }
     }
 

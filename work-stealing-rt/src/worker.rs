@@ -10,7 +10,6 @@ use core::{mem, ptr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_deque::{self as chase_lev, Injector};
 use crossbeam_utils::CachePadded;
 use hpcrun_abi::WORKER_IDLE;
 
@@ -19,11 +18,17 @@ use crate::fifo::{Fifo, Queued};
 use crate::job::TaskRef;
 use crate::latch::{Latch, ThreadLatch};
 use crate::parallel_overhead::{sched, sync};
-use crate::pool::Pool;
+use crate::pool::{Hold, Pool};
 use crate::profiler::Enrolment;
+use crate::queue::{self, Injector};
 
+#[cfg(not(loom))]
 thread_local! {
     static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static CURRENT: Cell<*const Worker> = Cell::new(ptr::null());
 }
 
 /// A worker of a pool. Fields marked *owner* are touched by its own thread alone.
@@ -31,21 +36,23 @@ pub(crate) struct Worker {
     /// The tasks of its pending joins.
     pub(crate) joins: SplitDeque,
     /// The tasks it has spawned (owner).
-    pub(crate) spawns: chase_lev::Worker<Queued>,
+    pub(crate) spawns: queue::Worker<Queued>,
     /// The other end of `spawns`.
-    pub(crate) stealer: chase_lev::Stealer<Queued>,
+    pub(crate) stealer: queue::Stealer<Queued>,
     /// Those of its detached tasks that start in the order of their spawns.
     pub(crate) fifo: Fifo,
     /// Tasks that this worker alone may run: broadcasts.
     pub(crate) mailbox: Injector<TaskRef>,
     /// Its place in the pool.
     pub(crate) index: usize,
-    /// Its pool, kept alive by the worker's thread.
+    /// Its pool, kept alive by the worker's thread; from the pool's `Arc`.
     pool: *const Pool,
     /// What changes often.
     pub(crate) own: CachePadded<Own>,
     /// The worker has started.
     pub(crate) started: ThreadLatch,
+    /// It is time for the exit handler, if there is one.
+    pub(crate) exit: Latch,
     /// The pool ends.
     pub(crate) terminate: Latch,
 }
@@ -86,9 +93,9 @@ impl Worker {
         pool: *const Pool,
     ) -> Self {
         let spawns = if breadth_first {
-            chase_lev::Worker::new_fifo()
+            queue::Worker::new_fifo()
         } else {
-            chase_lev::Worker::new_lifo()
+            queue::Worker::new_lifo()
         };
         Worker {
             joins: SplitDeque::new(workers),
@@ -109,6 +116,7 @@ impl Worker {
                 stolen_at: Cell::new(None),
             }),
             started: ThreadLatch::new(),
+            exit: Latch::new(),
             terminate: Latch::new(),
         }
     }
@@ -120,15 +128,33 @@ impl Worker {
         unsafe { &*self.pool }
     }
 
+    /// A further owner of the worker's pool.
+    pub(crate) fn owned_pool(&self) -> Arc<Pool> {
+        // SAFETY: the pointer comes from `Arc::as_ptr`, so it may be used for the whole allocation
+        // (one made from a `&Pool` may not); the pool is alive as the worker, a part of it, is.
+        unsafe {
+            Arc::increment_strong_count(self.pool);
+            Arc::from_raw(self.pool)
+        }
+    }
+
     /// The calling thread's worker; null on other threads.
     #[inline(always)]
     pub(crate) fn current() -> *const Worker {
-        CURRENT.get()
+        CURRENT.with(Cell::get)
     }
 
-    /// The calling thread's worker, if it is one of `pool`.
+    /// Calls the closure with the calling thread's worker; `None` on other threads.
     #[inline(always)]
-    pub(crate) fn current_in<'a>(pool: &Pool) -> Option<&'a Worker> {
+    pub(crate) fn with_current<R>(use_worker: impl FnOnce(Option<&Worker>) -> R) -> R {
+        // SAFETY: null, or a worker of the pool that the thread keeps until `live`, which is then
+        // among the closure's callers, returns or unwinds.
+        use_worker(unsafe { Worker::current().as_ref() })
+    }
+
+    /// The calling thread's worker, if it is one of `pool`: a part of it.
+    #[inline(always)]
+    pub(crate) fn current_in(pool: &Pool) -> Option<&Worker> {
         // SAFETY: the thread keeps the pool, and with it the worker, for as long as it runs.
         let worker = unsafe { Worker::current().as_ref() }?;
         ptr::eq(worker.pool, pool).then_some(worker)
@@ -150,28 +176,35 @@ impl Worker {
 ///
 /// # Panics
 /// If the calling thread is a worker already.
-pub(crate) fn live(pool: Arc<Pool>, index: usize) {
+pub(crate) fn live(hold: Hold, index: usize) {
     assert!(
         Worker::current().is_null(),
         "this thread is a worker already; run a pool's threads on threads of their own"
     );
+    let pool = Arc::clone(hold.pool());
     let worker = &pool.workers()[index];
     let enrolment = begin(worker);
+    pool.begin_worker();
     if let Some(handler) = &pool.handlers.start {
         // The user's code: it works.
         sched::begin_work(worker);
         pool.call_handler(|| handler(index));
         sched::end_work(worker);
     }
-    sync::wait(worker, &worker.terminate);
+    // Only now, for the handler may have spawned tasks.
+    drop(hold);
     if let Some(handler) = &pool.handlers.exit {
+        sync::wait(worker, &worker.exit);
         sched::begin_work(worker);
         pool.call_handler(|| handler(index));
         sched::end_work(worker);
+        // So may this one; and other workers' may need this worker for theirs.
+        pool.release();
     }
+    sync::wait(worker, &worker.terminate);
     sched::rest(worker);
     drop(enrolment);
-    CURRENT.set(ptr::null());
+    CURRENT.with(|current| current.set(ptr::null()));
 }
 
 /// Makes the calling thread worker `index` for the rest of its life, without a scheduling loop:
@@ -189,7 +222,7 @@ pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
 }
 
 fn begin(worker: &Worker) -> Enrolment<'_> {
-    CURRENT.set(worker);
+    CURRENT.with(|current| current.set(worker));
     let enrolment = Enrolment::new(&worker.own.state);
     // SAFETY: the latch lives as long as the pool, which the calling thread keeps.
     unsafe { ThreadLatch::set(&raw const worker.started) };

@@ -20,13 +20,13 @@ pub enum Yield {
 /// A loop that calls this until something happens uses a whole processor; where there is an event
 /// to wait for, that is better.
 pub fn yield_now() -> Option<Yield> {
-    sched::current().map(yield_now_on)
+    Worker::with_current(|worker| worker.map(yield_now_on))
 }
 
 /// As [`yield_now`], but only for tasks that the calling worker has spawned or forked itself, and
 /// those of broadcasts.
 pub fn yield_local() -> Option<Yield> {
-    sched::current().map(yield_local_on)
+    Worker::with_current(|worker| worker.map(yield_local_on))
 }
 
 /// [`yield_now`] on the calling worker.

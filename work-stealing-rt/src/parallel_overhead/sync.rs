@@ -12,7 +12,13 @@ use crate::worker::Worker;
 
 /// Fruitless rounds of searching before a worker of a small pool sleeps: a few tens of microseconds, about what
 /// it costs to sleep and to be woken.
-const PATIENCE: u32 = if cfg!(miri) { 5 } else { 500 };
+const PATIENCE: u32 = if cfg!(loom) {
+    1
+} else if cfg!(miri) {
+    5
+} else {
+    500
+};
 /// A round takes about as long as so many pauses.
 const PAUSES_A_ROUND: u32 = 4;
 /// A round that looks at so many workers more takes twice as long.
@@ -25,7 +31,7 @@ const YOUNG: u32 = 8;
 const ROUNDS_A_YIELD: u32 = 8;
 /// Pauses for which a worker waits for a thief without turning idle: about what it costs to
 /// turn idle and back.
-const GRACE: u32 = 8;
+const GRACE: u32 = if cfg!(loom) { 0 } else { 8 };
 
 /// For how many rounds of [`PATIENCE`] a round counts in a pool of so many workers, of which so many are awake, on so many
 /// cores. In a large pool it takes longer. Of workers awake that are more than the cores one that searches keeps another from its

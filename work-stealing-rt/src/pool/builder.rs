@@ -4,12 +4,11 @@
 
 use core::fmt;
 use std::any::Any;
-use std::sync::Arc;
 use std::{env, io, thread};
 
 use super::error::Cause;
 use super::threads::{self, CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
-use super::{Handlers, MOST_THREADS, Pool, ThreadPool, ThreadPoolBuildError};
+use super::{Handlers, Hold, MOST_THREADS, Pool, ThreadPool, ThreadPoolBuildError};
 use crate::{profiler, worker};
 
 /// The environment variable with the default number of workers; nonsense in it is an error.
@@ -140,7 +139,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Called on each worker thread, with its index, when it starts.
+    /// Called on each worker thread, with its index, when it starts. What it spawns runs, also when the
+    /// pool has been dropped meanwhile.
     pub fn start_handler<H>(mut self, start_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -149,7 +149,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Called on each worker thread, with its index, when it ends.
+    /// Called on each worker thread, with its index, when the pool's last task is over. The threads end
+    /// when all have called it, and what they have spawned in it is over.
     pub fn exit_handler<H>(mut self, exit_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -159,7 +160,8 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Starts the pool's threads by `spawn`, in which [`ThreadBuilder::run`] must be called on a
-    /// thread of its own for each worker.
+    /// thread of its own for each worker. One that is not run takes no tasks, and nobody takes those of
+    /// a broadcast for it.
     pub fn spawn_handler<F>(self, spawn: F) -> ThreadPoolBuilder<CustomSpawn<F>>
     where
         F: FnMut(ThreadBuilder) -> io::Result<()>,
@@ -191,22 +193,23 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         };
         let count = count.min(MOST_THREADS);
         // On an early return, or a panic, the handle's drop ends the threads that were started.
-        let pool = ThreadPool::owning(Pool::new(count, self.breadth_first, self.handlers));
+        let pool = ThreadPool::new_owner(&Pool::new(count, self.breadth_first, self.handlers));
         for index in 0..count {
             let name = self.thread_name.as_mut().map(|name| name(index));
             if index == 0 && self.use_current_thread {
-                if !worker::adopt_current(pool.pool(), index) {
-                    return Err(Cause::AlreadyInPool.into());
-                }
                 continue;
             }
             let thread = ThreadBuilder {
-                pool: Arc::clone(pool.pool()),
+                hold: Hold::new(pool.pool()),
                 index,
                 name,
                 stack_size: self.stack_size,
             };
             self.spawn.spawn(thread).map_err(Cause::Thread)?;
+        }
+        // Last, for a thread cannot stop being a worker.
+        if self.use_current_thread && !worker::adopt_current(pool.pool(), 0) {
+            return Err(Cause::AlreadyInPool.into());
         }
         Ok(pool)
     }

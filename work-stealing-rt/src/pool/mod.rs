@@ -4,9 +4,17 @@
 //! waits. How a pool is set up is `builder`'s business, how its threads come to be `threads`'s;
 //! `thread_pool` is the owner's handle.
 //!
-//! Life of a pool: its worker threads share it; `pending` counts its handle and the detached
-//! tasks. When that reaches zero the workers are told to terminate, and the last one frees it.
-//! The global pool's handle is never dropped.
+//! Life of a pool. Its worker threads share it, and the last one frees it. `pending` counts whoever can
+//! make tasks in it, in two phases:
+//!
+//! 1. The handle, the workers that have not finished their start handlers, and detached tasks. At zero
+//!    each worker is told to call its exit handler.
+//! 2. The workers that have not finished their exit handlers, and detached tasks. At zero each worker is
+//!    told to terminate.
+//!
+//! Without an exit handler the second phase is left out. So no worker leaves its loop while a task for it
+//! may come. The global pool's handle is never dropped. A current thread in use is a worker that is not
+//! counted: what it spawns when the others have terminated it must run itself.
 
 mod builder;
 mod configuration;
@@ -15,19 +23,18 @@ mod thread_pool;
 mod threads;
 
 use core::mem;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::abort;
 use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 
-use crossbeam_deque::Injector;
-
 use crate::deque::SlotPtr;
 use crate::job::{Event, StackTask, TaskRef};
 use crate::latch::{Latch, ThreadLatch};
 use crate::parallel_overhead::{sched, sync};
+use crate::primitives::{AtomicUsize, Ordering};
+use crate::queue::Injector;
 use crate::sleep::Sleep;
 use crate::worker::Worker;
 
@@ -68,9 +75,15 @@ pub(crate) struct Pool {
     pub(crate) sleep: Sleep,
     /// Cores that the process may use, as far as was known when it made its first pool.
     pub(crate) cores: usize,
+    /// Holds on the pool; [`EXITS`] is set in the second phase.
     pending: AtomicUsize,
+    /// Workers that have begun, each of which will call the exit handler.
+    begun: AtomicUsize,
     pub(crate) handlers: Handlers,
 }
+
+/// Set in [`Pool::pending`] while the exit handlers run, and after that.
+const EXITS: usize = 1 << (usize::BITS - 1);
 
 impl Pool {
     /// A pool of `count` workers without threads yet; see [`Worker::new`] for `breadth_first`.
@@ -80,7 +93,8 @@ impl Pool {
             injector: Injector::new(),
             sleep: Sleep::new(count),
             cores: cores(),
-            pending: AtomicUsize::new(1),
+            pending: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             handlers,
         });
         let address = Arc::as_ptr(&pool);
@@ -105,18 +119,39 @@ impl Pool {
         owner.expect("tasks are stolen within a pool")
     }
 
-    /// A detached task was made.
+    /// One more hold on the pool: the caller has one itself, or makes the pool.
     pub(crate) fn retain(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The handle was dropped, or a detached task is over.
+    /// A hold on the pool ends; the last one ends the phase.
     pub(crate) fn release(&self) {
-        if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
-            for worker in self.workers() {
-                sync::announce(self, &worker.terminate, || worker.index);
-            }
+        let left = self.pending.fetch_sub(1, Ordering::AcqRel) - 1;
+        if left & !EXITS != 0 {
+            return;
         }
+        let begun = self.begun.load(Ordering::Relaxed);
+        if left == EXITS || self.handlers.exit.is_none() || begun == 0 {
+            self.tell_all(|worker| &worker.terminate);
+        } else if self
+            .pending
+            .compare_exchange(0, EXITS | begun, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            // On failure a current thread in use has spawned a task, whose end comes here again.
+            self.tell_all(|worker| &worker.exit);
+        }
+    }
+
+    fn tell_all(&self, event: impl Fn(&Worker) -> &Latch) {
+        for worker in self.workers() {
+            sync::announce(self, event(worker), || worker.index);
+        }
+    }
+
+    /// A worker's thread begins; it holds the pool.
+    pub(crate) fn begin_worker(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Calls one of the user's handlers.
@@ -144,8 +179,7 @@ impl Pool {
     #[inline(never)]
     fn run_from_outside<R: Send>(&self, closure: impl FnOnce() -> R + Send) -> R {
         let closure = |_migrated: bool| closure();
-        // SAFETY: the calling thread keeps its worker and its pool.
-        match unsafe { Worker::current().as_ref() } {
+        Worker::with_current(|worker| match worker {
             None => {
                 let task = StackTask::new(closure, ThreadLatch::new());
                 sched::offer(self, task.record());
@@ -158,7 +192,7 @@ impl Pool {
                 sched::wait_in_task(caller, &task.event.latch);
                 finished(&task)
             }
-        }
+        })
     }
 }
 
@@ -194,7 +228,7 @@ impl ForeignWorker {
     fn new(worker: &Worker) -> Self {
         ForeignWorker {
             latch: Latch::new(),
-            pool: worker.pool().handle(),
+            pool: worker.owned_pool(),
             index: worker.index,
         }
     }
@@ -210,15 +244,24 @@ impl Event for ForeignWorker {
     }
 }
 
-impl Pool {
-    /// A further owning handle.
-    pub(crate) fn handle(&self) -> Arc<Pool> {
-        let address: *const Pool = self;
-        // SAFETY: a `Pool` exists in an `Arc` only (`Pool::new`), which is alive as `self` is.
-        unsafe {
-            Arc::increment_strong_count(address);
-            Arc::from_raw(address)
-        }
+/// An owner that [`Pool::pending`] counts.
+pub(crate) struct Hold(Arc<Pool>);
+
+impl Hold {
+    pub(crate) fn new(pool: &Arc<Pool>) -> Self {
+        pool.retain();
+        Hold(Arc::clone(pool))
+    }
+
+    /// The pool, which may be kept beyond the hold.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.release();
     }
 }
 
@@ -261,10 +304,10 @@ fn set_global(
 /// Runs the closure with the calling thread's worker; on other threads in the global pool.
 #[inline(always)]
 pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
-    match sched::current() {
+    Worker::with_current(|worker| match worker {
         Some(worker) => closure(worker),
         None => in_global(closure),
-    }
+    })
 }
 
 /// Runs the closure in the global pool; the caller is not a worker.
@@ -272,18 +315,16 @@ pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R
 #[inline(never)]
 pub(crate) fn in_global<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
     global().install(|| {
-        // SAFETY: `install` runs this on a worker of the global pool.
-        closure(unsafe { &*Worker::current() })
+        Worker::with_current(|worker| closure(worker.expect("installed closures run on workers")))
     })
 }
 
 /// Calls `use_pool` with the calling thread's pool, or the global one.
 pub(crate) fn with_pool<R>(use_pool: impl FnOnce(&Pool) -> R) -> R {
-    // SAFETY: the calling thread keeps its worker.
-    match unsafe { Worker::current().as_ref() } {
+    Worker::with_current(|worker| match worker {
         Some(worker) => use_pool(worker.pool()),
         None => use_pool(global().pool()),
-    }
+    })
 }
 
 /// The most workers that a pool can have; a builder that is asked for more makes so many.
@@ -294,7 +335,7 @@ pub fn max_num_threads() -> usize {
 /// Has the calling worker spawned or forked tasks that nobody has taken yet? `None` if the calling
 /// thread is not a worker.
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
-    sched::current().map(Worker::has_pending_tasks)
+    Worker::with_current(|worker| worker.map(Worker::has_pending_tasks))
 }
 
 /// The number of workers in the calling thread's pool; outside of any, in the global pool.
@@ -304,6 +345,5 @@ pub fn current_num_threads() -> usize {
 
 /// The calling thread's index in its pool; `None` if it is not a worker.
 pub fn current_thread_index() -> Option<usize> {
-    // SAFETY: the calling thread keeps its worker.
-    unsafe { Worker::current().as_ref() }.map(|worker| worker.index)
+    Worker::with_current(|worker| worker.map(|worker| worker.index))
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use std::error::Error;
 use std::sync::Arc;
 
-use super::Pool;
+use super::{Hold, Pool};
 use crate::broadcast::{self, BroadcastContext};
 use crate::scope::{Scope, ScopeFifo};
 use crate::worker::Worker;
@@ -14,19 +14,21 @@ use crate::yielding::{self, Yield};
 
 /// A pool of worker threads.
 ///
-/// Dropping it lets its detached tasks finish and then ends the threads, without waiting for
-/// them.
+/// Dropping it lets its start handlers and its detached tasks finish, then calls the exit
+/// handlers, and ends the threads when what these have spawned is over; it waits for none of that.
 pub struct ThreadPool {
-    pool: Arc<Pool>,
+    hold: Hold,
 }
 
 impl ThreadPool {
-    pub(super) fn owning(pool: Arc<Pool>) -> Self {
-        ThreadPool { pool }
+    pub(super) fn new_owner(pool: &Arc<Pool>) -> Self {
+        ThreadPool {
+            hold: Hold::new(pool),
+        }
     }
 
     pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+        self.hold.pool()
     }
 
     /// A pool with these settings.
@@ -54,13 +56,13 @@ impl ThreadPool {
         if self.current().is_some() {
             op()
         } else {
-            self.pool.run_from_outside(op)
+            self.pool().run_from_outside(op)
         }
     }
 
     /// The calling thread, if it is one of this pool's workers.
     fn current(&self) -> Option<&Worker> {
-        Worker::current_in(&self.pool)
+        Worker::current_in(self.pool())
     }
 
     /// [`broadcast`](crate::broadcast()) in this pool.
@@ -69,7 +71,7 @@ impl ThreadPool {
         OP: Fn(BroadcastContext<'_>) -> R + Sync,
         R: Send,
     {
-        broadcast::broadcast_in(&self.pool, op)
+        broadcast::broadcast_in(self.pool(), op)
     }
 
     /// [`join`](crate::join) in this pool.
@@ -106,7 +108,7 @@ impl ThreadPool {
     where
         OP: FnOnce(&Scope<'scope>) -> R,
     {
-        Scope::new(&self.pool).run(op)
+        Scope::new(self.pool()).run(op)
     }
 
     /// As [`in_place_scope`](Self::in_place_scope), with the order of
@@ -115,7 +117,7 @@ impl ThreadPool {
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R,
     {
-        ScopeFifo::new(&self.pool).run(op)
+        ScopeFifo::new(self.pool()).run(op)
     }
 
     /// [`spawn`](crate::spawn()) in this pool.
@@ -123,7 +125,7 @@ impl ThreadPool {
     where
         OP: FnOnce() + Send + 'static,
     {
-        crate::spawn::spawn_in(&self.pool, op);
+        crate::spawn::spawn_in(self.pool(), op);
     }
 
     /// [`spawn_fifo`](crate::spawn_fifo()) in this pool.
@@ -131,7 +133,7 @@ impl ThreadPool {
     where
         OP: FnOnce() + Send + 'static,
     {
-        crate::spawn::spawn_fifo_in(&self.pool, op);
+        crate::spawn::spawn_fifo_in(self.pool(), op);
     }
 
     /// [`spawn_broadcast`](crate::spawn_broadcast()) in this pool.
@@ -139,7 +141,7 @@ impl ThreadPool {
     where
         OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
     {
-        broadcast::spawn_broadcast_in(&self.pool, op);
+        broadcast::spawn_broadcast_in(self.pool(), op);
     }
 
     /// [`yield_now`](crate::yield_now()); `None` also on a worker of another pool.
@@ -155,7 +157,7 @@ impl ThreadPool {
     /// The number of workers.
     #[inline]
     pub fn current_num_threads(&self) -> usize {
-        self.pool.workers().len()
+        self.pool().workers().len()
     }
 
     /// The calling thread's index if it is one of this pool's workers.
@@ -169,12 +171,6 @@ impl ThreadPool {
     #[inline]
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
         self.current().map(Worker::has_pending_tasks)
-    }
-}
-
-impl Drop for ThreadPool {
-    fn drop(&mut self) {
-        self.pool.release();
     }
 }
 

@@ -4,16 +4,17 @@
 //! user starts.
 
 use core::fmt;
-use std::sync::Arc;
 use std::{io, thread};
 
-use super::Pool;
+use super::Hold;
 use crate::worker;
 
 /// A worker that waits for a thread to live on; see
-/// [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler).
+/// [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler). Its pool does not end before it has
+/// run or is dropped.
 pub struct ThreadBuilder {
-    pub(super) pool: Arc<Pool>,
+    /// What the worker's start handler makes is for the pool as it is.
+    pub(super) hold: Hold,
     pub(super) index: usize,
     pub(super) name: Option<String>,
     pub(super) stack_size: Option<usize>,
@@ -40,7 +41,7 @@ impl ThreadBuilder {
     /// # Panics
     /// If the calling thread is a worker already.
     pub fn run(self) {
-        worker::live(self.pool, self.index);
+        worker::live(self.hold, self.index);
     }
 }
 

@@ -51,12 +51,6 @@ impl Sleep {
         }
     }
 
-    /// How many sleep or are about to.
-    #[cfg(all(loom, test))]
-    pub(crate) fn sleepers(&self) -> u64 {
-        sleepers(self.counts.load(Ordering::Relaxed))
-    }
-
     /// How many neither sleep nor are about to, at about this moment.
     #[inline(always)]
     pub(crate) fn awake(&self) -> usize {
@@ -71,13 +65,12 @@ impl Sleep {
         self.wake_if_unattended();
     }
 
-    /// As [`Sleep::notify`], for work that was made available by an atomic read-modify-write:
-    /// on x86-64 that is a full fence already.
+    /// As [`Sleep::notify`], for work that was made available by a sequentially consistent
+    /// read-modify-write. As the looks that follow are so, too, it needs no fence (`README.md`).
     #[inline(always)]
     pub(crate) fn notify_after_rmw(&self) {
-        if cfg!(all(target_arch = "x86_64", not(miri), not(loom))) {
-            core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        } else {
+        // loom takes such accesses for weaker ones.
+        if cfg!(loom) {
             fence(Ordering::SeqCst);
         }
         self.wake_if_unattended();
@@ -93,7 +86,7 @@ impl Sleep {
 
     #[inline(always)]
     fn wake_if_unattended(&self) {
-        let counts = self.counts.load(Ordering::Relaxed);
+        let counts = self.counts.load(Ordering::SeqCst);
         if sleepers(counts) != 0 && searchers(counts) == 0 {
             self.wake_any();
         }
@@ -125,7 +118,7 @@ impl Sleep {
             // What was available when the counts were last seen is visible to the woken worker.
             fence(Ordering::SeqCst);
             parker.word().store(AWAKE, Ordering::Release);
-            Futex::wake(&raw const **parker);
+            parker.waker().wake();
         }
         claim.is_ok()
     }
@@ -133,7 +126,7 @@ impl Sleep {
     #[inline(always)]
     fn wake_any(&self) {
         for index in 0..self.parkers.len() {
-            if self.parkers[index].word().load(Ordering::Relaxed) == PARKED && self.wake(index) {
+            if self.parkers[index].word().load(Ordering::SeqCst) == PARKED && self.wake(index) {
                 return;
             }
         }

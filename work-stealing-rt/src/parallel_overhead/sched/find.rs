@@ -5,7 +5,6 @@
 
 use core::ptr::{self, NonNull};
 
-use crossbeam_deque as chase_lev;
 use hpcrun_abi::TaskHeader;
 
 use super::rest;
@@ -13,6 +12,7 @@ use crate::deque::{NONE, SlotPtr, Steal};
 use crate::fifo::Queued;
 use crate::job::TaskRef;
 use crate::pool::Pool;
+use crate::queue;
 use crate::worker::Worker;
 
 /// A task to run, and where its end is to be announced. Two words with a niche: an `Option` of it is
@@ -174,12 +174,12 @@ fn steal_join(victim: &Worker, ask: bool) -> Option<Found> {
 }
 
 #[inline(always)]
-fn steal_retrying<T>(mut steal: impl FnMut() -> chase_lev::Steal<T>) -> Option<T> {
+fn steal_retrying<T>(mut steal: impl FnMut() -> queue::Steal<T>) -> Option<T> {
     loop {
         match steal() {
-            chase_lev::Steal::Success(task) => return Some(task),
-            chase_lev::Steal::Empty => return None,
-            chase_lev::Steal::Retry => core::hint::spin_loop(),
+            queue::Steal::Success(task) => return Some(task),
+            queue::Steal::Empty => return None,
+            queue::Steal::Retry => core::hint::spin_loop(),
         }
     }
 }

@@ -25,17 +25,21 @@ pub(crate) use find::{Found, find, find_idle, find_local, is_available};
 pub(crate) use kept::Place;
 
 /// The calling thread's worker; `None` on other threads.
+///
+/// # Safety
+/// `'a`, which the caller chooses, ends when the calling function returns. (Where speed allows,
+/// [`Worker::with_current`] sees to that.)
 #[inline(always)]
-pub(crate) fn current<'a>() -> Option<&'a Worker> {
-    // SAFETY: the thread keeps its worker for as long as it runs, and no caller hands the
-    // reference to another thread.
+pub(crate) unsafe fn current<'a>() -> Option<&'a Worker> {
+    // SAFETY: null, or valid for `'a`: a thread keeps its pool while it is a worker, and does not
+    // stop being one in the middle of a function that asks for it.
     unsafe { Worker::current().as_ref() }
 }
 
 /// The calling thread's worker once more, which so needs no register in between.
 ///
 /// # Safety
-/// The calling thread is a worker.
+/// As for [`current`]; and the calling thread is a worker.
 #[inline(always)]
 pub(crate) unsafe fn same_worker<'a>() -> &'a Worker {
     // SAFETY: as in `current`; not null by this function's contract.
@@ -158,7 +162,7 @@ fn notify_others(pool: &Pool) {
 /// the same `Fifo`, which `fifo` chooses by the worker.
 #[inline(always)]
 pub(crate) fn offer_in_order<'a>(
-    pool: &Pool,
+    pool: &'a Pool,
     task: TaskRef,
     fifo: impl FnOnce(&'a Worker) -> &'a Fifo,
 ) {

@@ -1,0 +1,143 @@
+//! The queues of spawned tasks: crossbeam's, or a stand-in that loom and Miri can follow.
+//!
+//! One duty: let all above be compiled unchanged for both. loom does not see crossbeam's atomics, and
+//! crossbeam-epoch does not keep to the borrow rules that Miri checks; both have tests of their own.
+//!
+//! The stand-in promises as little as crossbeam does: who takes a task sees what was written before
+//! it was put there, and nothing more is ordered. So a look that needs a fence needs it here, too.
+
+#[cfg(not(any(loom, miri)))]
+pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+
+#[cfg(any(loom, miri))]
+pub(crate) use crossbeam_deque::Steal;
+#[cfg(any(loom, miri))]
+pub(crate) use stand_in::{Injector, Stealer, Worker};
+
+#[cfg(any(loom, miri))]
+mod stand_in {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use super::Steal;
+    use crate::primitives::{AtomicUsize, Ordering};
+
+    /// A queue from which a task is taken in two steps: the right to one, then the task itself.
+    struct Queue<T> {
+        /// Tasks to which nobody has the right. All that others can know of the queue.
+        free: AtomicUsize,
+        /// At least as many tasks. Never waited for under loom, which switches at its own atomics only.
+        tasks: Mutex<VecDeque<T>>,
+    }
+
+    impl<T> Queue<T> {
+        fn new() -> Self {
+            Queue {
+                free: AtomicUsize::new(0),
+                tasks: Mutex::new(VecDeque::new()),
+            }
+        }
+
+        fn push(&self, task: T) {
+            self.tasks.lock().expect("nothing panics").push_back(task);
+            self.free.fetch_add(1, Ordering::Release);
+        }
+
+        fn is_empty(&self) -> bool {
+            self.free.load(Ordering::Relaxed) == 0
+        }
+
+        fn take(&self, choose: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
+            let mut free = self.free.load(Ordering::Relaxed);
+            while free != 0 {
+                match self.free.compare_exchange(
+                    free,
+                    free - 1,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => return choose(&mut self.tasks.lock().expect("nothing panics")),
+                    Err(now) => free = now,
+                }
+            }
+            None
+        }
+
+        fn steal(&self) -> Steal<T> {
+            self.take(VecDeque::pop_front)
+                .map_or(Steal::Empty, Steal::Success)
+        }
+    }
+
+    /// See [`crossbeam_deque::Injector`].
+    pub(crate) struct Injector<T>(Queue<T>);
+
+    impl<T> Injector<T> {
+        pub(crate) fn new() -> Self {
+            Injector(Queue::new())
+        }
+
+        pub(crate) fn push(&self, task: T) {
+            self.0.push(task);
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.0.is_empty()
+        }
+
+        pub(crate) fn steal(&self) -> Steal<T> {
+            self.0.steal()
+        }
+    }
+
+    /// See [`crossbeam_deque::Worker`].
+    pub(crate) struct Worker<T> {
+        queue: Arc<Queue<T>>,
+        next: fn(&mut VecDeque<T>) -> Option<T>,
+    }
+
+    impl<T> Worker<T> {
+        pub(crate) fn new_fifo() -> Self {
+            Worker {
+                queue: Arc::new(Queue::new()),
+                next: VecDeque::pop_front,
+            }
+        }
+
+        pub(crate) fn new_lifo() -> Self {
+            Worker {
+                queue: Arc::new(Queue::new()),
+                next: VecDeque::pop_back,
+            }
+        }
+
+        pub(crate) fn stealer(&self) -> Stealer<T> {
+            Stealer(Arc::clone(&self.queue))
+        }
+
+        pub(crate) fn push(&self, task: T) {
+            self.queue.push(task);
+        }
+
+        pub(crate) fn pop(&self) -> Option<T> {
+            self.queue.take(self.next)
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.queue.is_empty()
+        }
+    }
+
+    /// See [`crossbeam_deque::Stealer`].
+    pub(crate) struct Stealer<T>(Arc<Queue<T>>);
+
+    impl<T> Stealer<T> {
+        pub(crate) fn steal(&self) -> Steal<T> {
+            self.0.steal()
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.0.is_empty()
+        }
+    }
+}
