@@ -114,6 +114,9 @@ pub struct ViewArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// With --format json: one array of nodes that name their parents, for readers that refuse deep nesting
+    #[arg(long)]
+    pub flat: bool,
     /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY [default: effort; folded: work]
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,

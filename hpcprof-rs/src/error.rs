@@ -30,6 +30,8 @@ pub enum Error {
     NoSample {
         /// The measurement directory.
         path: PathBuf,
+        /// CPU time that it used, nanoseconds; 0 when unknown.
+        cpu_ns: u64,
     },
     /// A database could not be read or written.
     Database {
@@ -103,10 +105,16 @@ impl fmt::Display for Error {
                 problem,
                 remedy,
             } => format!("{}: {problem}; {remedy}", path.display()),
-            Error::NoSample { path } => format!(
-                "{}: the program ended before its first sample; measure a longer run, or at a higher rate (-e cpu-time@1000)",
-                path.display()
-            ),
+            Error::NoSample { path, cpu_ns } => {
+                let used = match *cpu_ns as f64 / 1e9 {
+                    0.0 => String::new(),
+                    seconds => format!(" (it used {seconds:.3} s of CPU time)"),
+                };
+                format!(
+                    "{}: the program ended before its first sample{used}; measure a longer run, or at a higher rate (-e cpu-time@1000)",
+                    path.display()
+                )
+            }
             Error::Usage(text) => text.clone(),
             Error::OutputClosed => "standard output is closed".to_owned(),
         };
@@ -123,9 +131,13 @@ impl std::error::Error for Error {
     }
 }
 
-/// Replaces control characters, so that a hostile file name cannot break the line.
+/// Whether a character breaks a line or steers a terminal.
+pub fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Replaces such characters: names come from files, arguments and programs.
 pub fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    let plain = |c| if steers(c) { ' ' } else { c };
+    text.chars().map(plain).collect()
 }

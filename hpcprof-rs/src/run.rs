@@ -1,7 +1,7 @@
 //! Wires the pipeline: measurements, passes, database, view. Read [`build`] from top to bottom.
 
 use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
 use crate::passes::{code, load_map, project};
@@ -13,6 +13,7 @@ use crate::sources::structures::StructureLibrary;
 use crate::views::efficiency::Thresholds;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::headline::headline;
+use crate::views::json::Form;
 use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
 use crate::views::text::Style;
@@ -71,11 +72,11 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let frames = code::resolve(&sampled, &mut library, &mut experiment.symbols, warnings);
     if args.verbose {
         for line in library.log() {
-            eprintln!("hpcprof-rs: {line}");
+            eprintln!("hpcprof-rs: {}", one_line(line));
         }
     }
     project::project(&measurements, &maps, &frames, &mut experiment, warnings);
-    if experiment.threads.iter().all(|t| t.samples == 0) {
+    if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
         warnings.add(
             "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
         );
@@ -137,6 +138,10 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         None => newest::database_directory(Path::new("."))?,
     };
     let database = Database::open(&path)?;
+    if args.flat && args.format != Format::Json {
+        let problem = "--flat is a form of JSON: give --format json, too";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let is_text = args.format == Format::Text;
     let sort = match &args.metric {
         Some(name) => database.metric(name)?,
@@ -171,7 +176,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     view.sort(|view, node| sort.of(view.inclusive_of(node)));
     let view = prune(&view, limits, sort);
     let headline = match (args.format, kind) {
-        (Format::Text, ViewKind::BottomUp) => headline(&tree, &database, sort),
+        (Format::Text, ViewKind::BottomUp) => headline(&tree, &database, sort, style.width),
         _ => None,
     };
     match args.format {
@@ -179,7 +184,16 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             let headline = headline.as_deref();
             text::print(&view, &database, sort, headline, style, out)
         }
-        Format::Json => json::print(&view, &database, options, out),
+        Format::Json if args.flat => json::print(&view, &database, options, Form::Flat, out),
+        Format::Json => {
+            let levels = json::levels(&view);
+            if levels > json::MANY_LEVELS {
+                eprintln!(
+                    "hpcprof-rs: hint: this JSON is nested {levels} levels deep, which many readers refuse; --flat writes nodes with the ids of their parents"
+                );
+            }
+            json::print(&view, &database, options, Form::Nested, out)
+        }
         Format::Csv => csv::print(&view, &database, out),
         Format::Folded => folded::print(&view, &database, sort, out),
     }

@@ -164,7 +164,7 @@ fn text_keeps_totals_whatever_it_folds() {
     let run = random::run(21, 4, 200);
     let temp = TempDir::new();
     let database = database(&run, &temp);
-    // With nothing cut off, the (self) column of work adds up, to rounding of three decimals.
+    // With nothing cut off, the column of own work adds up, to rounding of three decimals.
     for flags in [&[][..], &["--no-fold-recursion"]] {
         let mut arguments = vec!["top-down", text(&database), "--threshold", "0"];
         arguments.extend(flags);

@@ -393,3 +393,156 @@ fn an_empty_path_is_partial() {
     );
     assert_eq!(nanoseconds(&view["totals"]["work"]), 7 * SAMPLE);
 }
+
+#[test]
+fn flat_json_has_the_same_nodes_with_their_parents() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    for name in ["top-down", "bottom-up", "flat"] {
+        let nested = view(&database, name, &[]);
+        let flat = view(&database, name, &["--flat"]);
+        let nodes = flat["nodes"].as_array().expect("nodes");
+        // Built up again from the ids, it is the nested form.
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+        let mut roots = Vec::new();
+        let position = |id: &serde_json::Value| nodes.iter().position(|n| n["id"] == *id);
+        for (index, node) in nodes.iter().enumerate() {
+            match &node["parent"] {
+                serde_json::Value::Null => roots.push(index),
+                parent => {
+                    let above = position(parent).expect("a parent");
+                    assert!(above < index, "parents come first");
+                    children[above].push(index);
+                }
+            }
+        }
+        fn build(
+            nodes: &[serde_json::Value],
+            children: &[Vec<usize>],
+            at: &[usize],
+        ) -> serde_json::Value {
+            let built = at.iter().map(|index| {
+                let mut node = nodes[*index].clone();
+                let fields = node.as_object_mut().expect("an object");
+                fields.remove("id");
+                fields.remove("parent");
+                fields.insert(
+                    "children".to_owned(),
+                    build(nodes, children, &children[*index]),
+                );
+                node
+            });
+            built.collect()
+        }
+        assert_eq!(build(nodes, &children, &roots), nested["roots"], "{name}");
+        assert_eq!(flat["quality"], nested["quality"]);
+        assert_eq!(flat["totals"], nested["totals"]);
+        assert!(flat.get("roots").is_none());
+    }
+    let error = tool(&["top-down", text(&database), "--flat"]).expect_err("text is no JSON");
+    assert!(error.contains("--format json"), "{error}");
+}
+
+#[test]
+fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
+    let temp = TempDir::new();
+    for (levels, said) in [(150, false), (300, true)] {
+        let mut run = program::run();
+        let mut thread = ThreadBuilder::new(1);
+        let entry = thread.entry();
+        let at = thread.natives(entry, &vec![leaf(); levels]);
+        thread.sample(at, 10, 0.0);
+        run.threads = vec![thread];
+        run.write(&temp.join(&format!("m{levels}")));
+        let (m, db) = (
+            temp.join(&format!("m{levels}")),
+            temp.join(&format!("db{levels}")),
+        );
+        tool(&[text(&m), "-o", text(&db)]).expect("build");
+        let shown = |flags: &[&str]| {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
+                .args(["top-down", text(&db), "--format", "json"])
+                .args(flags)
+                .output()
+                .expect("the command starts");
+            let warning = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.stdout, warning)
+        };
+        assert_eq!(shown(&[]).1.contains("--flat"), said, "{levels}");
+        let (json, warning) = shown(&["--flat"]);
+        assert_eq!(warning, "");
+        // With the parser's own limit of 128 levels.
+        let flat: serde_json::Value = serde_json::from_slice(&json).expect("it is shallow");
+        assert_eq!(flat["nodes"].as_array().map(Vec::len), Some(levels));
+    }
+}
+
+#[test]
+fn what_a_view_is_pruned_by_decides_what_it_hides() {
+    // Ten callees have all the overhead, 4 % of the effort, each less than the threshold.
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    let base = thread.natives(entry, &[start(), main()]);
+    thread.sample(base, 100_000, 0.0);
+    let push = thread.native(base, caller_push());
+    thread.sample(push, 600, 0.0);
+    let waits = thread.native(push, futex());
+    thread.sample(waits, 300, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let arguments = [
+        "top-down",
+        text(&database),
+        "--metric",
+        "overhead",
+        "--threshold",
+        "40",
+    ];
+    let shown = tool(&arguments).expect("text");
+    let row = shown
+        .lines()
+        .find(|l| l.contains("not shown"))
+        .expect("the rest has a third");
+    assert!(row.contains("33.3") && row.contains("1.500"), "{shown}");
+}
+
+#[test]
+fn a_column_of_own_amounts_names_its_metric() {
+    let temp = TempDir::new();
+    let database = database(&full_run(), &temp);
+    let shown = tool(&["top-down", text(&database), "--metric", "overhead:sched"]).expect("text");
+    let head = shown.lines().nth(1).expect("a head");
+    for title in ["own work", "own idle", "own ovhd", "own sched"] {
+        assert!(head.contains(title), "{head}");
+    }
+    assert!(!head.contains("self"), "{head}");
+}
+
+#[test]
+fn a_chain_of_single_callers_has_its_numbers_once() {
+    let mut run = program::run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    let one = thread.natives(entry, &[start(), main(), caller(), leaf()]);
+    thread.sample(one, 30, 0.0);
+    let two = thread.natives(entry, &[start(), main(), serial(), memcpy()]);
+    thread.sample(two, 20, 0.0);
+    let three = thread.natives(entry, &[start(), main(), caller(), memcpy()]);
+    thread.sample(three, 10, 0.0);
+    run.threads = vec![thread];
+    let temp = TempDir::new();
+    let database = database(&run, &temp);
+    let shown = tool(&["bottom-up", text(&database)]).expect("text");
+    let amounts = |name: &str| -> Vec<String> {
+        let rows = shown.lines().skip(3).filter(|l| l.contains(name));
+        rows.map(|l| l.chars().take(18).collect::<String>().trim().to_owned())
+            .collect()
+    };
+    // leaf, and below it a single caller; memcpy, whose two callers have shares of their own.
+    assert_eq!(amounts("app::leaf"), ["50.0    0.150"]);
+    assert_eq!(amounts("app::caller"), ["", "16.7    0.050"]);
+    assert_eq!(amounts("app::serial"), ["33.3    0.100"]);
+    assert_eq!(amounts("app::main"), ["", "", ""]);
+}

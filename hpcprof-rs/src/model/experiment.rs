@@ -2,7 +2,9 @@
 
 use crate::model::contexts::ContextTree;
 use crate::model::loops::ParallelLoops;
+use crate::model::runtimes::Runtime;
 use crate::model::symbols::Symbols;
+use hpc_formats::process::{CpuTimes, Unprofiled};
 use std::collections::BTreeMap;
 
 /// Name of the loss of samples whose records a damaged profile does not have any more.
@@ -17,6 +19,8 @@ pub const EMPTY_PATH: &str = "partial:empty-path";
 /// One process image.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ProcessSummary {
+    /// The run that it is of, from 0: processes of different runs have different clocks.
+    pub run: usize,
     /// Process id.
     pub pid: u32,
     /// Parent's process id; 0 when unknown.
@@ -47,6 +51,14 @@ pub struct ProcessSummary {
     pub end_ns: u64,
     /// How it ended; `None` when it crashed, was killed or still runs.
     pub end_reason: Option<String>,
+    /// CPU times; zeros when unknown.
+    pub cpu: CpuTimes,
+    /// Least distance of its samples, nanoseconds: the period, or what the kernel's tick allows.
+    pub distance_ns: u64,
+    /// Lost samples that no thread's profile counts.
+    pub lost: u64,
+    /// Programs that it started and that were not profiled.
+    pub unprofiled: Vec<Unprofiled>,
 }
 
 /// One thread.
@@ -64,8 +76,12 @@ pub struct ThreadSummary {
     pub finished: bool,
     /// Samples in the tree.
     pub samples: u64,
-    /// Of them, those in tasks whose spawner the task runtime does not tell.
-    pub spawnerless: u64,
+    /// Of them, those in tasks whose spawner the task runtime does not tell, by runtime.
+    pub spawnerless: BTreeMap<Runtime, u64>,
+    /// CPU time that its samples stand for, in the tree or not, nanoseconds.
+    pub sampled_ns: u64,
+    /// Mean distance of its samples, nanoseconds.
+    pub distance_ns: u64,
     /// Thread CPU time, nanoseconds; 0 when it did not end.
     pub cpu_ns: u64,
     /// Time in which it was sampled while idle (not in the tree), nanoseconds.
@@ -76,6 +92,35 @@ pub struct ThreadSummary {
     pub creator: u32,
     /// Totals, nanoseconds; overhead by category name under the metric's full name.
     pub totals: BTreeMap<String, i64>,
+}
+
+/// CPU time that no sample stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// Whose, why, and what can be done.
+    pub what: String,
+    /// How much, nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// A program that processes of the run started and that was not profiled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnprofiledProgram {
+    /// Path of the executable.
+    pub program: String,
+    /// Why.
+    pub reason: String,
+    /// How often it was started.
+    pub times: u32,
+}
+
+impl std::fmt::Display for UnprofiledProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.times {
+            1 => write!(f, "{}: {}", self.program, self.reason),
+            n => write!(f, "{}, {n} times: {}", self.program, self.reason),
+        }
+    }
 }
 
 /// Everything that a database holds.
@@ -95,6 +140,10 @@ pub struct Experiment {
     pub threads: Vec<ThreadSummary>,
     /// Lost and partial samples by process and cause.
     pub losses: BTreeMap<(usize, String), u64>,
+    /// CPU time that no sample stands for, largest first.
+    pub missing: Vec<Missing>,
+    /// Programs that ran unprofiled.
+    pub unprofiled: Vec<UnprofiledProgram>,
     /// Overhead categories that occur.
     pub categories: Vec<String>,
 }

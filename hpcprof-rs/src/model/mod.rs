@@ -5,5 +5,6 @@ pub mod experiment;
 pub mod hash;
 pub mod loops;
 pub mod metrics;
+pub mod runtimes;
 pub mod symbols;
 pub mod warnings;

@@ -8,7 +8,7 @@ use crate::model::symbols::{
     Frame, FrameIndex, Kind, Line, ModuleIndex, ModuleStatus, Procedure, Segment, Symbols,
 };
 use crate::model::warnings::Warnings;
-use crate::passes::load_map::SampledAddresses;
+use crate::passes::load_map::{SampledModule, SampledModules};
 use crate::sources::structures::StructureLibrary;
 use hpc_formats::structure::{
     Origin, ProcedureId, ScopeKind, SourceLine, Span, StringId, Structure,
@@ -20,15 +20,24 @@ pub type FrameTable = FastMap<(ModuleIndex, u64), FrameIndex>;
 
 /// Builds the frames of all sampled addresses.
 pub fn resolve(
-    sampled: &SampledAddresses,
+    sampled: &SampledModules,
     library: &mut StructureLibrary,
     symbols: &mut Symbols,
     warnings: &mut Warnings,
 ) -> FrameTable {
     let mut table = FrameTable::default();
-    for (module, addresses) in sampled {
+    let mut incomplete = Vec::new();
+    for (module, SampledModule { addresses, samples }) in sampled {
         let info = symbols.modules[module.0 as usize].clone();
-        let structure = library.find(&info, addresses, warnings);
+        let mut own = Warnings::new();
+        let structure = library.find(&info, addresses, &mut own);
+        if !own.lines().is_empty() {
+            incomplete.push(Incomplete {
+                module: info.base_name().to_owned(),
+                samples: *samples,
+                warnings: own,
+            });
+        }
         let unnamed = symbols.module_frame(*module);
         let mut unnamed_index = None;
         let mut names = structure
@@ -58,7 +67,55 @@ pub fn resolve(
             table.insert((*module, *address), index);
         }
     }
+    let all = sampled.values().map(|m| m.samples);
+    warn(incomplete, all.fold(0, u64::saturating_add), warnings);
     table
+}
+
+/// A module whose code has not all names and lines.
+struct Incomplete {
+    module: String,
+    samples: u64,
+    warnings: Warnings,
+}
+
+/// Modules that matter have their own warnings; those that hold less than this part of the samples together,
+/// one.
+const SMALL_PART: u64 = 20;
+/// Modules that this one names.
+const NAMED: usize = 5;
+
+fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) {
+    incomplete.sort_by(|a, b| (a.samples, &a.module).cmp(&(b.samples, &b.module)));
+    let mut held = 0_u64;
+    let is_small = |module: &Incomplete| {
+        held = held.saturating_add(module.samples);
+        held.saturating_mul(SMALL_PART) < samples
+    };
+    let small = incomplete.iter().map(is_small).take_while(|s| *s).count();
+    let (small, large) = incomplete.split_at(small);
+    for line in large.iter().rev().flat_map(|m| m.warnings.lines()) {
+        warnings.add(line);
+    }
+    if let [only] = small {
+        only.warnings
+            .lines()
+            .iter()
+            .for_each(|line| warnings.add(line));
+    } else if !small.is_empty() {
+        let held: u64 = small.iter().map(|m| m.samples).sum();
+        let names: Vec<&str> = small.iter().rev().map(|m| m.module.as_str()).collect();
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        warnings.add(format!(
+            "{} modules lack names or source lines, and hold {:.1} % of the samples together: {}{more}",
+            small.len(),
+            held as f64 * 100.0 / samples.max(1) as f64,
+            names[..names.len().min(NAMED)].join(", ")
+        ));
+    }
 }
 
 #[derive(Clone, Copy)]

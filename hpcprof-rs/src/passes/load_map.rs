@@ -12,8 +12,17 @@ use hpc_formats::profile::Record;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
 
-/// Sampled addresses (as each module states them) by module.
-pub type SampledAddresses = BTreeMap<ModuleIndex, BTreeSet<u64>>;
+/// What was sampled in one module.
+#[derive(Clone, Debug, Default)]
+pub struct SampledModule {
+    /// Sampled addresses, as the module states them.
+    pub addresses: BTreeSet<u64>,
+    /// Samples whose innermost frame lies in it.
+    pub samples: u64,
+}
+
+/// What was sampled, by module.
+pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 
 /// The modules of one process.
 #[derive(Debug, Default)]
@@ -35,19 +44,44 @@ pub fn collect(
     measurements: &Measurements,
     symbols: &mut Symbols,
     warnings: &mut Warnings,
-) -> (Vec<LoadMap>, SampledAddresses) {
-    let mut sampled = SampledAddresses::new();
+) -> (Vec<LoadMap>, SampledModules) {
+    let mut sampled = SampledModules::new();
     let mut maps = Vec::new();
     for process in &measurements.processes {
         let map = load_map(process, symbols, warnings);
         for address in &map.addresses {
             if let Some(module) = map.module(*address) {
-                sampled.entry(module).or_default().insert(address.offset());
+                let known: &mut SampledModule = sampled.entry(module).or_default();
+                known.addresses.insert(address.offset());
+            }
+        }
+        for (address, samples) in innermost(process) {
+            let known = map
+                .module(address)
+                .and_then(|module| sampled.get_mut(&module));
+            if let Some(known) = known {
+                known.samples = known.samples.saturating_add(samples);
             }
         }
         maps.push(map);
     }
     (maps, sampled)
+}
+
+/// The innermost address of each record that has samples.
+fn innermost(process: &ProcessInput) -> Vec<(CodeAddress, u64)> {
+    let mut found = Vec::new();
+    for profile in process.threads.values().filter_map(|t| t.profile().ok()) {
+        for record in (0..profile.len()).filter_map(|index| profile.record(index)) {
+            let Record::Metric { owner, samples, .. } = record else {
+                continue;
+            };
+            if let Some(Record::Note { ip, lip, .. }) = profile.record(owner as usize) {
+                found.push((if lip.is_none() { ip } else { lip }, samples));
+            }
+        }
+    }
+    found
 }
 
 fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnings) -> LoadMap {

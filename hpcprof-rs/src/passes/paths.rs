@@ -8,6 +8,7 @@
 use crate::model::contexts::{Context, ContextIndex, ContextTree};
 use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
 use crate::model::hash::FastMap;
+use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Segment, Symbols, Text};
 use crate::passes::loops::{LoopFinder, LoopState};
 use hpc_formats::address::CodeAddress;
@@ -60,10 +61,42 @@ pub struct PathState {
     pub tag: Option<Text>,
     /// Set when the path does not reach the program's entry.
     pub partial: Option<PartialCause>,
-    /// Set within a task whose spawner the task runtime does not tell.
-    pub spawnerless: bool,
+    /// Set within a task whose spawner the task runtime does not tell: that runtime.
+    pub spawnerless: Option<Runtime>,
+    /// Whether the thread is a worker of such a runtime.
+    thread: ThreadRoot,
     /// Where the logical path is with regard to parallel loops.
     pub parallel: LoopState,
+}
+
+impl PathState {
+    /// Follows the path by a frame from the root of its thread: user code on a runtime's worker is a task
+    /// whose caller is not known.
+    fn enter_thread(&mut self, frame: &Frame, symbols: &Symbols) {
+        let origin = |s: &Segment| symbols.procedures[s.procedure.0 as usize].origin;
+        match self.thread {
+            ThreadRoot::Above => {
+                let first = frame.segments.iter().find(|s| origin(s) != Origin::System);
+                self.thread = match first.map(|s| (Runtime::of(symbols, s.procedure), s.procedure))
+                {
+                    None => ThreadRoot::Above,
+                    Some((None, _)) => ThreadRoot::Plain,
+                    Some((Some(runtime), procedure)) => ThreadRoot::Worker(runtime, procedure),
+                };
+            }
+            ThreadRoot::Worker(runtime, root) if self.spawnerless.is_none() => {
+                let is_task = |s: &Segment| {
+                    let of = Runtime::of(symbols, s.procedure);
+                    let own = of == Some(runtime) && runtime != Runtime::OpenBlas;
+                    s.procedure != root && !own && origin(s) == Origin::User
+                };
+                if frame.segments.iter().any(is_task) {
+                    self.spawnerless = Some(runtime);
+                }
+            }
+            ThreadRoot::Plain | ThreadRoot::Worker(..) => {}
+        }
+    }
 }
 
 /// Both projections of the experiment, being built.
@@ -201,7 +234,9 @@ impl<'a> PathResolver<'a> {
             }) => {
                 // The scheduler of an uncooperative runtime, and what lies below it.
                 let below = association == Association::ManyToZero;
-                state.spawnerless |= below;
+                if below {
+                    state.spawnerless = Some(Runtime::Rayon);
+                }
                 let (ip, lip) = (self.frame(ip), self.frame(lip));
                 let symbols = &*out.symbols;
                 if let Some(index) = ip {
@@ -215,6 +250,7 @@ impl<'a> PathResolver<'a> {
                 }
                 if let Some(index) = lip.or(ip) {
                     let frame = &symbols.frames[index.0 as usize];
+                    state.enter_thread(frame, symbols);
                     let support = match (below, lip) {
                         (true, _) => Support::Whole,
                         (false, None) => Support::OwnCode(symbols),
@@ -235,7 +271,8 @@ impl<'a> PathResolver<'a> {
             // A thread's or a detached task's stack is not called by what created it.
             Some(Record::Anchor { .. }) => {
                 state.tag = None;
-                state.spawnerless = false;
+                state.spawnerless = None;
+                state.thread = ThreadRoot::Above;
                 state.parallel = LoopState::default();
             }
             _ => {}

@@ -4,6 +4,7 @@
 use crate::model::contexts::{Amount, Context, ContextTree};
 use crate::model::experiment::{DAMAGED_PROFILE, Experiment};
 use crate::model::loops::SplitCounts;
+use crate::model::runtimes::Runtime;
 use crate::model::symbols::{Kind, Line};
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
@@ -12,10 +13,10 @@ use crate::passes::loops::{self, LoopFinder, Site};
 use crate::passes::paths::{
     PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
 };
-use crate::passes::{loop_names, summarise};
+use crate::passes::{loop_names, missing, summarise};
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::profile::{Profile, Record};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More time than any record can hold: larger values are damage.
 const MAX_NANOSECONDS: f64 = (1_u64 << 53) as f64;
@@ -37,6 +38,8 @@ pub fn project(
         sites.extend(process_sites(process, &frames));
     }
     experiment.loops = finder.loops;
+    experiment.missing = missing::find(&experiment.processes, &experiment.threads);
+    experiment.unprofiled = missing::unprofiled(experiment.processes.iter());
     let (symbols, logical) = (&experiment.symbols, &experiment.logical);
     loops::attach(&sites, &mut experiment.loops, symbols, logical);
     loop_names::name(&mut experiment.loops, symbols, logical);
@@ -131,8 +134,8 @@ fn project_process(
 #[derive(Default)]
 struct Tally {
     samples: u64,
-    /// Of them, those in tasks whose spawner is not known.
-    spawnerless: u64,
+    /// Of them, those in tasks whose spawner is not known, by runtime.
+    spawnerless: BTreeMap<Runtime, u64>,
     unreadable: usize,
 }
 
@@ -179,8 +182,9 @@ fn project_thread(
             let count = experiment.losses.entry(key).or_insert(0);
             *count = count.saturating_add(samples);
         }
-        if state.spawnerless {
-            tally.spawnerless = tally.spawnerless.saturating_add(samples);
+        if let Some(runtime) = state.spawnerless {
+            let count = tally.spawnerless.entry(runtime).or_insert(0);
+            *count = count.saturating_add(samples);
         }
         credit(experiment, summary, &state, work as i64, idleness as i64);
     }

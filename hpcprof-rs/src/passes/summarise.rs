@@ -16,6 +16,7 @@ pub fn process(
     let last_sample = input.threads.values().map(|t| t.header.last_ns).max();
     let period = input.threads.values().map(|t| t.header.period_ns).next();
     let mut summary = ProcessSummary {
+        run: input.run,
         pid: input.pid,
         image: input.image,
         end_ns: last_sample.unwrap_or(0).max(input.image),
@@ -37,6 +38,12 @@ pub fn process(
         summary.source.clone_from(&start.source);
         summary.realtime_ns = start.realtime_ns;
         summary.cores = start.cores;
+        summary.unprofiled.clone_from(&file.unprofiled);
+        if start.period_ns > 0 {
+            summary.period_ns = start.period_ns;
+        }
+        let ceiling = u64::from(start.rate_ceiling);
+        summary.distance_ns = 1_000_000_000_u64.checked_div(ceiling).unwrap_or(0);
         if let Some(text) = coarse_rate(start) {
             warnings.add(text);
         }
@@ -45,6 +52,7 @@ pub fn process(
                 summary.end_ns = end.monotonic_ns.max(start.image);
                 summary.end_reason = Some(end.reason.clone());
                 summary.workers = end.workers;
+                summary.cpu = end.cpu;
                 summary.threads = summary.threads.max(end.threads);
                 summary.cores = match (end.cores, start.cores) {
                     (0, 0) => end.workers,
@@ -52,6 +60,8 @@ pub fn process(
                     (n, _) => n,
                 };
                 losses.extend(&end.losses);
+                let lost = end.losses.iter().filter(|(cause, _)| !cause.is_partial());
+                summary.lost = lost.map(|(_, n)| *n).fold(0, u64::saturating_add);
             }
             None => warnings.add(format!(
                 "process {} ({}) did not end in order (crashed, was killed, or still runs): figures go up to its last sample",
@@ -59,6 +69,7 @@ pub fn process(
             )),
         }
     }
+    summary.distance_ns = summary.distance_ns.max(summary.period_ns);
     for (cause, samples) in losses {
         if !cause.is_partial() {
             let key = (index, cause.name().to_owned());
@@ -86,6 +97,13 @@ fn coarse_rate(start: &Start) -> Option<String> {
 pub fn thread(process: usize, input: &ThreadInput) -> ThreadSummary {
     let header = &input.header;
     let periods = |n: f64| (n * header.period_ns as f64).round() as u64;
+    let lost = header
+        .losses
+        .iter()
+        .filter(|(cause, _)| !cause.is_partial());
+    let lost: u64 = lost.map(|(_, n)| *n).fold(0, u64::saturating_add);
+    let recorded = header.weight.saturating_add(header.idle_weight);
+    let distance = header.weight as f64 / header.samples.max(1) as f64;
     ThreadSummary {
         process,
         ordinal: header.thread,
@@ -96,6 +114,8 @@ pub fn thread(process: usize, input: &ThreadInput) -> ThreadSummary {
         idle_ns: periods(header.idle_weight as f64),
         oversubscribed_ns: periods(header.oversubscribed),
         creator: header.creator_thread,
+        sampled_ns: periods(recorded.saturating_add(lost) as f64),
+        distance_ns: periods(distance.max(1.0)),
         ..ThreadSummary::default()
     }
 }

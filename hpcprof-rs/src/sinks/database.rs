@@ -68,6 +68,18 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
             params![*process as i64 + 1, cause, signed(*samples)],
         )?;
     }
+    for missing in &experiment.missing {
+        transaction.execute(
+            "INSERT INTO missing(what, nanoseconds) VALUES (?, ?)",
+            params![missing.what, signed(missing.nanoseconds)],
+        )?;
+    }
+    for row in &experiment.unprofiled {
+        transaction.execute(
+            "INSERT INTO unprofiled(program, reason, times) VALUES (?, ?, ?)",
+            params![row.program, row.reason, row.times],
+        )?;
+    }
     for line in warnings.lines() {
         transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }
@@ -98,7 +110,7 @@ fn write_metrics(connection: &Connection, metrics: &MetricTable) -> rusqlite::Re
 fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
     for (id, p) in experiment.processes.iter().enumerate() {
         connection.execute(
-            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id as i64 + 1,
                 p.pid,
@@ -115,7 +127,12 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
                 p.threads,
                 signed(p.realtime_ns),
                 signed(p.end_ns),
-                p.end_reason
+                p.end_reason,
+                p.run as i64 + 1,
+                signed(p.cpu.process_ns),
+                signed(p.cpu.children_ns),
+                signed(p.cpu.unsampled_ns),
+                signed(p.cpu.estimated_wait_ns)
             ],
         )?;
     }
@@ -145,10 +162,10 @@ fn write_threads(
                 t.creator
             ],
         )?;
-        if t.spawnerless > 0 {
+        for (runtime, samples) in &t.spawnerless {
             connection.execute(
-                "INSERT INTO spawnerless VALUES (?, ?)",
-                params![id, signed(t.spawnerless)],
+                "INSERT INTO spawnerless VALUES (?, ?, ?)",
+                params![id, signed(*samples), runtime.name()],
             )?;
         }
         for (index, metric) in metrics.all().iter().enumerate() {

@@ -34,7 +34,8 @@ CREATE TABLE process(
     executable TEXT NOT NULL, arguments TEXT NOT NULL, directory TEXT NOT NULL,
     event TEXT NOT NULL, source TEXT NOT NULL, period_ns INTEGER NOT NULL,
     cores INTEGER NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
-    realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT);
+    realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT,
+    run INTEGER, cpu_ns INTEGER, children_ns INTEGER, unsampled_ns INTEGER, estimated_wait_ns INTEGER);
 CREATE TABLE thread(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, ordinal INTEGER NOT NULL,
     tid INTEGER NOT NULL, name TEXT NOT NULL, finished INTEGER NOT NULL, samples INTEGER NOT NULL,
@@ -67,7 +68,11 @@ CREATE TABLE loss(
     process INTEGER NOT NULL REFERENCES process, cause TEXT NOT NULL, samples INTEGER NOT NULL,
     PRIMARY KEY(process, cause)) WITHOUT ROWID;
 CREATE TABLE spawnerless(
-    thread INTEGER PRIMARY KEY REFERENCES thread, samples INTEGER NOT NULL);
+    thread INTEGER NOT NULL REFERENCES thread, samples INTEGER NOT NULL, runtime TEXT NOT NULL,
+    PRIMARY KEY(thread, runtime)) WITHOUT ROWID;
+CREATE TABLE missing(id INTEGER PRIMARY KEY, what TEXT NOT NULL, nanoseconds INTEGER NOT NULL);
+CREATE TABLE unprofiled(
+    id INTEGER PRIMARY KEY, program TEXT NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL);
 CREATE TABLE parallel_loop(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, quoted INTEGER NOT NULL,
     entry INTEGER NOT NULL REFERENCES procedure, file INTEGER REFERENCES file, line INTEGER,

@@ -4,10 +4,13 @@
 use crate::error::{Error, Result};
 use crate::model::symbols::Module;
 use crate::model::warnings::Warnings;
+use hpc_formats::process::bytes_of;
 use hpc_formats::structure::Structure;
 use hpcstruct_rs::cache::{Answer, Cache};
 use hpcstruct_rs::{Options, Rules, StructError, analyse};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -86,7 +89,8 @@ impl Analyser {
             return None;
         }
         self.options.addresses = Some(addresses.iter().copied().collect());
-        let analysed = self.answer(Path::new(&module.path));
+        let path = OsString::from_vec(bytes_of(&module.path));
+        let analysed = self.answer(Path::new(&path));
         let problem = match analysed {
             Ok(structure) if !same_build(module, &structure) => {
                 "was built again since the measurement: measure again".to_owned()

@@ -17,6 +17,9 @@ pub const PROCESS_EXTENSION: &str = "hpcproc";
 /// Extension of profiles.
 pub const PROFILE_EXTENSION: &str = "hpcprofile";
 
+/// Periods of CPU time that a thread may use without a sample.
+pub const FEW_PERIODS: u64 = 4;
+
 /// One thread's profile, checked and in memory.
 #[derive(Debug)]
 pub struct ThreadInput {
@@ -38,6 +41,9 @@ impl ThreadInput {
 /// One process image with its threads.
 #[derive(Debug)]
 pub struct ProcessInput {
+    /// The run that it is of: an index into [`Measurements::directories`]. Only processes of one run share a
+    /// clock.
+    pub run: usize,
     /// Process id.
     pub pid: u32,
     /// Image id (a process has several when it calls exec).
@@ -51,31 +57,43 @@ pub struct ProcessInput {
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub struct Measurements {
-    /// The directories that were read.
+    /// The directories that were read: one for each run.
     pub directories: Vec<PathBuf>,
-    /// Processes by image id and process id, oldest first.
+    /// Processes by run, image id and process id, oldest first.
     pub processes: Vec<ProcessInput>,
 }
 
 /// Reads all of `directories` into one set of measurements.
 pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurements> {
-    let mut processes = BTreeMap::new();
+    let mut measurements = Measurements::default();
     for directory in directories {
-        read_directory(directory, &mut processes, warnings)?;
+        let found = read_directory(directory, measurements.directories.len(), warnings)?;
+        let known = measurements.processes.iter();
+        if known.clone().any(|p| found.values().any(|q| is_copy(p, q))) {
+            warnings.add(format!(
+                "{}: a copy of measurements that were read already; ignored: give each directory once",
+                directory.display()
+            ));
+            continue;
+        }
+        measurements.directories.push(directory.clone());
+        measurements.processes.extend(found.into_values());
     }
-    Ok(Measurements {
-        directories: directories.to_vec(),
-        processes: processes.into_values().collect(),
-    })
+    Ok(measurements)
 }
 
+/// Whether two process images of different directories are one. On two hosts, or after a boot, process ids
+/// and the monotonic clock may be equal; with the wall clock and the arguments they are not.
+fn is_copy(a: &ProcessInput, b: &ProcessInput) -> bool {
+    let start = |p: &ProcessInput| p.process.as_ref().map(|file| file.start.clone());
+    (a.pid, a.image) == (b.pid, b.image) && start(a) == start(b)
+}
+
+/// The processes of one run by image id and process id.
 type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
 
-fn read_directory(
-    directory: &Path,
-    processes: &mut ByIdentity,
-    warnings: &mut Warnings,
-) -> Result<()> {
+fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
+    let mut processes = ByIdentity::new();
     if directory.is_file() {
         return Err(Error::Input {
             path: directory.to_owned(),
@@ -98,12 +116,12 @@ fn read_directory(
         match path.extension().and_then(|e| e.to_str()) {
             Some(PROCESS_EXTENSION) => {
                 found += 1;
-                read_process(path, processes, warnings);
+                read_process(path, &mut processes, warnings);
             }
             Some(PROFILE_EXTENSION) => {
                 found += 1;
                 profiles += 1;
-                readable += usize::from(read_thread(path, processes, warnings));
+                readable += usize::from(read_thread(path, &mut processes, warnings));
             }
             _ => {}
         }
@@ -119,13 +137,14 @@ fn read_directory(
             remedy: "measure with `hpcrun-rs PROGRAM` and give the directory that it names",
         });
     }
-    if readable == 0 {
+    if readable == 0 && !processes.values().any(used_cpu_time) {
         // A thread's profile is made at its first sample.
         let ends = processes.values().filter_map(|p| p.process.as_ref());
         let has_losses = ends.flat_map(|p| &p.end).any(|e| !e.losses.is_empty());
         if profiles == 0 && !has_losses {
             return Err(Error::NoSample {
                 path: directory.to_owned(),
+                cpu_ns: processes.values().map(cpu_ns).fold(0, u64::saturating_add),
             });
         }
         return Err(Error::Input {
@@ -134,13 +153,29 @@ fn read_directory(
             remedy: "run `hpcrun-rs PROGRAM` again, with room on the disk",
         });
     }
-    Ok(())
+    for process in processes.values_mut() {
+        process.run = run;
+    }
+    Ok(processes)
+}
+
+/// CPU time of a process and its children; 0 when unknown.
+fn cpu_ns(input: &ProcessInput) -> u64 {
+    let end = input.process.as_ref().and_then(|p| p.end.as_ref());
+    end.map_or(0, |e| e.cpu.process_ns.saturating_add(e.cpu.children_ns))
+}
+
+/// Whether it is so much that there should be samples.
+fn used_cpu_time(input: &ProcessInput) -> bool {
+    let period = input.process.as_ref().map_or(0, |p| p.start.period_ns);
+    cpu_ns(input) > FEW_PERIODS.saturating_mul(period)
 }
 
 fn entry(processes: &mut ByIdentity, image: u64, pid: u32) -> &mut ProcessInput {
     processes
         .entry((image, pid))
         .or_insert_with(|| ProcessInput {
+            run: 0,
             pid,
             image,
             process: None,

@@ -1,6 +1,7 @@
 //! Prints a view as comma-separated values (RFC 4180): one row per node, parents first, amounts
 //! in seconds.
 
+use crate::error::one_line;
 use crate::views::json::{seconds, where_is};
 use crate::views::load::Database;
 use crate::views::loops;
@@ -71,10 +72,11 @@ fn loop_columns(node: &ViewNode, database: &Database) -> [String; 5] {
 }
 
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = one_line(text);
+    if text.contains([',', '"']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text
     }
 }
 

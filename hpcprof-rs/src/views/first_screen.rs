@@ -1,18 +1,27 @@
 //! The first screen after building a database: at most 25 lines that say what ran, how good the
 //! measurement is, where effort went, which contexts matter, and what to look at next.
 
+use crate::error::one_line;
 use crate::views::efficiency::{Row, Thresholds, Verdict, rows};
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::json::where_is;
-use crate::views::load::{Database, Projection, Run, effort};
+use crate::views::load::{Database, Projection, effort};
 use crate::views::names;
+use crate::views::quality;
+use crate::views::summary::Summary;
 use crate::views::text::{Style, percent, seconds};
 use crate::views::top_down;
 use crate::views::tree::View;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// Rows of the table of contexts.
-const CONTEXTS: usize = 10;
+/// Lines of the screen.
+const LINES: usize = 25;
+/// Most and fewest rows of the table of contexts.
+const CONTEXTS: (usize, usize) = (10, 4);
+/// Lines beside the rows and those about the measurement.
+const OTHER_LINES: usize = 12;
 /// Below this share of rooted samples no verdict is given, percent.
 const LEAST_ROOTED: f64 = 80.0;
 
@@ -38,20 +47,49 @@ pub fn print(
         },
     );
     let view = top_down::arrange(&tree);
+    let run = Summary::of(database);
+    let working = view.totals[0].saturating_add(view.totals[2]);
+    let mut notes = quality::lines(&run);
+    let serial = quality::serial(&run, database.processes.len(), working, view.totals[1]);
+    let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(&run);
+    let judged = match serial {
+        _ if !is_whole => Judged::Nothing,
+        Some(_) => Judged::Spinning,
+        None => Judged::All,
+    };
+    notes.extend(serial);
+    let width = style.width.max(60);
+    let notes = notes.iter().flat_map(|n| names::wrap(&one_line(n), width));
     let screen = Screen {
         database,
-        run: database.run(),
+        notes: notes.collect(),
+        run,
         view: &view,
+        judged,
         thresholds,
         style,
     };
     screen.print(out).map_err(crate::error::Error::output)
 }
 
+/// Which verdicts the figures can carry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// All.
+    All,
+    /// Of a serial program only that a context spins.
+    Spinning,
+    /// None: time is missing, or much of it was spent waiting.
+    Nothing,
+}
+
 struct Screen<'a> {
     database: &'a Database,
-    run: Run,
+    run: Summary,
+    /// About the measurement.
+    notes: Vec<String>,
     view: &'a View,
+    judged: Judged,
     thresholds: Thresholds,
     style: Style,
 }
@@ -64,13 +102,6 @@ impl Screen<'_> {
         self.next(out)
     }
 
-    fn rooted_percent(&self) -> f64 {
-        if self.run.samples == 0 {
-            return 0.0;
-        }
-        self.run.rooted as f64 * 100.0 / self.run.samples as f64
-    }
-
     fn head(&self, out: &mut impl Write) -> io::Result<()> {
         let run = &self.run;
         let event = self.database.processes.first().map_or("", |p| &p.event);
@@ -79,57 +110,40 @@ impl Screen<'_> {
         } else {
             String::new()
         };
-        let processes = match self.database.processes.len() {
-            1 => String::new(),
-            n => format!(", {n} processes"),
+        let several = |n: usize, what: &str| match n {
+            0 | 1 => String::new(),
+            n => format!(", {n} {what}"),
         };
-        let width = self.style.width;
+        let threads = match run.threads {
+            1 => "1 thread".to_owned(),
+            n => format!("{n} threads"),
+        };
+        let program = names::middle(&one_line(&run.program), self.style.width);
+        writeln!(out, "{}", self.style.bold(&program))?;
         writeln!(
             out,
-            "{}",
-            self.style.bold(&names::middle(&run.program, width))
-        )?;
-        writeln!(
-            out,
-            "wall {} s, {} threads{processes}, {} cores, {} samples of {}{rate}",
+            "wall {} s{}, {threads}{}, {} cores, {} samples of {}{rate}",
             seconds(run.wall_ns),
-            run.threads,
+            several(run.runs, "runs"),
+            several(self.database.processes.len(), "processes"),
             run.cores,
             run.samples,
-            if event.is_empty() { "the event" } else { event },
+            if event.is_empty() {
+                "the event".to_owned()
+            } else {
+                one_line(event)
+            },
         )?;
-        let lost: Vec<String> = run
-            .lost
-            .iter()
-            .filter(|(_, n)| **n > 0)
-            .map(|(cause, n)| format!("{cause} {n}"))
-            .collect();
-        let lost = match lost.len() {
-            0 => "none lost".to_owned(),
-            _ => format!("not whole: {}", lost.join(", ")),
-        };
-        let quality = format!(
-            "quality: {:.2} % of samples rooted at the program's entry, {lost}",
-            self.rooted_percent()
-        );
-        writeln!(out, "{}", names::middle(&quality, width.max(60)))?;
-        if let Some(line) = self.spawnerless() {
-            writeln!(out, "{line}")?;
+        for note in &self.notes {
+            writeln!(out, "{note}")?;
         }
         writeln!(out)
     }
 
-    /// What a runtime that cooperates would add.
-    fn spawnerless(&self) -> Option<String> {
-        let share = self.run.spawnerless as f64 * 100.0 / self.run.samples.max(1) as f64;
-        (share >= 0.1).then(|| {
-            format!(
-                "rayon's own scheduler ran the tasks: {share:.1} % of samples have no caller above their task; `cargo hpcrun` shows them"
-            )
-        })
-    }
-
     fn bar(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.run.samples == 0 {
+            return Ok(());
+        }
         let totals = &self.view.totals;
         let total = effort(totals);
         let width = 50_usize;
@@ -159,42 +173,47 @@ impl Screen<'_> {
             share(totals[2])
         )?;
         writeln!(out)?;
-        if self.run.cores > 0 {
-            let attributed = total / i64::from(self.run.cores);
-            let wait = self.run.wall_ns.saturating_sub(attributed).max(0);
-            write!(
-                out,
-                "unattributed wait: about {} s of the wall time (estimate: nobody worked, or others had the cores)",
-                seconds(wait)
-            )?;
-            if self.run.oversubscribed_ns > 0 {
-                write!(
-                    out,
-                    "; oversubscription {} s",
-                    seconds(self.run.oversubscribed_ns)
-                )?;
-            }
-            writeln!(out)?;
+        let mut times = Vec::new();
+        if self.run.cores > 0 && !quality::is_mostly_waiting(&self.run) {
+            times.push(quality::wait(&self.run));
+        }
+        if self.run.oversubscribed_ns > 0 {
+            times.push(format!(
+                "oversubscription {} s",
+                seconds(self.run.oversubscribed_ns)
+            ));
+        }
+        if !times.is_empty() {
+            writeln!(out, "{}", times.join("; "))?;
         }
         writeln!(out)
     }
 
     fn contexts(&self, out: &mut impl Write) -> io::Result<()> {
         if self.run.samples == 0 {
-            return writeln!(
-                out,
-                "no samples: the program used less CPU time than one period; measure a longer run or a higher rate (-e cpu-time@1000)\n"
-            );
+            let why = match self.run.missing.is_empty() {
+                true => {
+                    "the program used less CPU time than one period; measure a longer run or a higher rate (-e cpu-time@1000)"
+                }
+                false => "nothing is known of where the missing time went",
+            };
+            return writeln!(out, "no samples: {why}");
         }
-        if self.rooted_percent() < LEAST_ROOTED {
+        if quality::rooted_percent(&self.run) < LEAST_ROOTED {
+            let lost = one_line(&quality::lost(&self.run));
             return writeln!(
                 out,
-                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted; see `lost` above, build with frame or unwind information and measure again\n"
+                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); build with frame or unwind information and measure again\n",
             );
         }
         let rows = rows(self.view, self.database, self.thresholds);
-        let shown = rows.iter().take(CONTEXTS);
-        let longest = shown.map(|r| self.place(r).chars().count()).max();
+        let room = LINES.saturating_sub(OTHER_LINES + self.notes.len());
+        let rows_shown = &rows[..rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0))];
+        let has_verdict = rows_shown
+            .iter()
+            .any(|r| !self.advice(r.verdict).is_empty());
+        let places = rows_shown.iter().map(|r| self.place(r).chars().count());
+        let longest = places.max();
         let place_width = match longest {
             Some(longest) if self.is_narrow() => longest.clamp(9, 24),
             _ => 24,
@@ -205,16 +224,25 @@ impl Screen<'_> {
             .saturating_sub(place_width + 4 * 9 + 5 + self.verdict_width())
             .clamp(16, 60);
         let head = format!(
-            "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}  verdict",
-            "file:line", "context", "effort %", "work", "idle", "overhead"
+            "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}{}",
+            "file:line",
+            "context",
+            "effort %",
+            "work",
+            "idle",
+            "overhead",
+            if has_verdict { "  verdict" } else { "" }
         );
         writeln!(out, "{}", self.style.bold(&head))?;
-        for row in rows.iter().take(CONTEXTS) {
+        for row in rows_shown {
             self.row(row, place_width, name_width, out)?;
         }
-        let hidden = rows.len().saturating_sub(CONTEXTS);
+        let hidden = rows.len() - rows_shown.len();
         if hidden > 0 {
             writeln!(out, "{} more contexts of at least 1 % each", hidden)?;
+        }
+        if self.judged != Judged::All {
+            return writeln!(out);
         }
         writeln!(
             out,
@@ -235,20 +263,24 @@ impl Screen<'_> {
         if self.is_narrow() { 9 } else { 27 }
     }
 
-    fn advice(&self, verdict: Verdict) -> &'static str {
-        let text = verdict.advice();
+    /// Empty where the figures can't carry the verdict.
+    fn advice(&self, verdict: Verdict) -> String {
+        let text = match (self.judged, verdict) {
+            (Judged::All, _) | (Judged::Spinning, Verdict::Spins(_)) => verdict.advice(),
+            _ => String::new(),
+        };
         match text.split([' ', ':']).next() {
-            Some(word) if self.is_narrow() => word,
+            Some(word) if self.is_narrow() => word.to_owned(),
             _ => text,
         }
     }
 
     /// Where a row's context is.
     fn place(&self, row: &Row) -> String {
-        let (module, place) = where_is(&self.view.nodes[row.node as usize], self.database);
+        let (module, place) = where_is(&self.view.nodes[row.place as usize], self.database);
         match (place, module) {
             (Some(place), _) => names::place(self.database, place),
-            (None, Some(module)) => names::base_name(module).to_owned(),
+            (None, Some(module)) => one_line(names::base_name(module)),
             (None, None) => String::new(),
         }
     }
@@ -260,21 +292,19 @@ impl Screen<'_> {
         name_width: usize,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let node = &self.view.nodes[row.node as usize];
         let place = self.place(row);
-        let mut name = names::label(self.database, &node.label);
-        if row.rest {
-            name.push_str(" (the rest)");
-        }
-        let verdict = match row.verdict {
-            Verdict::Effective => self.style.paint("32", self.advice(row.verdict)),
-            _ => self.style.paint("33", self.advice(row.verdict)),
+        let rest = if row.rest { " (the rest)" } else { "" };
+        let room = name_width.saturating_sub(rest.len());
+        let name = format!("{}{rest}", names::middle(&one_line(&row.name), room));
+        let verdict = match (self.advice(row.verdict), row.verdict) {
+            (text, _) if text.is_empty() => text,
+            (text, Verdict::Effective) => format!("  {}", self.style.paint("32", &text)),
+            (text, _) => format!("  {}", self.style.paint("33", &text)),
         };
         writeln!(
             out,
-            "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}  {verdict}",
+            "{:<place_width$} {name:<name_width$}{:>9}{:>9}{:>9}{:>9}{verdict}",
             names::middle(&place, place_width),
-            names::middle(&name, name_width),
             percent(effort(&row.values), effort(&self.view.totals)),
             seconds(row.values[0]),
             seconds(row.values[1]),
@@ -283,6 +313,9 @@ impl Screen<'_> {
     }
 
     fn next(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.run.samples == 0 {
+            return Ok(());
+        }
         let totals = &self.view.totals;
         let metric = if totals[1] >= totals[2] && totals[1] * 50 >= effort(totals) {
             " --metric idleness"
@@ -294,17 +327,25 @@ impl Screen<'_> {
         writeln!(
             out,
             "next: hpcprof-rs bottom-up {}{metric}",
-            shell_word(&self.database.path.display().to_string())
+            shell_word(&self.database.path)
         )
     }
 }
 
 /// Quotes a path for a shell where it needs it.
-fn shell_word(text: &str) -> String {
+fn shell_word(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=@%,:".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
+    match path.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        // What steers a terminal or is no text: byte by byte.
+        _ => {
+            let bytes = path.as_os_str().as_bytes().iter();
+            let escaped = bytes.map(|b| match b {
+                b if b.is_ascii() && plain(char::from(*b)) => char::from(*b).to_string(),
+                b => format!("\\x{b:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
     }
 }

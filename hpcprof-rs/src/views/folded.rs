@@ -19,7 +19,7 @@ pub fn print(
     while let Some((id, depth)) = stack.pop() {
         path.truncate(depth);
         let node = &view.nodes[id as usize];
-        path.push(frame(&names::label(database, &node.label)));
+        path.push(frame(&names::shown(database, &node.label)));
         stack.extend(node.children.iter().rev().map(|c| (*c, depth + 1)));
         let below: i64 = node
             .children
@@ -43,5 +43,5 @@ pub fn print(
 
 /// A name without the separator of frames.
 fn frame(name: &str) -> String {
-    name.replace(';', ":").replace(['\n', '\r'], " ")
+    name.replace(';', ":")
 }

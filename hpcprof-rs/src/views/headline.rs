@@ -1,9 +1,11 @@
 //! The one line above a bottom-up view: which of the user's own procedures a metric sits in,
 //! and who calls them. Cost in the system's code counts for the user's procedure that called it.
 
+use crate::error::one_line;
 use crate::model::hash::FastMap;
 use crate::views::load::{Database, Sort};
-use crate::views::tree::Tree;
+use crate::views::names;
+use crate::views::tree::{Label, Tree};
 use hpc_formats::structure::Origin;
 
 /// Procedures named in the line.
@@ -11,8 +13,12 @@ const PROCEDURES: usize = 3;
 /// Least share of the metric's total to be named, percent.
 const LEAST_PERCENT: f64 = 2.0;
 
-/// The line for a folded tree; `None` when no procedure of the user's stands out.
-pub fn headline(tree: &Tree, database: &Database, sort: Sort) -> Option<String> {
+/// Characters that are left of a name that is cut to make room.
+const LEAST_NAME: usize = 12;
+
+/// The line for a folded tree, in at most `width` characters; `None` when no procedure of the user's stands
+/// out.
+pub fn headline(tree: &Tree, database: &Database, sort: Sort, width: usize) -> Option<String> {
     let total = sort.of(&tree.totals());
     if total <= 0 {
         return None;
@@ -42,17 +48,25 @@ pub fn headline(tree: &Tree, database: &Database, sort: Sort) -> Option<String> 
     let mut sorted: Vec<((u32, Option<u32>), i64)> = sums.into_iter().collect();
     sorted.sort_by_key(|((procedure, caller), sum)| (std::cmp::Reverse(*sum), *procedure, *caller));
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
-    let name = |procedure: u32| database.procedures[procedure as usize].name.as_str();
-    let parts: Vec<String> = sorted
-        .into_iter()
-        .filter(|(_, sum)| percent(*sum) >= LEAST_PERCENT)
-        .take(PROCEDURES)
-        .map(|((procedure, caller), sum)| {
+    sorted.retain(|(_, sum)| percent(*sum) >= LEAST_PERCENT);
+    sorted.truncate(PROCEDURES);
+    let metric = match sort {
+        Sort::Effort => "effort",
+        Sort::Metric(m) => &database.metrics[m],
+    };
+    // With names of so many characters at most.
+    let line = |most: usize| {
+        let name = |p: u32| names::middle(&names::shown(database, &Label::Procedure(p)), most);
+        let parts = sorted.iter().map(|((procedure, caller), sum)| {
             let from = caller.map_or(String::new(), |c| format!(" called from {}", name(c)));
-            format!("{}{from} {:.1} %", name(procedure), percent(sum))
-        })
-        .collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+            format!("{}{from} {:.1} %", name(*procedure), percent(*sum))
+        });
+        let parts: Vec<String> = parts.collect();
+        format!("{} is in {}", one_line(metric), parts.join("; "))
+    };
+    let fits = |most: &usize| line(*most).chars().count() <= width;
+    let most = (LEAST_NAME..=width).rev().find(fits).unwrap_or(LEAST_NAME);
+    (!sorted.is_empty()).then(|| names::middle(&line(most), width))
 }
 
 /// The procedure of the nearest user context above `context` that is another procedure.

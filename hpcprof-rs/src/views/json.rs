@@ -3,40 +3,82 @@
 //! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
 //! the depth of a tree is limited by the reader only.
 
+use crate::error::steers;
 use crate::views::fold::FoldOptions;
 use crate::views::load::{Database, Projection};
 use crate::views::loops;
 use crate::views::names;
+use crate::views::summary::Summary;
 use crate::views::tree::{Call, Label, Place, View, ViewNode};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Version of the JSON of a view.
 pub const SCHEMA: &str = "hpcprof-rs/view/1";
 
+/// How nodes are arranged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A node has its children, from `roots` on.
+    Nested,
+    /// All `nodes` are in one array, parents first, with the ids of their parents.
+    Flat,
+}
+
+/// Many readers refuse JSON that is nested deeper.
+pub const MANY_LEVELS: usize = 400;
+
+/// How deep the nested form of a view is: the document, and an array and an object for each level of the
+/// view.
+pub fn levels(view: &View) -> usize {
+    let mut depths = vec![1_usize; view.nodes.len()];
+    for (id, node) in view.nodes.iter().enumerate() {
+        if let Some(parent) = node.parent {
+            depths[id] = depths[parent as usize] + 1;
+        }
+    }
+    2 + 2 * depths.into_iter().max().unwrap_or(0)
+}
+
 /// Prints `view` to `out`.
 pub fn print(
     view: &View,
     database: &Database,
     options: FoldOptions,
+    form: Form,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
     head(view, database, options, &mut text);
+    text.push_str(match form {
+        Form::Nested => ",\n\"roots\":[",
+        Form::Flat => ",\n\"nodes\":[",
+    });
     // (siblings, how many of them are printed)
     let mut stack: Vec<(&[u32], usize)> = vec![(&view.roots, 0)];
+    let mut is_first = true;
     while let Some((siblings, done)) = stack.last_mut() {
         if *done == siblings.len() {
             stack.pop();
-            text.push_str(if stack.is_empty() { "]" } else { "]}" });
+            match (form, stack.is_empty()) {
+                (_, true) => text.push(']'),
+                (Form::Nested, false) => text.push_str("]}"),
+                (Form::Flat, false) => {}
+            }
             continue;
         }
         let id = siblings[*done];
-        if *done > 0 {
+        let follows = match form {
+            Form::Nested => *done > 0,
+            Form::Flat => !is_first,
+        };
+        if follows {
             text.push_str(",\n");
         }
+        is_first = false;
         *done += 1;
-        node(view, database, id, &mut text);
+        node(view, database, id, form, &mut text);
         stack.push((&view.nodes[id as usize].children, 0));
         if text.len() > 1 << 16 {
             out.write_all(text.as_bytes())?;
@@ -47,9 +89,17 @@ pub fn print(
     out.write_all(text.as_bytes())
 }
 
-/// A JSON string.
+/// A JSON string, in which whatever would steer a terminal is escaped.
 pub fn string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let json = serde_json::Value::from(text).to_string();
+    if !json.contains(steers) {
+        return json;
+    }
+    let escaped = |c: char| match c {
+        c if steers(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    json.chars().map(escaped).collect()
 }
 
 /// Whole nanoseconds as a number of seconds, exactly.
@@ -95,13 +145,8 @@ fn folded(options: FoldOptions) -> String {
 }
 
 fn head(view: &View, database: &Database, options: FoldOptions, text: &mut String) {
-    let run = database.run();
+    let run = Summary::of(database);
     let metrics: Vec<String> = database.metrics.iter().map(|m| string(m)).collect();
-    let lost: Vec<String> = run
-        .lost
-        .iter()
-        .map(|(cause, n)| format!("{}:{n}", string(cause)))
-        .collect();
     let _ = write!(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
@@ -118,17 +163,44 @@ fn head(view: &View, database: &Database, options: FoldOptions, text: &mut Strin
         metrics.join(",")
     );
     amounts(database, &view.totals, text);
+    text.push_str(",\"quality\":");
+    quality(&run, text);
+}
+
+fn quality(run: &Summary, text: &mut String) {
+    let counts = |counts: &BTreeMap<String, i64>| {
+        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", string(key)));
+        counts.collect::<Vec<_>>().join(",")
+    };
+    let missing = run.missing.iter().map(|(what, ns)| {
+        let (what, seconds) = (string(what), seconds(*ns));
+        format!("{{\"what\":{what},\"seconds\":{seconds}}}")
+    });
+    let unprofiled = run.unprofiled.iter().map(|row| {
+        let (program, reason) = (string(&row.program), string(&row.reason));
+        let times = row.times;
+        format!("{{\"program\":{program},\"reason\":{reason},\"times\":{times}}}")
+    });
     let _ = write!(
         text,
-        ",\"quality\":{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"spawnerless\":{}}},\n\"roots\":[",
+        "{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"missing\":[{}],\"unprofiled\":[{}],\
+         \"spawnerless\":{},\"spawnerless_by\":{{{}}},\"cpu_seconds\":{},\"spinning_seconds\":{},\
+         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{}}}",
         run.samples,
         run.rooted,
-        lost.join(","),
-        run.spawnerless,
+        counts(&run.lost),
+        missing.collect::<Vec<_>>().join(","),
+        unprofiled.collect::<Vec<_>>().join(","),
+        run.spawnerless_samples(),
+        counts(&run.spawnerless),
+        seconds(run.cpu_ns),
+        seconds(run.spinning_ns),
+        seconds(run.estimated_wait_ns),
+        seconds(run.wait_ns),
     );
 }
 
-fn node(view: &View, database: &Database, id: u32, text: &mut String) {
+fn node(view: &View, database: &Database, id: u32, form: Form, text: &mut String) {
     let node = &view.nodes[id as usize];
     let (module, place) = where_is(node, database);
     let module = module.map_or("null".to_owned(), string);
@@ -140,9 +212,14 @@ fn node(view: &View, database: &Database, id: u32, text: &mut String) {
             _ => None,
         },
     );
+    text.push('{');
+    if form == Form::Flat {
+        let parent = node.parent.map_or("null".to_owned(), |p| p.to_string());
+        let _ = write!(text, "\"id\":{id},\"parent\":{parent},");
+    }
     let _ = write!(
         text,
-        "{{\"kind\":{},\"name\":{},\"module\":{module},\"file\":{file},\"line\":{line},\
+        "\"kind\":{},\"name\":{},\"module\":{module},\"file\":{file},\"line\":{line},\
          \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
         string(node.kind),
         string(&names::label(database, &node.label)),
@@ -153,7 +230,10 @@ fn node(view: &View, database: &Database, id: u32, text: &mut String) {
     }
     text.push_str(",\"exclusive\":");
     amounts(database, view.exclusive_of(id), text);
-    text.push_str(",\"children\":[");
+    text.push_str(match form {
+        Form::Nested => ",\"children\":[",
+        Form::Flat => "}",
+    });
 }
 
 /// The module and the source place of a node.

@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::model::symbols::Kind;
 use crate::sinks::schema;
 use crate::views::tree::{Call, Place, Tree, TreeNode};
-use hpc_formats::process::program_name;
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, OpenFlags, Row};
 use std::collections::{BTreeMap, HashMap};
@@ -85,15 +84,35 @@ pub struct ProcessRow {
     pub threads: u32,
     pub end_ns: i64,
     pub end_reason: Option<String>,
+    /// The run that it is of: only processes of one run share a clock.
+    pub run: i64,
+    /// CPU time of the process; 0 when unknown.
+    pub cpu_ns: i64,
+    pub estimated_wait_ns: i64,
 }
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // as in the schema
 pub struct ThreadRow {
+    /// Its process, by index.
+    pub process: u32,
     pub samples: i64,
     pub idle_ns: i64,
     pub oversubscribed_ns: i64,
+    /// Work and overhead that it recorded.
+    pub working_ns: i64,
+    /// Idleness that it recorded.
+    pub idleness_ns: i64,
+}
+
+/// Programs that ran unprofiled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // as in the schema
+pub struct UnprofiledRow {
+    pub program: String,
+    pub reason: String,
+    pub times: i64,
 }
 
 /// A database, without its contexts.
@@ -117,8 +136,12 @@ pub struct Database {
     pub threads: Vec<ThreadRow>,
     /// Lost and partial samples by cause.
     pub losses: BTreeMap<String, i64>,
-    /// Samples in tasks whose spawner the task runtime does not tell.
-    pub spawnerless: i64,
+    /// Samples in tasks whose spawner the task runtime does not tell, by runtime.
+    pub spawnerless: BTreeMap<String, i64>,
+    /// CPU time that no sample stands for, nanoseconds, with what it is of.
+    pub missing: Vec<(String, i64)>,
+    /// Programs that ran unprofiled.
+    pub unprofiled: Vec<UnprofiledRow>,
     /// Warnings of the build.
     pub notes: Vec<String>,
     connection: Connection,
@@ -197,18 +220,8 @@ impl Database {
         check_dense(&file_ids)?;
         check_dense(&procedure_ids)?;
         let loops = read_loops(c, procedures.len(), &file_ids)?;
-        let processes = read_processes(c)?;
-        let (_, threads) = numbered(
-            c,
-            "SELECT id, samples, idle_ns, oversubscribed_ns FROM thread ORDER BY id",
-            |row| {
-                Ok(ThreadRow {
-                    samples: row.get(1)?,
-                    idle_ns: row.get(2)?,
-                    oversubscribed_ns: row.get(3)?,
-                })
-            },
-        )?;
+        let (process_ids, processes) = read_processes(c)?;
+        let threads = read_threads(c, &process_ids)?;
         let mut losses = BTreeMap::new();
         let mut query = c.prepare("SELECT cause, SUM(samples) FROM loss GROUP BY cause")?;
         let mut rows = query.query([])?;
@@ -229,6 +242,8 @@ impl Database {
             threads,
             losses,
             spawnerless: read_spawnerless(c)?,
+            missing: read_missing(c)?,
+            unprofiled: read_unprofiled(c)?,
             notes,
             connection,
         })
@@ -354,6 +369,14 @@ pub enum Sort {
 }
 
 impl Sort {
+    /// Itself, or effort where nothing was recorded for the metric: that cannot choose.
+    pub fn or_effort(self, totals: &[i64]) -> Sort {
+        match self.of(totals) {
+            0 => Sort::Effort,
+            _ => self,
+        }
+    }
+
     /// Its amount in a node's values.
     pub fn of(self, values: &[i64]) -> i64 {
         match self {
@@ -366,64 +389,6 @@ impl Sort {
 /// Work, idleness and overhead together.
 pub fn effort(values: &[i64]) -> i64 {
     values.iter().take(3).fold(0, |a, b| a.saturating_add(*b))
-}
-
-/// What a view says of the run as a whole.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Run {
-    /// The program's name and arguments.
-    pub program: String,
-    /// Cores that idleness is computed against.
-    pub cores: u32,
-    /// Threads of all processes.
-    pub threads: u64,
-    /// From the first start to the last end, nanoseconds.
-    pub wall_ns: i64,
-    /// Sampling period, nanoseconds; of the first process.
-    pub period_ns: i64,
-    /// Samples in the tree.
-    pub samples: i64,
-    /// Those of them whose path reaches the program's entry.
-    pub rooted: i64,
-    /// Lost and partial samples by cause.
-    pub lost: BTreeMap<String, i64>,
-    /// Samples in tasks whose spawner the task runtime does not tell.
-    pub spawnerless: i64,
-    /// Share of working threads beyond the cores, nanoseconds.
-    pub oversubscribed_ns: i64,
-}
-
-impl Database {
-    /// What holds for the run as a whole.
-    pub fn run(&self) -> Run {
-        let first = self.processes.first();
-        let program = first.map_or(String::new(), |p| {
-            let mut words = vec![program_name(&p.executable)];
-            words.extend(p.arguments.iter().skip(1).map(String::as_str));
-            words.join(" ")
-        });
-        let start = self.processes.iter().map(|p| p.image).min().unwrap_or(0);
-        let end = self.processes.iter().map(|p| p.end_ns).max().unwrap_or(0);
-        let sum = |values: &mut dyn Iterator<Item = i64>| values.fold(0, i64::saturating_add);
-        let samples = sum(&mut self.threads.iter().map(|t| t.samples));
-        let partial = sum(&mut self
-            .losses
-            .iter()
-            .filter(|(cause, _)| cause.starts_with("partial:"))
-            .map(|(_, n)| *n));
-        Run {
-            program,
-            cores: self.processes.iter().map(|p| p.cores).max().unwrap_or(0),
-            threads: self.processes.iter().map(|p| u64::from(p.threads)).sum(),
-            wall_ns: end.saturating_sub(start).max(0),
-            period_ns: first.map_or(0, |p| p.period_ns),
-            samples,
-            rooted: samples.saturating_sub(partial),
-            lost: self.losses.clone(),
-            spawnerless: self.spawnerless,
-            oversubscribed_ns: sum(&mut self.threads.iter().map(|t| t.oversubscribed_ns)),
-        }
-    }
 }
 
 fn damaged(path: &Path, error: &rusqlite::Error) -> Error {
@@ -524,6 +489,13 @@ fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
     Ok(count > 0)
 }
 
+/// Whether a table has a column: those of an older version lack the later ones.
+fn has_column(connection: &Connection, table: &str, name: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM pragma_table_info(?) WHERE name = ?";
+    let count: i64 = connection.query_row(sql, [table, name], |row| row.get(0))?;
+    Ok(count > 0)
+}
+
 /// Loops with dense ids; none of a database that was built before there were any.
 fn read_loops(
     connection: &Connection,
@@ -552,18 +524,55 @@ fn read_loops(
     Ok(rows)
 }
 
-fn read_spawnerless(connection: &Connection) -> rusqlite::Result<i64> {
+/// By runtime; in an older version there was rayon alone.
+fn read_spawnerless(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
     if !has_table(connection, "spawnerless")? {
-        return Ok(0);
+        return Ok(BTreeMap::new());
     }
-    let sql = "SELECT COALESCE(SUM(samples), 0) FROM spawnerless";
-    connection.query_row(sql, [], |row| row.get(0))
+    let runtime = match has_column(connection, "spawnerless", "runtime")? {
+        true => "runtime",
+        false => "'rayon'",
+    };
+    let sql = format!("SELECT {runtime}, SUM(samples) FROM spawnerless GROUP BY 1");
+    let mut query = connection.prepare(&sql)?;
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
 }
 
-fn read_processes(connection: &Connection) -> rusqlite::Result<Vec<ProcessRow>> {
-    let sql = "SELECT id, pid, image, executable, arguments, event, period_ns, cores, threads,
-        end_ns, end_reason FROM process ORDER BY id";
+fn read_missing(connection: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
+    if !has_table(connection, "missing")? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT id, what, nanoseconds FROM missing ORDER BY id";
+    let (_, rows) = numbered(connection, sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
+    Ok(rows)
+}
+
+fn read_unprofiled(connection: &Connection) -> rusqlite::Result<Vec<UnprofiledRow>> {
+    if !has_table(connection, "unprofiled")? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT id, program, reason, times FROM unprofiled ORDER BY id";
     let (_, rows) = numbered(connection, sql, |row| {
+        Ok(UnprofiledRow {
+            program: row.get(1)?,
+            reason: row.get(2)?,
+            times: row.get(3)?,
+        })
+    })?;
+    Ok(rows)
+}
+
+fn read_processes(connection: &Connection) -> rusqlite::Result<(Ids, Vec<ProcessRow>)> {
+    let since = match has_column(connection, "process", "run")? {
+        true => "run, cpu_ns, estimated_wait_ns",
+        false => "1, 0, 0",
+    };
+    let sql = format!(
+        "SELECT id, pid, image, executable, arguments, event, period_ns, cores, threads,
+        end_ns, end_reason, {since} FROM process ORDER BY id"
+    );
+    numbered(connection, &sql, |row| {
         let arguments: String = row.get(4)?;
         Ok(ProcessRow {
             pid: row.get(1)?,
@@ -577,6 +586,27 @@ fn read_processes(connection: &Connection) -> rusqlite::Result<Vec<ProcessRow>> 
             threads: row.get(8)?,
             end_ns: row.get(9)?,
             end_reason: row.get(10)?,
+            run: row.get(11)?,
+            cpu_ns: row.get(12)?,
+            estimated_wait_ns: row.get(13)?,
+        })
+    })
+}
+
+fn read_threads(connection: &Connection, processes: &Ids) -> rusqlite::Result<Vec<ThreadRow>> {
+    let sql = "SELECT id, process, samples, idle_ns, oversubscribed_ns,
+        (SELECT COALESCE(SUM(value), 0) FROM thread_value WHERE thread = id AND metric IN (0, 2)),
+        (SELECT COALESCE(SUM(value), 0) FROM thread_value WHERE thread = id AND metric = 1)
+        FROM thread ORDER BY id";
+    let (_, rows) = numbered(connection, sql, |row| {
+        let process = processes.get(&row.get(1)?);
+        Ok(ThreadRow {
+            process: *process.ok_or_else(|| inconsistent("thread.process"))?,
+            samples: row.get(2)?,
+            idle_ns: row.get(3)?,
+            oversubscribed_ns: row.get(4)?,
+            working_ns: row.get(5)?,
+            idleness_ns: row.get(6)?,
         })
     })?;
     Ok(rows)

@@ -1,6 +1,7 @@
 //! Names as they are shown, and the names of frames that are scaffolding rather than the
 //! user's program.
 
+use crate::error::one_line;
 use crate::views::load::Database;
 use crate::views::tree::{Label, Place};
 
@@ -15,8 +16,9 @@ pub fn place(database: &Database, place: Place) -> String {
         .files
         .get(place.0 as usize)
         .map_or("?", |f| base_name(f));
+    let file = one_line(file);
     match place.1 {
-        0 => file.to_owned(),
+        0 => file,
         line => format!("{file}:{line}"),
     }
 }
@@ -36,6 +38,34 @@ pub fn label(database: &Database, label: &Label) -> String {
         Label::Pruned(1) => "1 context not shown".to_owned(),
         Label::Pruned(n) => format!("{n} contexts not shown"),
     }
+}
+
+/// The name of a node for a screen: on one line, without what steers a terminal.
+pub fn shown(database: &Database, of: &Label) -> String {
+    one_line(&label(database, of))
+}
+
+/// Breaks a text into lines of at most `width` characters, at spaces; further lines are indented.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    const INDENT: &str = "    ";
+    let mut lines: Vec<String> = Vec::new();
+    let leading = text.len() - text.trim_start().len();
+    let mut line = text[..leading].to_owned();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        let length = line.chars().count() + usize::from(!is_empty) + word.chars().count();
+        if length > width && !is_empty {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push(line);
+    lines.iter().map(|line| middle(line, width)).collect()
 }
 
 /// Shortens a text to `width` characters by cutting out its middle.
@@ -112,6 +142,16 @@ mod tests {
         assert_eq!(middle("abcdefghijk", 10), "abcd…ghijk");
         assert_eq!(middle("äöüäöüäöü", 5), "äö…öü");
         assert_eq!(middle("abcdef", 3), "abc");
+    }
+
+    #[test]
+    fn wraps_at_spaces() {
+        assert_eq!(wrap("a bc def", 20), ["a bc def"]);
+        assert_eq!(
+            wrap("  1 s: one two three", 12),
+            ["  1 s: one", "    two", "    three"]
+        );
+        assert_eq!(wrap("one abcdefghijkl", 8), ["one", "   …ijkl"]);
     }
 
     #[test]

@@ -49,8 +49,9 @@ fn newest(
     let mut best: Option<(SystemTime, PathBuf)> = None;
     let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
     for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !kinds.iter().any(|k| kind_of_directory(&name, k).is_some()) {
+        let name = entry.file_name();
+        let shown = name.to_string_lossy();
+        if !kinds.iter().any(|k| kind_of_directory(&shown, k).is_some()) {
             continue;
         }
         // A database directory is made at once; its file says when.

@@ -18,11 +18,7 @@ pub fn prune(view: &View, limits: Limits, sort: Sort) -> View {
     if limits == Limits::default() {
         return view.clone();
     }
-    // A metric that nothing was recorded for cannot choose.
-    let sort = match sort.of(&view.totals) {
-        0 => Sort::Effort,
-        _ => sort,
-    };
+    let sort = sort.or_effort(&view.totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
     let least = sort.of(&view.totals) as f64 * share;
     let keeps = |node: u32| sort.of(view.inclusive_of(node)) as f64 >= least;

@@ -1,10 +1,13 @@
 //! Prints a view as a tree of text: amounts in seconds first, shares of the total effort and of
 //! the metric sorted by, the hot path marked, names cut in the middle to fit a screen.
 
+use crate::error::one_line;
 use crate::model::symbols::Kind;
 use crate::views::load::{Database, Sort, effort};
 use crate::views::loops;
 use crate::views::names;
+use crate::views::quality;
+use crate::views::summary::Summary;
 use crate::views::tree::{Call, Label, View, ViewNode};
 use std::io::{self, IsTerminal, Write};
 
@@ -20,8 +23,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// For standard output: its width where it is a terminal, else that in `COLUMNS` if it is set; colours on a
-    /// terminal, unless `NO_COLOR` is set and not empty.
+    /// For standard output: its width where it is a terminal, else that in `COLUMNS` if it is set; colours on
+    /// a terminal, unless `NO_COLOR` is set and not empty.
     pub fn for_stdout() -> Style {
         let terminal = io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
@@ -115,6 +118,7 @@ pub fn print(
     };
     printer.head(headline, out)?;
     let hot = printer.hot_path();
+    let chosen = sort.or_effort(&view.totals);
     // (node, level, whether it is the last of its siblings, the guides before it)
     let mut stack: Vec<(u32, bool, String)> = Vec::new();
     for root in view.roots.iter().rev() {
@@ -122,7 +126,12 @@ pub fn print(
     }
     while let Some((id, last, guides)) = stack.pop() {
         let node = &view.nodes[id as usize];
-        let small = 100 * effort(view.inclusive_of(id)) < effort(&view.totals);
+        // Little of the metric that was pruned by, and little else.
+        let is_little = |sort: Sort| {
+            let total = sort.of(&view.totals);
+            sort.of(view.inclusive_of(id)).saturating_mul(100) < total
+        };
+        let small = is_little(chosen) && is_little(Sort::Effort);
         if node.kind == "pruned" && small {
             continue;
         }
@@ -181,37 +190,32 @@ const NAME_BEFORE_COUNTS: usize = 20;
 
 impl Printer<'_> {
     fn head(&self, headline: Option<&str>, out: &mut impl Write) -> io::Result<()> {
-        let run = self.database.run();
+        let run = Summary::of(self.database);
         let total = effort(&self.view.totals);
+        let missing = match run.missing_ns() {
+            0 => String::new(),
+            ns => format!(", {} s of CPU time missing", seconds(ns)),
+        };
         writeln!(
             out,
-            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, {:.1} % of {} samples rooted",
+            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, {:.1} % of {} samples rooted{missing}",
             self.view.name,
-            names::middle(&run.program, 40),
+            names::middle(&one_line(&run.program), 40),
             seconds(total),
             seconds(self.view.totals[0]),
             seconds(self.view.totals[1]),
             seconds(self.view.totals[2]),
             run.cores,
-            if run.samples > 0 {
-                run.rooted as f64 * 100.0 / run.samples as f64
-            } else {
-                100.0
-            },
+            quality::rooted_percent(&run),
             run.samples,
         )?;
         if let Some(headline) = headline {
-            writeln!(out, "{} is in {headline}", self.sort_name())?;
+            writeln!(out, "{headline}")?;
         }
         let mut line = String::new();
         for column in &self.columns {
-            let title = match column {
-                Column::Effort => "effort %".to_owned(),
-                Column::Share => format!("{} %", short(self.sort_name())),
-                Column::Inclusive(m) => short(&self.database.metrics[*m]).to_owned(),
-                Column::Exclusive(_) => "(self)".to_owned(),
-            };
-            line.push_str(&format!("{title:>CELL$}"));
+            let width = self.width(*column);
+            line.push_str(&format!("{:>width$}", self.title(*column)));
         }
         let what = match self.view.name {
             "bottom-up" => "procedure, then its callers",
@@ -222,24 +226,34 @@ impl Printer<'_> {
         writeln!(out, "{}", self.style.bold(&line))
     }
 
-    fn sort_name(&self) -> &str {
-        match self.sort {
-            Sort::Effort => "effort",
-            Sort::Metric(m) => &self.database.metrics[m],
+    fn title(&self, column: Column) -> String {
+        let short = |metric: usize| one_line(short(&self.database.metrics[metric]));
+        match (column, self.sort) {
+            (Column::Effort, _) | (Column::Share, Sort::Effort) => "effort %".to_owned(),
+            (Column::Share, Sort::Metric(m)) => format!("{} %", short(m)),
+            (Column::Inclusive(m), _) => short(m),
+            (Column::Exclusive(m), _) => format!("own {}", short(m)),
         }
+    }
+
+    fn width(&self, column: Column) -> usize {
+        CELL.max(self.title(column).chars().count() + 1)
     }
 
     fn row(&self, id: u32, guides: &str, hot: bool, out: &mut impl Write) -> io::Result<()> {
         let (inclusive, exclusive) = (self.view.inclusive_of(id), self.view.exclusive_of(id));
         let mut line = String::new();
+        let repeats = self.repeats(id);
         for column in &self.columns {
             let cell = match column {
+                _ if repeats => String::new(),
                 Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
                 Column::Share => percent(self.sort.of(inclusive), self.sort.of(&self.view.totals)),
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
             };
-            line.push_str(&format!("{cell:>CELL$}"));
+            let width = self.width(*column);
+            line.push_str(&format!("{cell:>width$}"));
         }
         let mark = if hot { "▶ " } else { "  " };
         let room = self
@@ -256,10 +270,17 @@ impl Printer<'_> {
         writeln!(out, "{line}{mark}{}{text}", self.style.faint(guides))
     }
 
+    /// Whether a caller is the only one, so that its numbers are those of the line above.
+    fn repeats(&self, id: u32) -> bool {
+        let parent = self.view.nodes[id as usize].parent;
+        self.view.name == "bottom-up"
+            && parent.is_some_and(|p| self.view.inclusive_of(p) == self.view.inclusive_of(id))
+    }
+
     /// The name with its place, in at most `room` columns.
     fn describe(&self, id: u32, room: usize) -> String {
         let node = &self.view.nodes[id as usize];
-        let name = names::label(self.database, &node.label);
+        let name = names::shown(self.database, &node.label);
         let mut extras = Vec::new();
         if node.recursion > 1 {
             extras.push(format!(" (recursion, {} deep)", node.recursion));
@@ -302,7 +323,7 @@ impl Printer<'_> {
             }
             _ => {
                 let module = row.module.map(|m| &self.database.modules[m as usize])?;
-                Some(format!("in {}", names::base_name(module)))
+                Some(format!("in {}", one_line(names::base_name(module))))
                     .filter(|_| !row.name.starts_with('['))
             }
         }

@@ -9,7 +9,7 @@ pub mod random;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
-use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start};
+use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start, Unprofiled};
 use hpc_formats::profile::{
     Association, HEADER_SIZE, MAGIC, RecordKind, VERSION_MAJOR, VERSION_MINOR, header, meta,
 };
@@ -75,6 +75,11 @@ pub struct ThreadBuilder {
     pub idleness_ns: i64,
     pub losses: Vec<(LossCause, u64)>,
     pub oversubscribed: f64,
+    /// CPU time, 0 = unknown.
+    pub cpu_ns: u64,
+    /// Periods that fell while it was idle.
+    pub idle: u64,
+    pub name: String,
 }
 
 impl ThreadBuilder {
@@ -91,6 +96,9 @@ impl ThreadBuilder {
             idleness_ns: 0,
             losses: Vec::new(),
             oversubscribed: 0.0,
+            cpu_ns: 0,
+            idle: 0,
+            name: "worker".to_owned(),
         };
         thread.record(meta(RecordKind::Root, 0, 0), 0, 0, 0, 0);
         thread
@@ -203,7 +211,9 @@ impl ThreadBuilder {
             &self.oversubscribed.to_bits().to_le_bytes(),
         );
         put(header::LAST_NS, &(self.image + 2_000_000_000).to_le_bytes());
-        put(header::NAME, b"worker");
+        put(header::CPU_NS, &self.cpu_ns.to_le_bytes());
+        put(header::IDLE_WEIGHT, &self.idle.to_le_bytes());
+        put(header::NAME, self.name.as_bytes());
         for (cause, n) in &self.losses {
             put(header::LOSSES + 8 * *cause as usize, &n.to_le_bytes());
         }
@@ -330,6 +340,7 @@ pub struct Run {
     pub modules: Vec<Module>,
     pub end: Option<End>,
     pub sites: Vec<SiteCounts>,
+    pub unprofiled: Vec<Unprofiled>,
     pub threads: Vec<ThreadBuilder>,
     pub structures: Vec<Structure>,
 }
@@ -362,6 +373,7 @@ impl Run {
                 cpu: CpuTimes::default(),
             }),
             sites: Vec::new(),
+            unprofiled: Vec::new(),
             threads: Vec::new(),
             structures: Vec::new(),
         }
@@ -378,6 +390,21 @@ impl Run {
         });
     }
 
+    /// CPU times of its end.
+    pub fn cpu(&mut self) -> &mut CpuTimes {
+        &mut self.end.as_mut().expect("an end").cpu
+    }
+
+    /// Another process of it, with threads numbered anew.
+    pub fn process(&self, pid: u32, image: u64) -> Run {
+        let mut run = self.clone();
+        (run.start.pid, run.start.image) = (pid, image);
+        for thread in &mut run.threads {
+            (thread.pid, thread.image) = (pid, image);
+        }
+        run
+    }
+
     pub fn process_bytes(&self) -> Vec<u8> {
         let mut out = process::encode_header().to_vec();
         out.extend(process::encode(&Entry::Start(self.start.clone())));
@@ -386,6 +413,9 @@ impl Run {
         }
         if !self.sites.is_empty() {
             out.extend(process::encode(&Entry::Sites(self.sites.clone())));
+        }
+        for program in &self.unprofiled {
+            out.extend(process::encode(&Entry::Unprofiled(program.clone())));
         }
         if let Some(end) = &self.end {
             out.extend(process::encode(&Entry::End(end.clone())));

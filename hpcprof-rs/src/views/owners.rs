@@ -1,0 +1,181 @@
+//! Whose procedure a reader takes it for: the first screen is about the user's own procedures, where there
+//! are any.
+
+use crate::views::load::Database;
+use crate::views::names::{base_name, is_glue, is_start_up};
+use hpc_formats::structure::Origin;
+
+/// From what a user calls their own to what only holds it together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Owner {
+    /// The program's own.
+    Program,
+    /// A library that the program uses.
+    Library,
+    /// Code that calls others: wrappers of threads, an interpreter, a loop that spins.
+    Scaffold,
+    /// The system's or a task runtime's.
+    System,
+}
+
+/// The owner of each procedure.
+pub fn owners(database: &Database) -> Vec<Owner> {
+    let is_program = |module: &str| database.processes.iter().any(|p| p.executable == module);
+    let procedures = database.procedures.iter();
+    procedures
+        .map(|row| {
+            let module = row.module.map_or("", |m| &database.modules[m as usize]);
+            let file = row
+                .declared
+                .map_or("", |(f, _)| &database.files[f as usize]);
+            if row.origin != Origin::User || is_interpreters_entry(&row.name) {
+                Owner::System
+            } else if is_scaffold(&row.name) || is_interpreter(base_name(module)) {
+                Owner::Scaffold
+            } else if is_library_file(file) || (!is_program(module) && is_library(module)) {
+                Owner::Library
+            } else {
+                Owner::Program
+            }
+        })
+        .collect()
+}
+
+fn is_library(module: &str) -> bool {
+    const FOLDERS: [&str; 3] = ["/usr/", "/lib", "/nix/store/"];
+    FOLDERS.iter().any(|f| module.starts_with(f))
+        || module.contains("/site-packages/")
+        || module.contains("/dist-packages/")
+}
+
+/// Sources of packages that cargo fetched, and of headers.
+fn is_library_file(file: &str) -> bool {
+    file.contains("/registry/src/")
+        || file.contains("/git/checkouts/")
+        || file.starts_with("/usr/include/")
+        || file.starts_with("/usr/local/include/")
+}
+
+/// Programs that run others: a script's procedures are no machine code.
+fn is_interpreter(module: &str) -> bool {
+    const NAMES: [&str; 10] = [
+        "python",
+        "libpython",
+        "perl",
+        "libperl",
+        "ruby",
+        "libruby",
+        "node",
+        "libnode",
+        "libjvm.so",
+        "lua",
+    ];
+    let versioned = |rest: &str| !rest.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let is = |name: &&str| module.strip_prefix(*name).is_some_and(versioned);
+    NAMES.iter().any(is)
+}
+
+/// What an interpreter does all its work under says nothing of any.
+fn is_interpreters_entry(name: &str) -> bool {
+    ["Py_Main", "Py_BytesMain", "Py_RunMain"].contains(&name) || name.starts_with("pymain_")
+}
+
+/// Wrappers of threads and callables by name, and helpers that wait by spinning.
+fn is_scaffold(name: &str) -> bool {
+    const PARTS: [&str; 10] = [
+        "std::thread::",
+        "std::__invoke",
+        "std::invoke",
+        "std::_Bind",
+        "std::function<",
+        "std::_Function_handler",
+        "std::__future_base",
+        "std::async",
+        "Scope::spawn",
+        "PoolBuilder",
+    ];
+    const SPINS: [&str; 9] = [
+        "spin",
+        "spin_loop",
+        "spin_wait",
+        "spin_for",
+        "busy_wait",
+        "busy_loop",
+        "cpu_relax",
+        "snooze",
+        "backoff",
+    ];
+    let plain = name.split(['<', '(']).next().unwrap_or(name);
+    let last = plain.rsplit("::").next().unwrap_or(plain);
+    is_start_up(name)
+        || is_glue(name)
+        || PARTS.iter().any(|part| plain.contains(part))
+        || plain.ends_with("Builder::build")
+        || SPINS.contains(&last)
+}
+
+/// The procedure that a closure or a lambda stands in, by its name; the name itself of others. Empty where
+/// the name does not tell.
+pub fn enclosing(name: &str) -> &str {
+    const CLOSURES: [&str; 4] = ["{closure", "{{closure", "{lambda", "$_"];
+    let mut depth = 0_i32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            _ => {}
+        }
+        let starts_here = at == 0 || name[..at].ends_with("::");
+        if depth <= 0 && starts_here && CLOSURES.iter().any(|start| name[at..].starts_with(start)) {
+            return name[..at].trim_end_matches("::");
+        }
+    }
+    if name.starts_with("<lambda") {
+        ""
+    } else {
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closure_is_named_by_its_procedure() {
+        for (name, procedure) in [
+            ("app::par::{closure#0}", "app::par"),
+            (
+                "<app::T as app::Run>::run::{closure#1}::{closure#0}",
+                "<app::T as app::Run>::run",
+            ),
+            ("main::{lambda(int)#1}::operator()(int) const", "main"),
+            ("main::$_0::operator()() const", "main"),
+            (
+                "run<main::{lambda()#1}>(int)",
+                "run<main::{lambda()#1}>(int)",
+            ),
+            ("{lambda()#1}::operator()() const", ""),
+            ("app::par", "app::par"),
+        ] {
+            assert_eq!(enclosing(name), procedure, "{name}");
+        }
+    }
+
+    #[test]
+    fn wrappers_and_interpreters_are_told_from_programs() {
+        for name in [
+            "std::thread::Builder::spawn",
+            "crossbeam_utils::thread::Scope::spawn",
+            "tokio::runtime::builder::Builder::build",
+            "std::thread::_Invoker<std::tuple<void (*)()> >::operator()()",
+            "app::spin",
+        ] {
+            assert!(is_scaffold(name), "{name}");
+        }
+        assert!(!is_scaffold("app::spinner::draw"));
+        assert!(!is_scaffold("app::run<std::function<void()>>"));
+        assert!(is_interpreter("libpython3.12.so.1.0") && is_interpreter("python3.12"));
+        assert!(!is_interpreter("pythonic") && !is_interpreter("node_exporter"));
+    }
+}
