@@ -3,6 +3,7 @@
 //! own, from the same workspace and lock file.
 
 use std::env;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -37,6 +38,13 @@ fn main() {
     }
     let library = target.join("preload/libhpcrun_preload.so");
     println!("cargo::rustc-env=HPCRUN_PRELOAD={}", library.display());
+    let content = std::fs::read(&library).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&content);
+    println!(
+        "cargo::rustc-env=HPCRUN_PRELOAD_CONTENT={:016x}",
+        hasher.finish()
+    );
 }
 
 fn variable(name: &str) -> String {

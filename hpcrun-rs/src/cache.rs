@@ -3,6 +3,7 @@
 //! Invariant: a folder is used only when it is the user's own, since what lies in it is executed.
 
 use crate::failure::Failure;
+use crate::text;
 use nix::unistd::getuid;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -31,7 +32,7 @@ pub fn install(
     for folder in folders() {
         match put(&folder) {
             Ok(path) => return Ok(path),
-            Err(reason) => reasons.push(format!("{}: {reason}", folder.display())),
+            Err(reason) => reasons.push(format!("{}: {reason}", text::shown(&folder))),
         }
     }
     Err(Failure::own(format!(

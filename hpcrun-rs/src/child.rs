@@ -17,11 +17,11 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 /// `si_code` of a signal that the kernel sent, as the terminal's are.
 const SI_KERNEL: i32 = 0x80;
 
-/// Runs the program to its end; takes `directory` back when it cannot be started.
-pub(crate) fn run(command: &mut Command, directory: &Path) -> Result<ExitStatus, Failure> {
+/// Runs the program to its end; takes the measurement directory back when it cannot be started.
+pub(crate) fn run(command: &mut Command, directory: Option<&Path>) -> Result<ExitStatus, Failure> {
     let program = PathBuf::from(command.get_program());
     let mut child = command.spawn().map_err(|error| {
-        output::remove_if_empty(directory);
+        directory.map(output::remove_if_empty);
         Failure::exec(&program, &error)
     })?;
     // Only now, for a child inherits the mask. An interrupt just before ends us without a report.

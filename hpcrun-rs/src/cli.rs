@@ -118,7 +118,7 @@ fn parse_event(text: &str) -> Result<Event, String> {
                 .ok()
                 .filter(|r| (1..=MAX_RATE).contains(r));
             let rate = rate.ok_or_else(|| {
-                format!("-e {text}: the rate after @ must be 1 to {MAX_RATE} samples per second")
+                format!("-e {text:?}: the rate after @ must be 1 to {MAX_RATE} samples per second")
             })?;
             (name, rate)
         }
@@ -128,7 +128,7 @@ fn parse_event(text: &str) -> Result<Event, String> {
         "wall-time" => "wall-time",
         _ => {
             return Err(format!(
-                "-e {name}: unknown event; this version samples cpu-time and wall-time"
+                "-e {name:?}: unknown event; this version samples cpu-time and wall-time"
             ));
         }
     };
@@ -137,13 +137,18 @@ fn parse_event(text: &str) -> Result<Event, String> {
 
 /// Prints clap's message: help and version are no failure, everything else is ours (125).
 pub fn explain(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // With what the user typed, control characters too.
+        let text = error.render().to_string();
+        eprint!(
+            "{}",
+            text.replace(|c: char| c.is_control() && c != '\n', "?")
+        );
+        return ExitCode::from(125);
+    }
     // Nothing sensible is left to do when the terminal is gone.
     let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(125)
-    } else {
-        ExitCode::SUCCESS
-    }
+    ExitCode::SUCCESS
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The program's command: its own arguments, and an environment that carries the sampler.
 
-use crate::cli::{Event, Options};
+use crate::cli::Event;
 use hpc_formats::environment as names;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,23 +11,28 @@ use std::process::Command;
 pub(crate) struct Settings<'a> {
     pub(crate) event: Event,
     pub(crate) cores: u32,
+    pub(crate) source: &'a str,
     pub(crate) library: &'a Path,
     pub(crate) directory: &'a Path,
 }
 
-/// The command, ready to be executed.
-pub(crate) fn command(program: &Path, options: &Options, settings: &Settings<'_>) -> Command {
+/// The program with its arguments, as the user would start it.
+pub(crate) fn command(program: &Path, arguments: &[OsString]) -> Command {
     let mut command = Command::new(program);
-    std::os::unix::process::CommandExt::arg0(&mut command, &options.program[0]);
+    command.arg0(&arguments[0]).args(&arguments[1..]);
     command
-        .args(&options.program[1..])
+}
+
+/// Has the command start under the sampler.
+pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
+    command
         .env("LD_PRELOAD", preload_list(settings.library))
         .env(names::ENV_OUTPUT, settings.directory)
+        .env(names::ENV_NODE, settings.directory.join(node_name()))
         .env(names::ENV_EVENT, settings.event.name)
         .env(names::ENV_RATE, settings.event.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
-        .env(names::ENV_SOURCE, &options.source);
-    command
+        .env(names::ENV_SOURCE, settings.source);
 }
 
 /// Ours first, then what the user preloads already.
@@ -37,4 +43,14 @@ fn preload_list(library: &Path) -> OsString {
         list.push(others);
     }
     list
+}
+
+/// The name of the table that the run's processes on this host share: no other host that sees the same directory has
+/// the same, nor this one after it was started again.
+fn node_name() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.as_encoded_bytes().iter().copied();
+    let both = boot.trim().bytes().chain(host);
+    format!("node-{:016x}.hpcnode", crate::cache::fingerprint(both))
 }

@@ -1,5 +1,6 @@
 //! Failures of the launcher: one line each, with the remedy, and the exit status.
 
+use crate::text;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -23,7 +24,7 @@ impl Failure {
 
     /// From the operating system's refusal to execute.
     pub(crate) fn exec(program: &Path, error: &io::Error) -> Failure {
-        let text = format!("cannot run {}: {error}", program.display());
+        let text = format!("cannot run {}: {error}", text::shown(program));
         match error.kind() {
             io::ErrorKind::NotFound => Failure::NotFound(text),
             _ => Failure::NotExecutable(text),

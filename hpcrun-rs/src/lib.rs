@@ -18,6 +18,7 @@ mod library;
 mod output;
 mod program;
 mod report;
+mod text;
 
 pub use child::end_like;
 pub use cli::explain;
@@ -50,25 +51,29 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
     for warning in &prepared.warnings {
         eprintln!("hpcrun-rs: warning: {warning}");
     }
-    if options.report {
-        return report::supervise(prepared.command, &prepared.directory, options.quiet);
-    }
-    if !options.quiet {
-        eprintln!(
+    match &prepared.directory {
+        Some(directory) if options.report => {
+            return report::supervise(prepared.command, directory, options.quiet);
+        }
+        Some(directory) if !options.quiet => eprintln!(
             "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
-            output::display(&prepared.directory)
-        );
+            output::display(directory)
+        ),
+        None if options.report => eprintln!("hpcrun-rs: warning: there will be nothing to report"),
+        _ => {}
     }
     let error = prepared.command.exec();
-    output::remove_if_empty(&prepared.directory);
+    if let Some(directory) = &prepared.directory {
+        output::remove_if_empty(directory);
+    }
     Err(Failure::exec(&prepared.program, &error))
 }
 
 /// A program that was measured.
 #[derive(Debug)]
 pub struct Measured {
-    /// The measurement directory, absolute.
-    pub directory: PathBuf,
+    /// The measurement directory, absolute; `None` for a program that cannot be profiled, which ran as it is.
+    pub directory: Option<PathBuf>,
     /// How the program ended.
     pub status: ExitStatus,
     /// What its profile will lack, one line each.
@@ -85,7 +90,7 @@ pub fn measure(
     let options = parse(arguments)?;
     let mut prepared = prepare(&options)?;
     adjust(&mut prepared.command);
-    let status = child::run(&mut prepared.command, &prepared.directory)?;
+    let status = child::run(&mut prepared.command, prepared.directory.as_deref())?;
     Ok(Measured {
         directory: prepared.directory,
         status,
@@ -106,10 +111,10 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<cli::Options, 
     })
 }
 
-/// A run that only needs to be started.
+/// A run that only needs to be started; without a directory, one that is not measured.
 struct Prepared {
     program: PathBuf,
-    directory: PathBuf,
+    directory: Option<PathBuf>,
     command: Command,
     warnings: Vec<String>,
 }
@@ -117,24 +122,27 @@ struct Prepared {
 fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let event = options.event()?;
     let program = program::find(&options.program)?;
-    let warnings = program::inspect(&program)?;
-    let cores = cores::resolve(options.cores)?;
-    let library = library::install()?;
-    let directory = output::create(options.output.as_deref(), &program)?;
-    let command = environment::command(
-        &program,
-        options,
-        &environment::Settings {
+    let inspected = program::inspect(&program)?;
+    let mut command = environment::command(&program, &options.program);
+    let mut directory = None;
+    if inspected.is_profiled {
+        let cores = cores::resolve(options.cores)?;
+        let library = library::install()?;
+        let made = output::create(options.output.as_deref(), &program)?;
+        let settings = environment::Settings {
             event,
             cores,
+            source: &options.source,
             library: &library,
-            directory: &directory,
-        },
-    );
+            directory: &made,
+        };
+        environment::add_sampler(&mut command, &settings);
+        directory = Some(made);
+    }
     Ok(Prepared {
         program,
         directory,
         command,
-        warnings,
+        warnings: inspected.warnings,
     })
 }

@@ -3,6 +3,7 @@
 
 use crate::cache;
 use crate::failure::Failure;
+use hpc_formats::preload::LIBRARY_NAME;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,10 +14,7 @@ const LIBRARY: &[u8] = include_bytes!(env!("HPCRUN_PRELOAD"));
 
 /// Writes the library unless it is there, and returns its path.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
-    let name = format!(
-        "libhpcrun_preload-{:016x}.so",
-        cache::fingerprint(LIBRARY.iter().copied())
-    );
+    let name = format!("{LIBRARY_NAME}-{}.so", env!("HPCRUN_PRELOAD_CONTENT"));
     cache::install("the preloaded library", |folder| install_in(folder, &name))
 }
 
@@ -28,7 +26,9 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     }
     cache::make(folder)?;
     let path = folder.join(name);
-    if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
+    // Under this name there is only what was written and renamed as below, in a folder of the user's own:
+    // the content is not compared at every start.
+    if fs::metadata(&path).is_ok_and(|found| found.len() == LIBRARY.len() as u64) {
         return Ok(path);
     }
     // A name of our own first, then renamed: another launcher never sees half a library.
@@ -39,7 +39,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
         .truncate(true)
         .mode(0o755)
         .open(&partial)
-        .and_then(|mut file| file.write_all(LIBRARY))
+        .and_then(|mut file| file.write_all(LIBRARY).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The partial file may not exist; the error that matters is the first.

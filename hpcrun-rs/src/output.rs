@@ -1,9 +1,12 @@
 //! The measurement directory: made before the run, never overwritten.
 
 use crate::failure::Failure;
-use hpc_formats::process::program_name;
+use crate::text;
+use hpc_formats::process::{program_name, text_of};
+use nix::unistd::{AccessFlags, access};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Makes the directory and checks that it can be written.
@@ -18,19 +21,17 @@ pub(crate) fn create(asked: Option<&Path>, program: &Path) -> Result<PathBuf, Fa
     let cannot = |e: io::Error| {
         Failure::own(format!(
             "cannot write in {}: {e}; choose another directory with -o",
-            directory.display()
+            text::shown(&directory)
         ))
     };
-    let probe = directory.join(".probe");
-    fs::write(&probe, b"x").map_err(cannot)?;
-    fs::remove_file(&probe).map_err(cannot)?;
+    access(&directory, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|e| cannot(e.into()))?;
     fs::canonicalize(&directory).map_err(cannot)
 }
 
 fn cannot_create(directory: &Path, error: &io::Error) -> Failure {
     Failure::own(format!(
         "cannot create {}: {error}; choose another directory with -o",
-        directory.display()
+        text::shown(directory)
     ))
 }
 
@@ -52,14 +53,14 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
         }
         return Err(Failure::own(format!(
             "{} is not empty; measurements are never overwritten: remove it or choose another directory with -o",
-            directory.display()
+            text::shown(directory)
         )));
     }
     Err(cannot_create(directory, &error))
 }
 
 fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
-    let path = program.to_string_lossy();
+    let path = text_of(program.as_os_str().as_bytes());
     let base = format!("hpcrun-{}-measurements", program_name(&path));
     for n in 1..10_000 {
         let directory = PathBuf::from(if n == 1 {
@@ -84,12 +85,10 @@ pub(crate) fn remove_if_empty(directory: &Path) {
     let _ = fs::remove_dir(directory);
 }
 
-/// The directory as the user would type it: relative when it is below the current one.
+/// The directory as the user would type it in a shell: relative when it is below the current one.
 pub fn display(directory: &Path) -> String {
     let here = std::env::current_dir().and_then(fs::canonicalize).ok();
     here.and_then(|h| directory.strip_prefix(h).ok().map(Path::to_owned))
         .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or_else(|| directory.to_owned())
-        .display()
-        .to_string()
+        .map_or_else(|| text::word(directory), |below| text::word(&below))
 }

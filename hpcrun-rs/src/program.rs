@@ -1,9 +1,9 @@
 //! Finds the program and says beforehand what its profile will lack.
 
 use crate::failure::Failure;
-use object::elf::PT_INTERP;
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Object, ObjectSection, ReadCache, ReadRef};
+use crate::text;
+use hpc_formats::preload::{self, DEFAULT_PATH, Found, Obstacle};
+use object::{Object, ObjectSection, ReadCache};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
         check(name)?;
         return Ok(name.to_owned());
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut refused = None;
     for folder in std::env::split_paths(&path) {
         let candidate = folder.join(name);
@@ -28,12 +28,15 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
         }
     }
     let here = if name.is_file() {
-        format!("; did you mean ./{}?", name.display())
+        format!("; did you mean ./{}?", text::shown(name))
     } else {
         String::new()
     };
     Err(refused.unwrap_or_else(|| {
-        Failure::NotFound(format!("{}: no such program in PATH{here}", name.display()))
+        Failure::NotFound(format!(
+            "{}: no such program in PATH{here}",
+            text::shown(name)
+        ))
     }))
 }
 
@@ -47,72 +50,78 @@ fn check(path: &Path) -> Result<(), Failure> {
         {
             Err(Failure::NotFound(format!(
                 "{}: no such program; build it first?",
-                path.display()
+                text::shown(path)
             )))
         }
-        Err(e) => Err(Failure::NotExecutable(format!("{}: {e}", path.display()))),
+        Err(e) => Err(Failure::NotExecutable(format!(
+            "{}: {e}",
+            text::shown(path)
+        ))),
         Ok(m) if m.is_dir() => Err(Failure::NotExecutable(format!(
             "{} is a directory, not a program",
-            path.display()
+            text::shown(path)
         ))),
         Ok(m) if !m.is_file() => Err(Failure::NotExecutable(format!(
             "{} is not a regular file, so not a program",
-            path.display()
+            text::shown(path)
         ))),
         Ok(m) if m.permissions().mode() & 0o111 == 0 => Err(Failure::NotExecutable(format!(
             "{} is not executable; chmod +x it?",
-            path.display()
+            text::shown(path)
         ))),
         Ok(_) => Ok(()),
     }
 }
 
-/// Warnings about the program's file; an error when it cannot be profiled at all.
-pub(crate) fn inspect(path: &Path) -> Result<Vec<String>, Failure> {
-    let metadata = fs::metadata(path)
-        .map_err(|e| Failure::NotExecutable(format!("{}: {e}", path.display())))?;
-    let mut warnings = Vec::new();
-    if metadata.permissions().mode() & 0o6000 != 0 {
-        warnings.push(format!(
-            "{} is set-user-id or set-group-id: the system will not preload the sampler; profile a copy without that bit",
-            path.display()
-        ));
-    }
-    let Ok(file) = fs::File::open(path) else {
-        return Ok(warnings);
+/// What a look at the program's file tells before it starts.
+#[derive(Debug, Default)]
+pub(crate) struct Inspected {
+    /// Whether the sampler can be preloaded into it.
+    pub(crate) is_profiled: bool,
+    /// What its profile will lack, one line each.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Judges the program's file; an error when the program itself is statically linked.
+pub(crate) fn inspect(path: &Path) -> Result<Inspected, Failure> {
+    let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let Some(Found {
+        executable,
+        obstacle,
+    }) = preload::obstacle(path, &search)
+    else {
+        return Ok(Inspected {
+            is_profiled: true,
+            warnings: missing_symbols(path).into_iter().collect(),
+        });
     };
-    // Reads the headers only: a program with its debug information can be large.
-    let bytes = ReadCache::new(file);
-    if (&bytes).read_bytes_at(0, 4) != Ok(b"\x7fELF") {
-        return Ok(warnings);
-    }
-    if is_static(&bytes) {
+    let (file, reason, remedy) = (
+        text::shown(&executable),
+        obstacle.reason(),
+        obstacle.remedy(),
+    );
+    let is_static = obstacle == Obstacle::Static;
+    if is_static && executable == path {
         return Err(Failure::own(format!(
-            "{} is statically linked, so nothing can be preloaded into it; link it dynamically (for Rust: not a -musl target, no -C target-feature=+crt-static)",
-            path.display()
+            "{file} is {reason}, so nothing can be preloaded into it; {remedy}"
         )));
     }
-    warnings.extend(missing_symbols(path, &bytes));
-    Ok(warnings)
+    let consequence = if is_static {
+        "of this script only the programs that it starts are profiled"
+    } else {
+        "it runs without the profiler, and nothing is measured"
+    };
+    Ok(Inspected {
+        // What a static interpreter starts can be.
+        is_profiled: is_static,
+        warnings: vec![format!("{file} is {reason}: {consequence}; {remedy}")],
+    })
 }
 
-fn is_static<'a>(bytes: impl ReadRef<'a>) -> bool {
-    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(bytes) else {
-        return false;
-    };
-    let Ok(endian) = header.endian() else {
-        return false;
-    };
-    let is_loadable = header.e_type(endian) == object::elf::ET_EXEC
-        || header.e_type(endian) == object::elf::ET_DYN;
-    let Ok(segments) = header.program_headers(endian, bytes) else {
-        return false;
-    };
-    is_loadable && !segments.iter().any(|s| s.p_type(endian) == PT_INTERP)
-}
-
-fn missing_symbols<'a>(path: &Path, bytes: impl ReadRef<'a>) -> Option<String> {
-    let file = object::File::parse(bytes).ok()?;
+fn missing_symbols(path: &Path) -> Option<String> {
+    // Reads the headers only: a program with its debug information can be large.
+    let bytes = ReadCache::new(fs::File::open(path).ok()?);
+    let file = object::File::parse(&bytes).ok()?;
     let has = |name| file.section_by_name(name).is_some_and(|s| s.size() > 0);
     let remedy = "CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=1 (C: -g)";
     // Separate debug information may be installed.
@@ -122,14 +131,14 @@ fn missing_symbols<'a>(path: &Path, bytes: impl ReadRef<'a>) -> Option<String> {
     if !has(".symtab") {
         return Some(format!(
             "{} is stripped: its procedures will have no names; rebuild with {remedy}",
-            path.display()
+            text::shown(path)
         ));
     }
     let has_lines = has(".debug_info") || has(".zdebug_info");
     (!has_lines).then(|| {
         format!(
             "{} has no debug information: no source lines, inlined code or overhead tags; rebuild with {remedy}",
-            path.display()
+            text::shown(path)
         )
     })
 }

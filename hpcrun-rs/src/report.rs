@@ -3,6 +3,7 @@
 use crate::child;
 use crate::failure::Failure;
 use crate::output;
+use crate::text;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -13,7 +14,7 @@ pub(crate) fn supervise(
     directory: &Path,
     quiet: bool,
 ) -> Result<ExitCode, Failure> {
-    let status = child::run(&mut command, directory)?;
+    let status = child::run(&mut command, Some(directory))?;
     report(directory, quiet);
     Ok(child::end_like(status))
 }
@@ -28,7 +29,7 @@ fn report(directory: &Path, quiet: bool) {
         ),
         Err(error) => eprintln!(
             "hpcrun-rs: warning: cannot run {}: {error}; install it (cargo install --path hpcprof-rs) and run: hpcprof-rs {}",
-            tool.display(),
+            text::shown(&tool),
             output::display(directory)
         ),
     }

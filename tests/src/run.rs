@@ -3,14 +3,63 @@
 //! Input: a program and how to sample it. Output: its exit status and output, the measurement
 //! directory, the views. Invariant: caller holds [`crate::tools::Machine`] while it measures.
 
-use crate::tools::{check, folder, release, tool};
+use crate::tools::{c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};
 use hpc_formats::profile::Profile;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+
+/// What else the machine does while a program is profiled. No truth may depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// Nothing.
+    Alone,
+    /// A neighbour spins on one core, with the same right to it.
+    BesideBusy,
+    /// It takes 3 us of CPU time to read a clock.
+    SlowClock,
+    /// Programs that take a number of threads take six.
+    Crowded,
+}
+
+impl Condition {
+    /// The one that `HPCRUN_TEST_CONDITION` names for all programs of which a test does not state it.
+    pub fn by_default() -> Condition {
+        match std::env::var("HPCRUN_TEST_CONDITION").as_deref() {
+            Err(_) | Ok("alone") => Condition::Alone,
+            Ok("beside-busy") => Condition::BesideBusy,
+            Ok("slow-clock") => Condition::SlowClock,
+            Ok("crowded") => Condition::Crowded,
+            Ok(other) => {
+                panic!("HPCRUN_TEST_CONDITION={other}: alone, beside-busy, slow-clock, crowded")
+            }
+        }
+    }
+}
+
+/// A process that spins on one core until this is dropped, or two minutes at most.
+struct Neighbour(Child);
+
+impl Neighbour {
+    fn start() -> Neighbour {
+        let mut spin = Command::new("timeout");
+        spin.args(["120", "sh", "-c", "while :; do :; done"]);
+        Neighbour(shielded(spin).spawn().expect("timeout runs"))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // `timeout` passes this signal on, and what `kill` of the standard library sends it cannot.
+        let _ = signal::kill(Pid::from_raw(self.0.id() as i32), Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
 
 /// How to run a program under the profiler.
 #[derive(Clone, Debug)]
@@ -21,6 +70,8 @@ pub struct Spec {
     rate: u32,
     cores: String,
     source: &'static str,
+    environment: Vec<(String, OsString)>,
+    condition: Condition,
 }
 
 impl Spec {
@@ -33,6 +84,8 @@ impl Spec {
             rate: 200,
             cores: "2".into(),
             source: "auto",
+            environment: Vec::new(),
+            condition: Condition::by_default(),
         }
     }
 
@@ -65,10 +118,29 @@ impl Spec {
         self
     }
 
+    /// With this environment variable.
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Spec {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// While the machine does this.
+    pub fn condition(mut self, condition: Condition) -> Spec {
+        self.condition = condition;
+        self
+    }
+
     /// Runs it, whatever becomes of the program.
     pub fn run(&self) -> Run {
         let measurements = self.folder.join("measurements");
-        let output = shielded(tool("hpcrun-rs"))
+        let _neighbour = (self.condition == Condition::BesideBusy).then(Neighbour::start);
+        let mut tool = tool("hpcrun-rs");
+        if self.condition == Condition::SlowClock {
+            tool.env("LD_PRELOAD", c_program("slow_clock.so"));
+        }
+        let environment = self.environment.iter().map(|(name, value)| (name, value));
+        let output = shielded(tool)
+            .envs(environment)
             .current_dir(&self.folder)
             .arg("-o")
             .arg(&measurements)
@@ -111,7 +183,8 @@ fn shielded(command: Command) -> Command {
     }
     shield
         .args(["sh", "-c", PREFER, "sh"])
-        .arg(command.get_program());
+        .arg(command.get_program())
+        .args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => shield.env(name, value),
@@ -147,6 +220,44 @@ impl Truth {
         lines.map(truth).collect()
     }
 
+    /// The sum over some processes.
+    pub fn sum(truths: &[Truth]) -> Truth {
+        let mut sum: BTreeMap<String, Values> = BTreeMap::new();
+        for (site, values) in truths.iter().flat_map(|truth| &truth.sites) {
+            let all = sum.entry(site.clone()).or_default();
+            for (metric, seconds) in values {
+                *all.entry(metric.clone()).or_default() += seconds;
+            }
+        }
+        Truth { sites: sum }
+    }
+
+    /// Seconds of a metric over all sites.
+    pub fn total(&self, metric: &str) -> f64 {
+        self.sites
+            .values()
+            .map(|values| value(values, metric))
+            .sum()
+    }
+
+    /// Where a view of samples at `rate` differs from the truth by more than 5 % of the site's work and idleness
+    /// (which one transition that is seen late takes from the one and gives to the other) and two samples.
+    pub fn faults(&self, view: &View, rate: u32) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (site, values) in &self.sites {
+            for metric in ["work", "idleness"] {
+                let (truth, shown) = (value(values, metric), view.inclusive(site, metric));
+                let of = truth.max(value(values, "work"));
+                if (shown - truth).abs() > tolerance(of, rate) {
+                    faults.push(format!(
+                        "{site}, {metric}: {shown:.4} s, truth {truth:.4} s"
+                    ));
+                }
+            }
+        }
+        faults
+    }
+
     /// Panics unless each site's work and idleness in a view of samples at `rate` is within the share of the truth, beside a few
     /// samples: a site begins and ends in the middle of a period, some of them several times.
     pub fn assert_sites(&self, what: &str, view: &View, rate: u32, share: f64) {
@@ -162,6 +273,11 @@ impl Truth {
     }
 }
 
+/// 5 % of so many seconds, and two samples.
+pub fn tolerance(seconds: f64, rate: u32) -> f64 {
+    0.05 * seconds + 2.0 / f64::from(rate)
+}
+
 /// What the profiles themselves count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
@@ -171,6 +287,8 @@ pub struct Recorded {
     pub working: f64,
     /// Seconds of CPU time that threads used while idle; not in the trees.
     pub idle: f64,
+    /// Seconds that threads beyond the cores had to wait for one.
+    pub oversubscribed: f64,
 }
 
 impl Run {
@@ -217,21 +335,28 @@ impl Run {
             sum.samples += header.samples;
             sum.working += header.weight as f64 * period;
             sum.idle += header.idle_weight as f64 * period;
+            sum.oversubscribed += header.oversubscribed * period;
         }
         sum
     }
 
     /// Builds the database, once, and panics when that fails.
     pub fn database(&self) -> Database {
+        self.try_database().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Builds the database, once; what is wrong when that fails.
+    pub fn try_database(&self) -> Result<Database, String> {
         let path = self.folder.join("database");
         let output = build(&self.measurements, &path);
-        assert!(
-            output.status.success(),
-            "hpcprof-rs failed with {}\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Database { path, output }
+        if output.status.success() {
+            return Ok(Database { path, output });
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(format!(
+            "hpcprof-rs failed with {}\n{errors}",
+            output.status
+        ))
     }
 }
 

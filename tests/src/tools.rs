@@ -106,20 +106,31 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 8] = [
+    let flags: [(&str, &[&str]); 17] = [
         ("pthreads", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),
         ("kernel", &[]),
         ("other_runtime", &[]),
+        ("scenarios", &["-pthread", "-lrt"]),
+        ("processes", &[]),
         ("library.so", &["-shared", "-fPIC"]),
+        ("slow_clock.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),
+        ("ends", &["-pthread"]),
+        ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
+        ("children", &[]),
+        ("sanitized", &["-rdynamic"]),
+        ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),
+        ("raw_child", &["-Wno-clobbered"]),
     ];
     for (name, flags) in flags {
         let source = match name {
             "library.so" => "library.c",
-            "static" => "drap.c",
+            "static" | "musl" => "drap.c",
+            "slow_clock.so" => "slow_clock.c",
+            "early.so" => "ends.c",
             _ => &format!("{name}.c"),
         };
         check(
@@ -141,6 +152,67 @@ pub fn release(name: &str) -> PathBuf {
 /// A built C program or library.
 pub fn c_program(name: &str) -> PathBuf {
     scratch().join(name)
+}
+
+/// A fixture of `fixtures/c` by a compiler and with a library that not every machine has; without them this says
+/// so and is `None`. `flags` name all that an empty program needs to be built with the library.
+pub fn optional_program(
+    name: &str,
+    compiler: &str,
+    source: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let program = scratch().join(name);
+    let compile = |source: &Path, program: &Path| {
+        Command::new(compiler)
+            .current_dir(workspace().join("fixtures/c"))
+            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(program)
+            .arg(source)
+            .args(flags)
+            .output()
+    };
+    let extension = Path::new(source).extension().expect("a source has one");
+    let empty = scratch().join("empty").with_extension(extension);
+    write_if_new(&empty, "int main(void) { return 0; }\n");
+    let tried = compile(&empty, &program);
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        let why = tried.map_or_else(
+            |e| e.to_string(),
+            |o| String::from_utf8_lossy(&o.stderr).into_owned(),
+        );
+        println!(
+            "SKIPPED: {name}: {compiler} {} cannot be used here: {why}",
+            flags.join(" ")
+        );
+        return None;
+    }
+    let output = compile(Path::new(source), &program).expect("it has just run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{source} by {compiler}: {errors}");
+    Some(program)
+}
+
+/// The Python interpreter itself, behind any script of that name; without one this says so and is `None`.
+pub fn python() -> Option<PathBuf> {
+    let mut ask = Command::new("python3");
+    let output = ask
+        .args([
+            "-c",
+            "import os, sys; print(os.path.realpath(sys.executable))",
+        ])
+        .output();
+    let found = output.ok().filter(|output| output.status.success());
+    if found.is_none() {
+        println!("SKIPPED: python3 is not installed; programs in Python were not profiled");
+    }
+    found.map(|output| String::from_utf8_lossy(&output.stdout).trim().into())
+}
+
+/// A script of `fixtures/python`.
+pub fn python_script(name: &str) -> String {
+    let path = workspace().join("fixtures/python").join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
 }
 
 /// Whether a program of the system can be run.

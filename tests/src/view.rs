@@ -34,6 +34,16 @@ pub struct Quality {
     pub rooted: u64,
     pub lost: BTreeMap<String, u64>,
     pub spawnerless: u64,
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// Seconds of CPU time that no sample stands for.
+#[derive(Clone, Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Missing {
+    pub what: String,
+    pub seconds: f64,
 }
 
 /// What is known of a parallel loop's tasks.

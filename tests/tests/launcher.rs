@@ -4,7 +4,9 @@
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{c_program, check, folder, interruptible, machine, release, tool};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -172,6 +174,46 @@ fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
     let stderr = run.stderr();
     assert!(stderr.contains("static"), "the user is told why: {stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
+    let _machine = machine();
+    let place = folder("not-text").join(OsStr::from_bytes(b"\xff folder"));
+    std::fs::create_dir(&place).expect("any bytes make a name");
+    let program = place.join(OsStr::from_bytes(b"pha\xfeses\x1b[1m\n"));
+    std::fs::copy(c_program("raw_child"), &program).expect("the program can be copied");
+    let measurements = place.join(OsStr::from_bytes(b"measured\xfd\x1b[1m"));
+    let database = place.join("database");
+    let run = |command: &mut Command| {
+        let output = command.current_dir(&place).output().expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        assert!(!stderr.contains('\x1b'), "{stderr:?}");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), stderr)
+    };
+    let (_, said) = run(tool("hpcrun-rs")
+        .args(["-e", "cpu-time@1000", "-o"])
+        .args([&measurements, &program])
+        .args([OsStr::new("clone"), OsStr::from_bytes(b"\xfc")]));
+    assert!(
+        said.contains("hpcprof-rs $'measured\\xfd\\x1b[1m'"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    run(tool("hpcprof-rs")
+        .arg(&measurements)
+        .arg("-o")
+        .arg(&database));
+    let (view, _) = run(tool("hpcprof-rs").arg("top-down").arg(&database));
+    assert!(
+        view.contains("before") && view.contains("after"),
+        "its procedures have names:\n{view}"
+    );
+
+    let missing = Spec::new("not-text-missing", "/nowhere/a\x1b[1m\nb").run();
+    assert_clear(&missing, 127, &["/nowhere/a\\u{1b}[1m\\nb"]);
+    assert_eq!(missing.stderr().lines().count(), 1, "{}", missing.stderr());
 }
 
 #[test]

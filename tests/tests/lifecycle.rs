@@ -155,3 +155,31 @@ fn threads_with_the_smallest_stacks_are_sampled() {
     );
     assert!(view.inclusive("spin", "work") > 0.5, "{:?}", view.totals);
 }
+
+/// Threads that end race with the process that ends: each profile is completed once, by one of the two.
+#[test]
+fn a_process_may_end_while_its_threads_do() {
+    let _machine = machine();
+    for _ in 0..20 {
+        let run = Spec::new("lifecycle-race", c_program("ends"))
+            .rate(5000)
+            .run();
+        assert_eq!(run.output.status.code(), Some(7), "{}", run.stderr());
+        let warnings = run.database().output.stderr;
+        let warnings = String::from_utf8_lossy(&warnings);
+        assert!(!warnings.contains("warning"), "{warnings}");
+    }
+}
+
+/// A library's constructor runs before the profiler's: the first thread starts the profiler.
+#[test]
+fn a_thread_that_a_constructor_makes_is_measured() {
+    let _machine = machine();
+    let run = Spec::new("lifecycle-early", "/bin/sleep")
+        .arguments(&["0.6"])
+        .environment("LD_PRELOAD", c_program("early.so"))
+        .rate(RATE)
+        .succeed();
+    let measured = run.database().top_down().inclusive("early", "work");
+    assert!((measured - 0.2).abs() < 0.012, "{measured} s of 0.2 s");
+}

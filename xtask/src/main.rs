@@ -3,6 +3,7 @@
 //! * `demo` ([`demo`]): from a clean clone to the views of the case study.
 //! * `compare-runtimes` ([`compare_runtimes`]): our runtime beside others, without a profiler.
 //! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
+//! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
 //! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
@@ -16,6 +17,7 @@ mod compare_runtimes;
 mod demo;
 mod fuzz_seeds;
 mod images;
+mod install;
 mod loop_oracle;
 mod overhead;
 mod rayon_tests;
@@ -37,6 +39,8 @@ struct Command {
 enum Task {
     /// Build everything, profile the Cholesky example and print its views
     Demo(demo::Options),
+    /// Build the four tools and install them
+    Install(install::Options),
     /// Measure what profiling costs and print a Markdown table
     Overhead(overhead::Options),
     /// Compare loops with LLVM's on published code and print a Markdown table
@@ -56,6 +60,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Command::parse().task {
         Task::Demo(options) => demo::run(&options),
+        Task::Install(options) => install::run(&options),
         Task::Overhead(options) => overhead::run(&options),
         Task::LoopOracle(options) => loop_oracle::run(&options),
         Task::FuzzSeeds => fuzz_seeds::run(),

@@ -6,7 +6,9 @@
 //! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
 //! what the program itself times. Noise of the machine hides what is less than some hundredths; so a further run for each rate
 //! has the handler time itself: what it takes beyond an empty one, but for what it leaves cold in the caches. Beside programs of this repository there are kernels on rayon with
-//! our rayon-core, on two workers (`fixtures/runtimes`). Every run is a session of its own that the kernel is asked to
+//! our rayon-core, on two workers (`fixtures/runtimes`), and short ones with many threads
+//! (`brief`), of which *whole* counts: it holds the launcher and the profiler's start and end. `--profiler
+//! NAME=PATH` compares `hpcrun-rs` of several builds. Every run is a session of its own that the kernel is asked to
 //! prefer to others, where that is allowed.
 
 use crate::build;
@@ -30,6 +32,15 @@ pub(crate) struct Options {
         "scope".to_string(),
     ])]
     programs: Vec<String>,
+    /// Instead of this tree's profiler and of other tools: `hpcrun-rs` of these builds, each `NAME=PATH`
+    #[arg(long, value_name = "NAME=PATH", value_parser = profiler)]
+    profiler: Vec<(String, PathBuf)>,
+}
+
+fn profiler(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("NAME=PATH is wanted")?;
+    let path = std::path::absolute(path).map_err(|e| e.to_string())?;
+    Ok((name.to_owned(), path))
 }
 
 /// A program to measure.
@@ -37,7 +48,19 @@ struct Program {
     name: &'static str,
     path: PathBuf,
     arguments: &'static [&'static str],
+    /// Operations that `inner` consists of, where nanoseconds of one say more than a ratio.
+    operations: Option<f64>,
 }
+
+/// Arguments of `brief`, with 1,100 iterations for about a microsecond: 2,000 threads of 1 ms and 4,000 of 50 us, two at a
+/// time; 15 threads that share 0.3 s of two cores; nothing at all; locks that nobody else wants.
+const BRIEF: [(&str, &[&str]); 5] = [
+    ("threads-1ms", &["threads", "2000", "1100000", "2"]),
+    ("threads-50us", &["threads", "4000", "55000", "2"]),
+    ("crowd", &["threads", "15", "44000000", "15"]),
+    ("nothing", &["threads", "0", "0", "1"]),
+    ("locks", &["locks", "20000000"]),
+];
 
 /// Arguments of a kernel of `fixtures/runtimes`, for about a second.
 const KERNELS: [(&str, &[&str]); 5] = [
@@ -52,7 +75,8 @@ const KERNELS: [(&str, &[&str]); 5] = [
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Plain,
-    Profiled(u32),
+    /// By which profiler, at which rate.
+    Profiled(usize, u32),
     EmptyHandler(u32),
     Perf(u32),
     Hpctoolkit(u32),
@@ -69,9 +93,41 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let programs = build::release()?;
     let folder = build::target()?.join("overhead");
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let profilers = match options.profiler.is_empty() {
+        true => vec![("hpcrun-rs".to_owned(), programs.join("hpcrun-rs"))],
+        false => options.profiler.clone(),
+    };
+    let setting = Setting {
+        programs,
+        folder,
+        profilers,
+        is_alone: options.profiler.is_empty(),
+    };
+    let others = match setting.is_alone {
+        true => other_tools(&setting.folder),
+        false => Vec::new(),
+    };
+    println!("| program | rate | way | whole | inner |\n|---|---|---|---|---|");
+    for program in selected(options, &setting.programs)? {
+        measure(&program, options, &setting, &others)?;
+    }
+    Ok(())
+}
+
+/// Where things lie.
+struct Setting {
+    programs: PathBuf,
+    folder: PathBuf,
+    profilers: Vec<(String, PathBuf)>,
+    /// Whether this tree's profiler is measured, beside other tools and the floor.
+    is_alone: bool,
+}
+
+/// The other tools that there are.
+fn other_tools(folder: &Path) -> Vec<fn(u32) -> Way> {
     let mut others: Vec<fn(u32) -> Way> = Vec::new();
     if works(
-        &folder,
+        folder,
         "perf",
         &["record", "-o", "perf-check.data", "--", "true"],
     ) {
@@ -79,16 +135,12 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     } else {
         eprintln!("perf record is not to be had here: its rows are left out");
     }
-    if works(&folder, "hpcrun", &["--version"]) {
+    if works(folder, "hpcrun", &["--version"]) {
         others.push(Way::Hpctoolkit);
     } else {
         eprintln!("HPCToolkit's hpcrun is not on PATH: its rows are left out");
     }
-    println!("| program | rate | way | whole | inner |\n|---|---|---|---|---|");
-    for program in selected(options, &programs)? {
-        measure(&program, options, &programs, &folder, &others)?;
-    }
-    Ok(())
+    others
 }
 
 fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> {
@@ -101,6 +153,11 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
             ),
             "recursion" => ("recursion", "timed", &["recursion"]),
             "fork-join" => ("fork-join", "timed", &["fork-join"]),
+            _ if BRIEF.iter().any(|(brief, _)| *brief == name) => {
+                let brief = BRIEF.into_iter().find(|(brief, _)| *brief == name);
+                let (name, arguments) = brief.unwrap_or(BRIEF[0]);
+                (name, "brief", arguments)
+            }
             _ => {
                 let kernel = KERNELS.into_iter().find(|(kernel, _)| *kernel == name);
                 let (name, arguments) = kernel.ok_or(format!("unknown program: {name}"))?;
@@ -109,6 +166,7 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
                     name,
                     path,
                     arguments,
+                    operations: None,
                 });
             }
         };
@@ -116,6 +174,7 @@ fn selected(options: &Options, programs: &Path) -> Result<Vec<Program>, String> 
             name,
             path: programs.join(file),
             arguments,
+            operations: (name == "locks").then_some(20e6),
         })
     };
     options.programs.iter().map(|name| known(name)).collect()
@@ -136,13 +195,13 @@ fn works(folder: &Path, program: &str, arguments: &[&str]) -> bool {
 fn measure(
     program: &Program,
     options: &Options,
-    programs: &Path,
-    folder: &Path,
+    setting: &Setting,
     others: &[fn(u32) -> Way],
 ) -> Result<(), String> {
     let mut ways = vec![Way::Plain];
     for rate in &options.rates {
-        ways.extend([Way::Profiled(*rate), Way::EmptyHandler(*rate)]);
+        ways.extend((0..setting.profilers.len()).map(|i| Way::Profiled(i, *rate)));
+        ways.extend(setting.is_alone.then_some(Way::EmptyHandler(*rate)));
         ways.extend(others.iter().map(|way| way(*rate)));
     }
     let mut rounds = Vec::new();
@@ -155,7 +214,7 @@ fn measure(
             ways.iter().rev().copied().collect()
         };
         for way in order {
-            timings.push((way, once(program, way, programs, folder)?));
+            timings.push((way, once(program, way, setting)?));
         }
         rounds.push(timings);
         eprintln!(
@@ -165,9 +224,10 @@ fn measure(
             options.rounds
         );
     }
-    print_rows(program, &ways, &rounds);
-    for rate in &options.rates {
-        let (mean, median) = in_the_handler(program, *rate, programs, folder)?;
+    print_rows(program, &ways, &rounds, setting);
+    let rates = options.rates.iter().filter(|_| setting.is_alone);
+    for rate in rates {
+        let (mean, median) = in_the_handler(program, *rate, setting)?;
         println!(
             "| {} | {rate} | in the handler | {mean:.2} us a sample, median {median:.2} | {:.2} % |",
             program.name,
@@ -178,13 +238,8 @@ fn measure(
 }
 
 /// Mean and median microseconds in the handler, in a run of their own.
-fn in_the_handler(
-    program: &Program,
-    rate: u32,
-    programs: &Path,
-    folder: &Path,
-) -> Result<(f64, f64), String> {
-    let mut command = command_of(program, Way::Profiled(rate), programs, folder)?;
+fn in_the_handler(program: &Program, rate: u32, setting: &Setting) -> Result<(f64, f64), String> {
+    let mut command = command_of(program, Way::Profiled(0, rate), setting)?;
     command.env("HPCRUN_LATENCY", "1");
     let output = shielded(&command).stderr(Stdio::piped()).output();
     let output = output.map_err(|e| format!("{}: {e}", program.name))?;
@@ -206,12 +261,8 @@ fn number_after(text: &str, name: &str) -> Option<f64> {
 }
 
 /// The command of one run; old measurements are removed.
-fn command_of(
-    program: &Program,
-    way: Way,
-    programs: &Path,
-    folder: &Path,
-) -> Result<Command, String> {
+fn command_of(program: &Program, way: Way, setting: &Setting) -> Result<Command, String> {
+    let folder = &setting.folder;
     let measurements = folder.join("measurements");
     if measurements.exists() {
         std::fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
@@ -222,8 +273,13 @@ fn command_of(
     }
     let mut command = match way {
         Way::Plain => Command::new(&program.path),
-        Way::Profiled(rate) | Way::EmptyHandler(rate) => {
-            let mut command = Command::new(programs.join("hpcrun-rs"));
+        Way::Profiled(_, rate) | Way::EmptyHandler(rate) => {
+            let which = if let Way::Profiled(which, _) = way {
+                which
+            } else {
+                0
+            };
+            let mut command = Command::new(&setting.profilers[which].1);
             command
                 .args(["-e", &format!("cpu-time@{rate}"), "-o"])
                 .arg(&measurements)
@@ -257,8 +313,8 @@ fn command_of(
 }
 
 /// One run.
-fn once(program: &Program, way: Way, programs: &Path, folder: &Path) -> Result<Timing, String> {
-    let mut command = shielded(&command_of(program, way, programs, folder)?);
+fn once(program: &Program, way: Way, setting: &Setting) -> Result<Timing, String> {
+    let mut command = shielded(&command_of(program, way, setting)?);
     let start = Instant::now();
     let output = command.output().map_err(|e| {
         format!(
@@ -306,7 +362,7 @@ fn inner_seconds(output: &str) -> Option<f64> {
     Some(times.iter().sum())
 }
 
-fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>]) {
+fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>], setting: &Setting) {
     let find = |round: &[(Way, Timing)], way: Way| {
         round
             .iter()
@@ -316,31 +372,32 @@ fn print_rows(program: &Program, ways: &[Way], rounds: &[Vec<(Way, Timing)>]) {
     for way in ways {
         let (rate, name) = match way {
             Way::Plain => ("-".to_string(), "unprofiled, seconds"),
-            Way::Profiled(rate) => (rate.to_string(), "hpcrun-rs"),
+            Way::Profiled(which, rate) => (rate.to_string(), setting.profilers[*which].0.as_str()),
             Way::EmptyHandler(rate) => (rate.to_string(), "empty handler"),
             Way::Perf(rate) => (rate.to_string(), "perf record -g"),
             Way::Hpctoolkit(rate) => (rate.to_string(), "HPCToolkit's hpcrun"),
         };
-        let column = |pick: fn(Timing) -> f64| {
+        let column = |pick: fn(Timing) -> f64, operations: Option<f64>| {
             let values: Vec<f64> = rounds
                 .iter()
                 .filter_map(|round| {
                     let mine = pick(find(round, *way)?);
                     let plain = pick(find(round, Way::Plain)?);
-                    Some(if *way == Way::Plain {
-                        mine
-                    } else {
-                        mine / plain
+                    Some(match operations {
+                        Some(count) => mine / count * 1e9,
+                        None if *way == Way::Plain => mine,
+                        None => mine / plain,
                     })
                 })
                 .collect();
             spread(values)
         };
         println!(
-            "| {} | {rate} | {name} | {} | {} |",
+            "| {} | {rate} | {name} | {} | {}{} |",
             program.name,
-            column(|t| t.whole),
-            column(|t| t.inner)
+            column(|t| t.whole, None),
+            column(|t| t.inner, program.operations),
+            program.operations.map_or("", |_| " ns")
         );
     }
 }

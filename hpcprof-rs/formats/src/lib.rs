@@ -7,6 +7,7 @@
 //! * [`address`]: the normalised code address that the first two share.
 //! * [`loss`]: the causes for which a sample is lost or partial.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
+//! * [`preload`]: the programs that this library cannot be preloaded into.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
@@ -17,6 +18,7 @@ pub mod address;
 pub mod bytes;
 pub mod environment;
 pub mod loss;
+pub mod preload;
 pub mod process;
 pub mod profile;
 pub mod structure;

@@ -1,7 +1,7 @@
 //! The process file: who ran, how it was sampled, which modules were mapped, how it ended.
 //!
 //! A header of 16 bytes, then appended entries `{u32 kind, u32 length, payload}`, each written
-//! with one system call. A file that ends early (crash, kill, full disk) keeps all whole entries.
+//! with one system call, alone or with others. A file that ends early (crash, kill, full disk) keeps all whole entries.
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
@@ -63,6 +63,50 @@ pub fn program_name(executable: &str) -> &str {
         Some((own, hash)) if folder.ends_with("deps") && is_hash(hash) && !own.is_empty() => own,
         _ => name,
     }
+}
+
+/// A path or an argument as text, from which [`bytes_of`] gets its bytes back: those that are not UTF-8 are
+/// written as `\xHH`, and so is a backslash that would be read as the beginning of one.
+pub fn text_of(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.find('\\') {
+            text.push_str(&rest[..at]);
+            rest = &rest[at + 1..];
+            text.push_str(if escaped(rest).is_some() {
+                "\\x5c"
+            } else {
+                "\\"
+            });
+        }
+        text.push_str(rest);
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// See [`text_of`].
+pub fn bytes_of(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        bytes.extend(before.bytes());
+        let byte = escaped(after);
+        bytes.push(byte.unwrap_or(b'\\'));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    bytes.extend(rest.bytes());
+    bytes
+}
+
+/// The byte that `xHH` behind a backslash stands for.
+fn escaped(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix('x')?.get(..2)?;
+    let are_digits = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| are_digits)
 }
 
 /// A load module.
@@ -418,6 +462,20 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_bytes_survive_as_text() {
+        for (bytes, text) in [
+            (&b"/a/b c\n"[..], "/a/b c\n"),
+            (b"/a\xff\xfe/b\xc3", "/a\\xff\\xfe/b\\xc3"),
+            (b"a\\b\\", "a\\b\\"),
+            (b"\\xff\\x+1\\xf", "\\x5cxff\\x+1\\xf"),
+            (b"\\\xff\\\\x00", "\\\\xff\\\\x5cx00"),
+        ] {
+            assert_eq!(text_of(bytes), text);
+            assert_eq!(bytes_of(text), bytes, "{text}");
+        }
+    }
 
     #[test]
     fn what_cargo_adds_to_a_name_is_left_out() {

@@ -31,7 +31,10 @@ pub(crate) fn run(
     for warning in &measured.warnings {
         eprintln!("cargo hpcrun: warning: {warning}");
     }
-    let is_whole = match report(&measured, options) {
+    let Some(directory) = &measured.directory else {
+        return Ok(hpcrun_rs::end_like(measured.status));
+    };
+    let is_whole = match report(directory, options) {
         Ok(()) => true,
         Err(Error::NoSample { .. }) => {
             eprintln!(
@@ -43,7 +46,7 @@ pub(crate) fn run(
         Err(error) => {
             eprintln!(
                 "cargo hpcrun: warning: no report: {error}; the measurements are in {}",
-                hpcrun_rs::display(&measured.directory)
+                hpcrun_rs::display(directory)
             );
             false
         }
@@ -54,7 +57,7 @@ pub(crate) fn run(
     } else if is_whole && !options.profiling.quiet {
         eprintln!(
             "cargo hpcrun: measurements kept in {}",
-            hpcrun_rs::display(&measured.directory)
+            hpcrun_rs::display(directory)
         );
     }
     Ok(hpcrun_rs::end_like(measured.status))
@@ -140,12 +143,12 @@ fn environment(command: &mut Command, project: &Project, built: &Built) {
     }
 }
 
-fn report(measured: &Measured, options: &Options) -> Result<(), Error> {
+fn report(directory: &Path, options: &Options) -> Result<(), Error> {
     let mut line: Vec<OsString> = vec!["hpcprof-rs".into()];
     if let Some(output) = &options.profiling.output {
         line.extend(["--output".into(), output.into()]);
     }
-    line.push(measured.directory.clone().into());
+    line.push(directory.into());
     let cli = Cli::try_parse_from(line).map_err(|e| Error::Usage(e.to_string()))?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match hpcprof_rs::run::run(cli, Style::for_stdout(), &mut out) {

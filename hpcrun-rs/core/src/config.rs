@@ -1,11 +1,11 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE,
-    MAX_RATE,
+    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_NODE, ENV_OUTPUT, ENV_RATE,
+    ENV_SOURCE, MAX_RATE,
 };
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// What is sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,8 @@ pub struct Config {
     pub rate: u32,
     /// Cores n; 0 = as many as workers.
     pub cores: u32,
+    /// The table that the run's processes on this host share.
+    pub node: Option<CString>,
     /// Source asked for; `None` = the best that is allowed.
     pub source: Option<SourceKind>,
     /// Benchmark: do nothing in the handler.
@@ -104,6 +106,7 @@ impl Config {
             event,
             rate,
             cores: number(ENV_CORES, 1)?,
+            node: variable(ENV_NODE).and_then(|path| CString::new(path.into_vec()).ok()),
             source,
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),

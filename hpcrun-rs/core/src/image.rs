@@ -1,7 +1,7 @@
 //! The process image being measured: what is fixed for its life, whether samples are taken, its
 //! losses that no thread can count, and its files.
 //!
-//! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`coarse_now`],
+//! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`], [`period_ns`],
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
@@ -28,10 +28,13 @@ pub struct Image {
     pub id: u64,
     /// Argument vector.
     pub arguments: Vec<String>,
+    /// [`cpu_used`] at its start: an exec does not reset it.
+    pub cpu_at_start: (u64, u64),
 }
 
 static IMAGE: AtomicPtr<Image> = AtomicPtr::new(ptr::null_mut());
 static RUNNING: AtomicBool = AtomicBool::new(false);
+static PERIOD_NS: AtomicU64 = AtomicU64::new(1);
 static EMPTY_HANDLER: AtomicBool = AtomicBool::new(false);
 static LOSSES: [AtomicU64; LOSS_SLOTS] = [const { AtomicU64::new(0) }; LOSS_SLOTS];
 
@@ -44,6 +47,7 @@ pub fn current() -> Option<&'static Image> {
 /// Makes a new image the one in force.
 pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'static Image {
     EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
+    PERIOD_NS.store(config.period_ns(), Ordering::Relaxed);
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
@@ -51,6 +55,7 @@ pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'stati
         pid: unsafe { libc::getpid() } as u32,
         id: clock(libc::CLOCK_MONOTONIC),
         arguments,
+        cpu_at_start: cpu_used(),
     }));
     IMAGE.store(ptr::from_ref(image).cast_mut(), Ordering::Release);
     image
@@ -90,10 +95,31 @@ pub fn clock(id: libc::clockid_t) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The monotonic clock with the resolution of a tick, nanoseconds; a few instructions.
+/// CPU time of the process, and of its children that it has waited for, nanoseconds.
+pub fn cpu_used() -> (u64, u64) {
+    // SAFETY: the structure is ours, and zeroes are a value of it.
+    let children = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        [usage.ru_utime, usage.ru_stime]
+    };
+    let of = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    (
+        clock(libc::CLOCK_PROCESS_CPUTIME_ID),
+        children.into_iter().map(of).sum(),
+    )
+}
+
+/// The monotonic clock, nanoseconds; no system call where the kernel offers the clock in user space.
 #[inline]
-pub fn coarse_now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC_COARSE)
+pub fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Sampling period, nanoseconds.
+#[inline]
+pub fn period_ns() -> u64 {
+    PERIOD_NS.load(Ordering::Relaxed)
 }
 
 /// Adds losses of a thread that has no profile of its own, by cause number.

@@ -4,7 +4,7 @@
 //! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which
 //! is the profile file). Around them: [`threads`] (per-thread state), [`activity`] (who works,
 //! how many), [`image`] (the process image and its files), [`session`] (start, end, fork), [`sites`] (counts of the runtimes),
-//! [`config`].
+//! [`config`], [`system`] (calls past the interposed functions).
 //!
 //! # Contract of everything that the signal handler can reach
 //! No allocation, no lock, no lazy initialisation, no panic path that is taken, no libc call
@@ -25,6 +25,7 @@ pub mod memory;
 pub mod sample;
 pub mod session;
 pub mod sites;
+pub mod system;
 pub mod threads;
 pub mod timer;
 pub mod unwind;

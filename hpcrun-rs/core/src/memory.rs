@@ -3,6 +3,7 @@
 //!
 //! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `truncate`, `close`.
 
+use crate::system;
 use hpc_formats::loss::LossCause;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ffi::CStr;
@@ -187,8 +188,7 @@ impl GrowingFile {
             return Err(LossCause::DiskFull);
         }
         let ok = allocate(fd, self.mapped, step) && self.map_step(fd, step);
-        // SAFETY: `fd` was opened above and belongs to nobody else.
-        unsafe { libc::close(fd) };
+        system::close(fd);
         if !ok {
             return Err(LossCause::DiskFull);
         }

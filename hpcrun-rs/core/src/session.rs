@@ -2,15 +2,18 @@
 
 use crate::config::{Config, SourceKind};
 use crate::image::{self, Image, clock};
-use crate::logical::rayon;
+use crate::logical::{self, roles};
 use crate::sample::{latency, signal};
+use crate::system;
 use crate::threads::{self, ThreadState};
+use crate::timer::signal_of;
 use crate::unwind::loadmap;
 use crate::{activity, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
@@ -42,6 +45,11 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
         latency::enable();
     }
     activity::set_cores(config.cores);
+    activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
+    if let Some(node) = &config.node {
+        // A process that cannot share the table is counted by itself.
+        activity::attach(node);
+    }
     open_image(config, kind, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
@@ -53,15 +61,9 @@ fn open_image(config: Config, kind: SourceKind, arguments: Vec<String>) -> Resul
     let new = image::open(config, kind, arguments);
     let mut bytes = process::encode_header().to_vec();
     bytes.extend(process::encode(&Entry::Start(start_entry(new))));
-    image::append(&bytes, true).map_err(|e| {
-        format!(
-            "cannot write in {}: {e}",
-            PathBuf::from(&new.config.output).display()
-        )
-    })?;
-    for module in loadmap::current().map_or(&[][..], |s| s.modules()) {
-        append_module(module);
-    }
+    image::append(&bytes, true)
+        .map_err(|e| format!("cannot write in {:?}: {e}", new.config.output))?;
+    loadmap::with_current(|s| append_modules(s.modules()));
     refresh_loadmap();
     Ok(())
 }
@@ -76,7 +78,7 @@ fn start_entry(s: &Image) -> Start {
         executable: loadmap::executable_path(),
         arguments: s.arguments.clone(),
         directory: std::env::current_dir()
-            .map(|d| d.to_string_lossy().into_owned())
+            .map(|d| process::text_of(d.as_os_str().as_bytes()))
             .unwrap_or_default(),
         event: s.config.event.name().to_owned(),
         source: s.kind.name().to_owned(),
@@ -86,20 +88,45 @@ fn start_entry(s: &Image) -> Start {
     }
 }
 
-fn append_module(m: &loadmap::Module) {
-    let entry = Entry::Module(process::Module {
-        id: m.id,
-        start: m.start,
-        end: m.end,
-        bias: m.bias,
-        path: m.path.clone(),
-        build_id: m.build_id.clone(),
-    });
-    append_or_count(&entry);
+fn append_modules(modules: &[loadmap::Module]) {
+    let entry = |m: &loadmap::Module| {
+        process::encode(&Entry::Module(process::Module {
+            id: m.id,
+            start: m.start,
+            end: m.end,
+            bias: m.bias,
+            path: m.path.clone(),
+            build_id: m.build_id.clone(),
+        }))
+    };
+    let entries: Vec<u8> = modules.iter().flat_map(entry).collect();
+    if !entries.is_empty() {
+        write_or_count(&entries);
+    }
+}
+
+/// Whether this process is, or was, measured.
+pub fn has_begun() -> bool {
+    image::current().is_some()
+}
+
+/// Notes a program that the process starts and that is not profiled. Changes nothing in memory.
+pub fn note_unprofiled(executable: &Path, reason: &str) {
+    let executable = executable
+        .canonicalize()
+        .unwrap_or_else(|_| executable.into());
+    append_or_count(&Entry::Unprofiled(process::Unprofiled {
+        executable: process::text_of(executable.as_os_str().as_bytes()),
+        reason: reason.to_owned(),
+    }));
 }
 
 fn append_or_count(entry: &Entry) {
-    if image::append(&process::encode(entry), false).is_err() {
+    write_or_count(&process::encode(entry));
+}
+
+fn write_or_count(entries: &[u8]) {
+    if image::append(entries, false).is_err() {
         image::count_loss(LossCause::DiskFull);
     }
 }
@@ -116,16 +143,23 @@ pub fn refresh_loadmap() {
 /// Takes a snapshot and writes what changed; whether a new module has an agent's code in it.
 fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
-    changes.added.iter().for_each(append_module);
+    append_modules(&changes.added);
     for id in changes.removed {
-        rayon::forget(id);
+        roles::forget(id);
         append_or_count(&Entry::Unload(id));
     }
-    let learnt = changes
-        .added
-        .iter()
-        .filter(|m| rayon::learn(m.id, &m.path, m.bias));
-    learnt.count() > 0
+    changes.added.iter().filter(|m| roles::learn(m)).count() > 0
+}
+
+/// Before a module goes: what was known of it is not used any more, by nobody when this returns. Pair with
+/// [`loadmap::end_unload`], after a refresh.
+pub fn begin_unload() {
+    loadmap::begin_unload();
+    logical::forget_sites();
+    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a later one sees that
+    // the module goes.
+    fence(Ordering::SeqCst);
+    threads::wait_until_quiescent();
 }
 
 /// A runtime has registered: frames that were seen before may have another owner now.
@@ -142,10 +176,16 @@ pub fn refresh_if_stale() {
     }
 }
 
+/// As [`refresh_loadmap`], when modules were loaded: those of a library that makes threads are known before these run.
+pub fn refresh_if_outdated() {
+    if loadmap::is_outdated() && is_running() {
+        refresh_loadmap();
+    }
+}
+
 /// The id of the module that holds an address of this library's.
 pub fn module_of(address: u64) -> Option<ModuleId> {
-    let snapshot = loadmap::current()?;
-    Some(loadmap::locate(snapshot, address)?.id)
+    loadmap::with_current(|s| loadmap::locate(s, address).map(|found| found.id))?
 }
 
 /// Bounds of the stack that the program's entry point runs on.
@@ -169,12 +209,34 @@ pub fn pthread_stack() -> Option<(u64, u64)> {
     }
 }
 
+/// Lets a signal through in the calling thread, past the interposed functions: threads that libc makes by itself block
+/// all, and so may the creator of a thread or of the process.
+fn unblock(signal: i32) {
+    let set = 1_u64 << (signal - 1);
+    let arguments = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, 8, 0];
+    // SAFETY: the kernel reads a set of eight bytes.
+    unsafe { system::call(libc::SYS_rt_sigprocmask, arguments) };
+}
+
+/// Bounds of a stack that ends at `high`: of the mapping that it lies in.
+pub fn mapping_below(high: u64) -> (u64, u64) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let bounds = maps.lines().find_map(|line| {
+        let (low, rest) = line.split_once('-')?;
+        let low = u64::from_str_radix(low, 16).ok()?;
+        let end = u64::from_str_radix(rest.split(' ').next()?, 16).ok()?;
+        (low < high && high <= end).then_some((low, high))
+    });
+    bounds.unwrap_or((0, 0))
+}
+
 /// Starts the calling thread's timer.
 pub fn arm(state: &ThreadState) {
     let Some(s) = image::current() else { return };
     if !is_running() {
         return;
     }
+    unblock(signal_of(s.kind));
     let armed = state
         .source
         .arm(&s.config, s.kind, state.tid(), signal::cookie(state));
@@ -183,16 +245,20 @@ pub fn arm(state: &ThreadState) {
     }
 }
 
-/// Ends the measurement: `reason` as in [`End::reason`]. Later calls do nothing.
+/// Ends the measurement: `reason` as in [`End::reason`]. Later calls do nothing, nor does that of a child
+/// that shares the parent's memory or, as the C library did not fork it, still has the parent's files open.
 pub fn stop(reason: &str) {
-    if !image::set_running(false) {
+    // SAFETY: no arguments.
+    let me = unsafe { libc::getpid() } as u32;
+    if image::current().is_none_or(|i| i.pid != me) || !image::set_running(false) {
         return;
     }
     fence(Ordering::SeqCst);
     for state in threads::all() {
-        state.source.disarm();
+        state.stop();
     }
-    for state in threads::all().filter(|s| s.is_in_use()) {
+    activity::end_process();
+    for state in threads::all() {
         state.complete_from_outside();
     }
     refresh_loadmap();
@@ -234,7 +300,19 @@ fn end_entry(reason: &str) -> End {
         threads: threads::count(),
         workers: activity::peak_workers(),
         losses: losses.collect(),
-        cpu: process::CpuTimes::default(),
+        cpu: cpu_times(),
+    }
+}
+
+fn cpu_times() -> process::CpuTimes {
+    let at_start = image::current().map_or(Default::default(), |i| i.cpu_at_start);
+    let now = image::cpu_used();
+    let foreign = threads::FOREIGN_NS.load(Ordering::Relaxed);
+    process::CpuTimes {
+        process_ns: now.0.saturating_sub(at_start.0) + foreign,
+        children_ns: now.1.saturating_sub(at_start.1 + foreign),
+        unsampled_ns: threads::UNSAMPLED_NS.load(Ordering::Relaxed),
+        estimated_wait_ns: activity::estimated_ns(),
     }
 }
 
@@ -254,9 +332,12 @@ pub fn continue_in_child() {
             state.forget_after_fork();
         }
     }
-    if let Some(me) = me {
-        me.renew_after_fork();
+    match me {
+        Some(me) => me.renew_after_fork(),
+        None => activity::enter_child(0),
     }
+    threads::UNSAMPLED_NS.store(0, Ordering::Relaxed);
+    threads::FOREIGN_NS.store(0, Ordering::Relaxed);
     let opened = open_image(parent.config.clone(), parent.kind, parent.arguments.clone());
     match (opened, me) {
         (Ok(()), Some(me)) => arm(me),

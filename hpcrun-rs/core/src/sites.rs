@@ -4,7 +4,7 @@
 //! or replaces itself; of a process that is killed or crashes they are lost.
 
 use crate::activity;
-use crate::unwind::loadmap;
+use crate::unwind::loadmap::{self, Snapshot};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::process::SiteCounts;
 use hpcrun_abi::{CountedSite, RuntimeTable};
@@ -40,9 +40,10 @@ pub fn start_anew() {
 }
 
 fn read() -> Vec<SiteCounts> {
-    let Some(snapshot) = loadmap::current() else {
-        return Vec::new();
-    };
+    loadmap::with_current(read_in).unwrap_or_default()
+}
+
+fn read_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
     let sites = activity::runtimes().flat_map(|(_, table)| sites_of(table));
     let counted = sites.filter_map(|site| {
         let located = loadmap::locate(snapshot, site.ip as u64).filter(|_| site.ip != 0)?;

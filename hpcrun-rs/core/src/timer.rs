@@ -16,8 +16,9 @@ mod elapsed;
 mod uneven;
 
 use crate::config::{Config, Event, SourceKind};
+use crate::system::{self, close};
 use elapsed::{Elapsed, time_of};
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use uneven::{Pace, Uneven};
 
 /// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
@@ -44,6 +45,8 @@ pub struct Source {
     kind: AtomicU8,
     /// File descriptor or timer id.
     handle: AtomicI64,
+    /// Identifies the perf event, whatever becomes of the descriptor.
+    perf_id: AtomicU64,
     elapsed: Elapsed,
     distances: Uneven,
 }
@@ -83,7 +86,7 @@ const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
 const FLAG_DISABLED: u64 = 1;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const FLAG_SIGTRAP: u64 = 1 << 37;
-const PERF_FLAG_FD_CLOEXEC: u64 = 8;
+const PERF_FLAG_FD_CLOEXEC: usize = 8;
 const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 /// `_IOW('$', 4, __u64)`.
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
@@ -92,8 +95,18 @@ const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
 const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
-/// Descriptors of ours are moved out of the way of programs that expect small numbers.
-const LOWEST_DESCRIPTOR: i32 = 512;
+const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
+/// Descriptors of ours are moved out of the way of programs that expect small numbers, or close the first 1024.
+pub const MOVED_FROM: i32 = 512;
+const MOVED_FAR: i32 = 1024;
+
+/// Whether any descriptor was opened. Async-signal-safe.
+#[inline]
+pub fn is_moved() -> bool {
+    HAS_DESCRIPTORS.load(Ordering::Relaxed)
+}
+
+static HAS_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
 fn last_error() -> i32 {
     // SAFETY: errno of this thread.
@@ -117,29 +130,39 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
         sig_data: if sigtrap { data } else { 0 },
         ..Default::default()
     };
-    // SAFETY: `attr` is a valid attribute structure of the size it states; this thread, any CPU.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attr,
-            0,
-            -1,
-            -1,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    } as i32;
+    // This thread, any CPU, no group.
+    let none = -1_isize as usize;
+    let arguments = [
+        &raw const attr as usize,
+        0,
+        none,
+        none,
+        PERF_FLAG_FD_CLOEXEC,
+    ];
+    // SAFETY: `attr` is a valid attribute structure of the size it states.
+    let fd = unsafe { system::call(libc::SYS_perf_event_open, arguments) } as i32;
     if fd < 0 {
-        return Err(last_error());
+        return Err(-fd);
     }
-    // SAFETY: `fd` was just opened by us.
-    unsafe {
-        let high = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR);
-        if high < 0 {
-            return Ok(fd);
-        }
-        libc::close(fd);
-        Ok(high)
+    HAS_DESCRIPTORS.store(true, Ordering::Relaxed);
+    // Where the limit leaves no room so far up, lower.
+    let moved = [MOVED_FAR, MOVED_FROM].into_iter().find_map(|from| {
+        // SAFETY: `fd` was just opened by us.
+        let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
+        (moved >= 0).then_some(moved)
+    });
+    if moved.is_some() {
+        close(fd);
     }
+    Ok(moved.unwrap_or(fd))
+}
+
+/// What tells a perf event from all others; `None` if the descriptor is not one.
+fn perf_id(descriptor: i32) -> Option<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes a word, and refuses other descriptors.
+    let result = unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_ID as _, &raw mut id) };
+    (result == 0).then_some(id)
 }
 
 /// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it again.
@@ -183,7 +206,8 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
     let wanted = match config.source {
         Some(kind) => vec![kind],
         None if tick_suffices(config) => vec![SourceKind::PosixTimer],
-        None => vec![SourceKind::PerfSigtrap, SourceKind::PerfSignal],
+        None if holds_back_sigtrap() => vec![SourceKind::PerfSigtrap, SourceKind::PerfSignal],
+        None => vec![SourceKind::PerfSignal],
     };
     for kind in wanted {
         if kind == SourceKind::PosixTimer {
@@ -191,8 +215,7 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
         }
         match open_perf(kind, config.period_ns(), 0) {
             Ok(fd) => {
-                // SAFETY: opened just now.
-                unsafe { libc::close(fd) };
+                close(fd);
                 return Ok(kind);
             }
             Err(error) if config.source.is_some() => {
@@ -224,10 +247,42 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     }
 }
 
+/// Whether the kernel holds a perf event's SIGTRAP back while the program blocks the signal. Before Linux 5.18 it killed
+/// the program.
+fn holds_back_sigtrap() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    kernel_version(&release).is_none_or(|version| version >= (5, 18))
+}
+
+fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Nanoseconds of the kernel's tick, if a source of this kind fires in ticks only; else 0.
+pub fn tick_of(kind: SourceKind, event: Event) -> u64 {
+    let ticks = u64::from(rate_ceiling(kind, event));
+    1_000_000_000_u64.checked_div(ticks).unwrap_or(0)
+}
+
 /// Whether a signal can have come from a timer of ours, of whichever thread.
 /// Async-signal-safe.
 pub fn may_be_sample(info: &libc::siginfo_t) -> bool {
     matches!(info.si_code, TRAP_PERF | SI_TIMER)
+}
+
+/// The thread that a timer's signal names: the cookie that it was armed with. Async-signal-safe.
+#[inline]
+pub fn cookie_of(info: &libc::siginfo_t) -> Option<u64> {
+    may_be_sample(info).then(|| word_at(info, 24))
+}
+
+/// A word of the kernel's structure, by its offset in bytes.
+#[inline]
+fn word_at(info: &libc::siginfo_t, offset: usize) -> u64 {
+    // SAFETY: `siginfo_t` is 128 bytes, and the offsets are those of the kernel's x86-64 layout for the respective
+    // `si_code`.
+    unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() }
 }
 
 impl Source {
@@ -236,6 +291,7 @@ impl Source {
         Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
+            perf_id: AtomicU64::new(0),
             elapsed: Elapsed::new(),
             distances: Uneven::new(),
         }
@@ -246,10 +302,10 @@ impl Source {
     /// open files). Returns the operating system's error number.
     pub fn arm(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) -> Result<(), i32> {
         match kind {
-            SourceKind::PosixTimer => self.arm_timer(config, tid, cookie),
+            SourceKind::PosixTimer => self.arm_timer(config, kind, tid, cookie),
             _ => self
                 .arm_perf(config, kind, tid, cookie)
-                .or_else(|_| self.arm_timer(config, tid, cookie)),
+                .or_else(|_| self.arm_timer(config, kind, tid, cookie)),
         }
     }
 
@@ -262,6 +318,8 @@ impl Source {
     ) -> Result<(), i32> {
         let fd = open_perf(kind, config.period_ns(), cookie)?;
         self.handle.store(i64::from(fd), Ordering::Relaxed);
+        self.perf_id
+            .store(perf_id(fd).unwrap_or(0), Ordering::Relaxed);
         let pace = Pace {
             period: config.period_ns(),
             tick: 0,
@@ -269,6 +327,7 @@ impl Source {
         };
         let first = self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie);
         self.elapsed.expect(first);
+        // Enabled last of all: a sample sets the distance of the next by the descriptor.
         set_perf(fd, first);
         self.kind.store(kind as u8, Ordering::Release);
         // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
@@ -296,22 +355,28 @@ impl Source {
         self.distances.begin(pace, seed)
     }
 
-    fn arm_timer(&self, config: &Config, tid: u32, cookie: u64) -> Result<(), i32> {
+    /// `kind` is the one that the handler's signal is of.
+    fn arm_timer(
+        &self,
+        config: &Config,
+        kind: SourceKind,
+        tid: u32,
+        cookie: u64,
+    ) -> Result<(), i32> {
         let clock = match config.event {
             Event::CpuTime => libc::CLOCK_THREAD_CPUTIME_ID,
             Event::WallTime => libc::CLOCK_MONOTONIC,
         };
-        let ticks = u64::from(rate_ceiling(SourceKind::PosixTimer, config.event));
         let pace = Pace {
             period: config.period_ns(),
-            tick: 1_000_000_000_u64.checked_div(ticks).unwrap_or(0),
+            tick: tick_of(SourceKind::PosixTimer, config.event),
             samples_a_draw: 1,
         };
         // SAFETY: structures are ours; the timer signals this thread only.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_signo = TIMER_SIGNAL;
+            event.sigev_signo = signal_of(kind);
             event.sigev_notify_thread_id = tid as i32;
             event.sigev_value.sival_ptr = cookie as *mut libc::c_void;
             let mut timer: libc::timer_t = std::ptr::null_mut();
@@ -344,9 +409,34 @@ impl Source {
         if kind == SourceKind::PosixTimer as u8 {
             // SAFETY: the swap makes us the only one to delete this timer.
             unsafe { libc::timer_delete(handle as libc::timer_t) };
-        } else if kind != 0 {
-            // SAFETY: the swap makes us the only one to close this descriptor.
-            unsafe { libc::close(handle as i32) };
+        } else if kind != 0 && perf_id(handle as i32) == Some(self.perf_id.load(Ordering::Relaxed))
+        {
+            // The swap makes us the only one to close the event. If the program closed it, the number is another's.
+            close(handle as i32);
+        }
+    }
+
+    /// The descriptor of its perf event, if it has one.
+    pub fn perf_descriptor(&self) -> Option<i32> {
+        let is_perf = !matches!(self.kind.load(Ordering::Relaxed), 0)
+            && self.kind.load(Ordering::Relaxed) != SourceKind::PosixTimer as u8;
+        is_perf.then(|| self.descriptor())
+    }
+
+    /// Whether this is the descriptor of its perf event.
+    pub fn uses(&self, descriptor: i32) -> bool {
+        self.perf_descriptor() == Some(descriptor)
+    }
+
+    /// Gives the perf event another descriptor; the one that it had stays open.
+    pub fn move_descriptor(&self) {
+        // SAFETY: duplicates a descriptor of ours.
+        let moved = unsafe {
+            let now = self.descriptor();
+            libc::fcntl(now, libc::F_DUPFD_CLOEXEC, now + 1)
+        };
+        if moved >= 0 {
+            self.handle.store(i64::from(moved), Ordering::Relaxed);
         }
     }
 
@@ -363,10 +453,7 @@ impl Source {
     #[inline]
     pub fn claim(&self, info: &libc::siginfo_t, cookie: u64) -> Option<u64> {
         let kind = self.kind.load(Ordering::Relaxed);
-        // SAFETY: `siginfo_t` is 128 bytes; the offsets are those of the kernel's x86-64 layout
-        // for the respective `si_code`.
-        let word =
-            |offset: usize| unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() };
+        let word = |offset| word_at(info, offset);
         match info.si_code {
             TRAP_PERF if word(24) == cookie => Some(self.next()),
             SI_TIMER if word(24) == cookie && self.distances.is_on() => Some(self.next()),
@@ -413,5 +500,28 @@ fn ptr_at(info: &libc::siginfo_t) -> *const u8 {
 impl Default for Source {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_compared_by_number() {
+        for (release, version) in [
+            ("6.18.44-fc-v669\n", Some((6, 18))),
+            ("5.4.0", Some((5, 4))),
+            ("5.18+", Some((5, 18))),
+            ("", None),
+        ] {
+            assert_eq!(kernel_version(release), version, "{release}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_a_perf_event_has_no_id() {
+        assert_eq!(perf_id(0), None);
+        assert_eq!(perf_id(-1), None);
     }
 }

@@ -2,7 +2,7 @@
 //! a task or asleep in a scheduling loop. The runtimes are stand-ins of two counters.
 
 use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
-use hpcrun_core::activity;
+use hpcrun_core::activity::{self, Slot, State};
 use hpcrun_core::threads::{self, ThreadState};
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -64,10 +64,14 @@ impl Runtime {
     }
 }
 
-/// n_working as a sample reads it.
+/// n_working as a sample reads it. A thread that is sampled counts, so one more is made to, or none could be told from
+/// one.
 fn working() -> u32 {
-    // A thread that is not counted adds itself: so none can be told from one.
-    let ratio = activity::load(true).idle_per_working;
+    let other = Slot::new();
+    other.move_to(State::Working, 0);
+    let charge = activity::charge(&other, 0, 1_000_000);
+    other.release();
+    let ratio = charge.idleness / 1e6;
     (f64::from(CORES) / (1.0 + ratio)).round() as u32 - 1
 }
 
@@ -83,7 +87,6 @@ fn on_a_thread(test: impl FnOnce(&'static ThreadState) + Send) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     activity::set_cores(CORES);
-    activity::reset_after_fork(false);
     assert_eq!(working(), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -125,9 +128,8 @@ fn a_worker_that_is_blocked_in_a_task_is_not_counted() {
         assert_eq!((working(), thread.is_idle()), (1, false));
         wait(thread, || {
             assert_eq!(working(), 0);
-            let load = thread.load();
-            let alone = f64::from(CORES) - 1.0;
-            assert_eq!(load.idle_per_working, alone, "found running, it counts");
+            thread.charge(0, 1);
+            assert_eq!(working(), 1, "found running, it counts");
         });
         assert_eq!(working(), 1);
         thread.begin_yield();
@@ -206,8 +208,12 @@ fn a_forked_child_has_one_thread_whatever_its_runtimes_count() {
         let runtime = runtime();
         runtime.working.fetch_add(3, Relaxed);
         assert_eq!(working(), 4);
-        activity::reset_after_fork(true);
+        thread.renew_after_fork();
         assert_eq!(working(), 1);
         wait(thread, || assert_eq!(working(), 0));
+        // They are there in this process after all.
+        runtime.working.fetch_sub(3, Relaxed);
+        activity::enter_child(0);
+        thread.renew_after_fork();
     });
 }

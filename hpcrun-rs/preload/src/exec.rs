@@ -1,21 +1,30 @@
-//! The exec family: sampling stops before the image is replaced (a signal of ours that is
-//! pending then would meet the new image's default action), and goes on when exec fails.
+//! The exec family and `posix_spawn`: a program that our library would break is started without it
+//! ([`children`](crate::children)). Before an exec, sampling stops (a signal of ours that is pending then
+//! would meet the new image's default action); it goes on when the exec fails.
 
-use crate::real::real;
+use crate::children::{Environment, Program, Strings, own_environment};
+use crate::real::{Real, function, real};
 use hpcrun_core::{session, threads};
-use std::ffi::{c_char, c_int};
-
-type Strings = *const *const c_char;
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Runs `exec` with this thread's timer off. Other threads' timers end with the image.
-fn without_sampling(exec: impl FnOnce() -> c_int) -> c_int {
+///
+/// # Safety
+/// `environment` must be what the caller of an exec function may pass it.
+unsafe fn exec(
+    program: Program<'_>,
+    environment: Strings,
+    exec: impl FnOnce(Strings) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let environment = unsafe { Environment::of(program, environment) };
     // A vfork child runs on its parent's memory: the state is not its own.
     let state = threads::current().filter(|t| t.is_own() && session::is_running());
     if let Some(state) = state {
         state.source.disarm();
         session::note_exec();
     }
-    let result = exec();
+    let result = exec(environment.as_ptr());
     if let Some(state) = state {
         // SAFETY: errno of this thread, kept across re-arming.
         let error = unsafe { *libc::__errno_location() };
@@ -26,38 +35,109 @@ fn without_sampling(exec: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// A string of the program's; libc refuses a null pointer itself.
+///
+/// # Safety
+/// `string` must be null or a string that outlives the result.
+unsafe fn text<'a>(string: *const c_char) -> &'a CStr {
+    if string.is_null() {
+        return c"";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(string) }
+}
+
 macro_rules! interpose_exec {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => { $(
+    ($($name:ident($($argument:ident: $type:ty),*) with $environment:ident runs $program:expr;)*) => { $(
         /// Interposed; see the module.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!(),
             };
-            static REAL: crate::real::Real = crate::real::Real::new(NAME);
-            // SAFETY: libc's function of this name and signature, same arguments.
-            without_sampling(|| unsafe {
-                crate::real::function::<unsafe extern "C" fn($($type),*) -> c_int>(&REAL)(
-                    $($argument),*
-                )
-            })
+            static REAL: Real = Real::new(NAME);
+            // SAFETY: the caller's own strings; libc's function of this name and signature, same arguments.
+            unsafe {
+                exec($program, $environment, |$environment| {
+                    function::<unsafe extern "C" fn($($type),*) -> c_int>(&REAL)($($argument),*)
+                })
+            }
         }
     )* };
 }
 
 interpose_exec! {
-    execv(path: *const c_char, argv: Strings);
-    execve(path: *const c_char, argv: Strings, environment: Strings);
-    execvp(file: *const c_char, argv: Strings);
-    execvpe(file: *const c_char, argv: Strings, environment: Strings);
-    fexecve(fd: c_int, argv: Strings, environment: Strings);
-    execveat(fd: c_int, path: *const c_char, argv: Strings, environment: Strings, flags: c_int);
+    execve(path: *const c_char, argv: Strings, environment: Strings)
+        with environment runs Program::Path(text(path));
+    execvpe(file: *const c_char, argv: Strings, environment: Strings)
+        with environment runs Program::Name(text(file));
+    fexecve(fd: c_int, argv: Strings, environment: Strings)
+        with environment runs Program::At(fd, c"");
+    execveat(fd: c_int, path: *const c_char, argv: Strings, environment: Strings, flags: c_int)
+        with environment runs Program::At(fd, text(path));
+}
+
+/// Interposed, as [`execve`].
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
+    // SAFETY: what libc's does, with the caller's arguments.
+    unsafe { execve(path, argv, own_environment()) }
+}
+
+/// Interposed, as [`execvpe`].
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
+    // SAFETY: what libc's does, with the caller's arguments.
+    unsafe { execvpe(file, argv, own_environment()) }
+}
+
+type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    Strings,
+    Strings,
+) -> c_int;
+
+macro_rules! interpose_spawn {
+    ($($name:ident($symbol:literal) runs $program:path;)*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            pid: *mut libc::pid_t,
+            file: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            argv: Strings,
+            environment: Strings,
+        ) -> c_int {
+            static REAL: Real = Real::versioned($symbol, c"GLIBC_2.15");
+            // SAFETY: the caller's own strings; libc's function of this name and signature, with its arguments.
+            unsafe {
+                let environment = Environment::of($program(text(file)), environment);
+                function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, environment.as_ptr())
+            }
+        }
+    )* };
+}
+
+interpose_spawn! {
+    posix_spawn(c"posix_spawn") runs Program::Path;
+    posix_spawnp(c"posix_spawnp") runs Program::Name;
 }
 
 /// The list entries of `execl` and its kin that are passed on the stack.

@@ -22,7 +22,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     }
     // What was sampled in a module is named while it is still there.
     session::refresh_loadmap();
-    loadmap::begin_unload();
+    session::begin_unload();
     // SAFETY: as above.
     let result = unsafe { real(handle) };
     session::refresh_loadmap();

@@ -2,41 +2,42 @@
 
 use crate::real::real;
 use crate::{fork, threads};
+use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session::{self, Libc};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Called by the dynamic linker before the program's own constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
-    unsafe extern "C" fn construct(
-        argc: c_int,
-        argv: *const *const c_char,
-        _environment: *const *const c_char,
-    ) {
-        if let Some(config) = Config::from_environment() {
-            // SAFETY: glibc passes `main`'s arguments to constructors.
-            let arguments = unsafe { arguments(argc, argv) };
-            if let Err(message) = config.and_then(|c| begin(c, arguments)) {
-                eprintln!("hpcrun-rs: warning: not profiled: {message}");
-            }
-        }
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        ensure();
     }
     construct
 };
 
-/// # Safety
-/// `argv` must have `argc` NUL-terminated strings.
-unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<String> {
-    (0..usize::try_from(argc).unwrap_or(0))
-        .map(|i| {
-            // SAFETY: the caller's promise.
-            let text = unsafe { CStr::from_ptr(*argv.add(i)) };
-            text.to_string_lossy().into_owned()
-        })
-        .collect()
+/// Starts the sampler unless it was started before. Called by our constructor, and before it if another library's
+/// constructor makes a thread.
+pub(crate) fn ensure() {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    if STARTED.load(Ordering::Relaxed) || STARTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if let Some(config) = Config::from_environment() {
+        if let Err(message) = config.and_then(|c| begin(c, arguments())) {
+            eprintln!("hpcrun-rs: warning: not profiled: {message}");
+        }
+    }
+}
+
+/// The program's arguments, its name the first of them.
+fn arguments() -> Vec<String> {
+    let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    text.split(|b| *b == 0).map(text_of).collect()
 }
 
 fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
@@ -59,6 +60,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         state.begin_yield();
         session::arm(state);
         state.end_yield();
+        threads::announce(state);
     }
     Ok(())
 }
@@ -73,7 +75,7 @@ extern "C" fn at_exit() {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    end_without_exit_functions();
+    session::stop("_exit");
     // SAFETY: libc's own, same arguments.
     unsafe { real!(c"_exit": fn(c_int) -> !)(status) }
 }
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    end_without_exit_functions();
+    session::stop("_exit");
     // SAFETY: libc's own, same arguments.
     unsafe { real!(c"_Exit": fn(c_int) -> !)(status) }
 }
@@ -95,14 +97,7 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    end_without_exit_functions();
+    session::stop("_exit");
     // SAFETY: libc's own, same arguments.
     unsafe { real!(c"quick_exit": fn(c_int) -> !)(status) }
-}
-
-/// A `vfork` child shares our memory and calls `_exit`: it must not end its parent's session.
-fn end_without_exit_functions() {
-    if hpcrun_core::threads::current().is_none_or(|t| t.is_own()) {
-        session::stop("_exit");
-    }
 }

@@ -6,7 +6,7 @@ use hpcrun_core::logical::agents;
 use hpcrun_core::session;
 use hpcrun_core::threads::{self, ThreadState};
 use hpcrun_core::unwind::Registers;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,6 +18,8 @@ struct Start {
     argument: *mut c_void,
     creation: (u32, u32),
     state: Option<&'static ThreadState>,
+    /// The bounds of its stack, if libc does not know them: then the thread has its creator's thread-local storage.
+    stack: Option<(u64, u64)>,
 }
 
 /// What the thread-start frame keeps on its stack.
@@ -90,18 +92,28 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         start.state.inspect(|state| threads::release(state));
         return;
     }
-    let stack = session::pthread_stack().unwrap_or((0, 0));
     let Some(state) = start.state else {
         threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    threads::begin(state, start.creation, stack, false);
+    match start.stack {
+        Some(stack) => threads::begin_unnamed(state, start.creation, stack, false),
+        None => {
+            let stack = session::pthread_stack().unwrap_or((0, 0));
+            threads::begin(state, start.creation, stack, false);
+            announce(state);
+        }
+    }
+    session::arm(state);
+}
+
+/// The end of the calling thread, whose state this is, will be seen.
+pub(crate) fn announce(state: &'static ThreadState) {
     // SAFETY: a valid key; the value is our state.
     unsafe {
         let value = ptr::from_ref(state).cast();
         libc::pthread_setspecific(KEY.load(Ordering::Acquire), value);
     }
-    session::arm(state);
 }
 
 /// Rounds of key destructors that POSIX guarantees; ours ends the profile in the last one.
@@ -155,27 +167,201 @@ pub unsafe extern "C" fn pthread_create(
             *mut libc::pthread_t, *const libc::pthread_attr_t, StartRoutine, *mut c_void,
         ) -> i32)
     };
+    // A library's constructor may run before ours.
+    crate::start::ensure();
     if !session::is_running() {
         // SAFETY: libc's own, same arguments.
         return unsafe { real(thread, attributes, routine, argument) };
     }
-    session::refresh_if_stale();
-    let creation = threads::current()
-        .and_then(|t| t.capture(here()))
-        .unwrap_or((0, 0));
-    let start = Box::into_raw(Box::new(Start {
-        routine,
-        argument,
-        creation,
-        state: threads::acquire(),
-    }));
+    session::refresh_if_outdated();
+    let start = Start::new(routine, argument, context(here()));
     // SAFETY: `start` is taken over by `enter` in the new thread, or taken back here.
     unsafe {
         let error = real(thread, attributes, hpcrun_thread_start, start.cast());
         if error != 0 {
-            let start = Box::from_raw(start);
-            start.state.inspect(|state| threads::release(state));
+            take_back(start);
         }
         error
+    }
+}
+
+impl Start {
+    fn new(routine: StartRoutine, argument: *mut c_void, creation: (u32, u32)) -> *mut Start {
+        Box::into_raw(Box::new(Start {
+            routine,
+            argument,
+            creation,
+            state: threads::acquire(),
+            stack: None,
+        }))
+    }
+}
+
+/// The thread did not start.
+///
+/// # Safety
+/// `start` must be of [`Start::new`], and not be used again.
+unsafe fn take_back(start: *mut Start) {
+    // SAFETY: the caller's promise.
+    let start = unsafe { Box::from_raw(start) };
+    start.state.inspect(|state| threads::release(state));
+}
+
+/// The calling thread's context, kept for a thread that it makes.
+fn context(registers: Registers) -> (u32, u32) {
+    let kept = threads::current().and_then(|t| t.capture(registers));
+    kept.unwrap_or((0, 0))
+}
+
+/// Interposed: glibc's calls its own `pthread_create`, unseen.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(
+    thread: *mut libc::pthread_t,
+    routine: StartRoutine,
+    argument: *mut c_void,
+) -> i32 {
+    // A routine of C11 returns an integer, and `thrd_join` reads no more than that of the result.
+    // SAFETY: the caller's own arguments.
+    match unsafe { pthread_create(thread, ptr::null(), routine, argument) } {
+        0 => THRD_SUCCESS,
+        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
+        _ => THRD_ERROR,
+    }
+}
+
+const THRD_SUCCESS: i32 = 0;
+const THRD_ERROR: i32 = 2;
+const THRD_NOMEM: i32 = 3;
+
+/// What a timer that notifies by threads calls; leaked, as glibc may call it after the timer is deleted.
+struct Notify {
+    function: StartRoutine,
+    value: *mut c_void,
+    creation: (u32, u32),
+}
+
+/// `struct sigevent` as `SIGEV_THREAD` has it.
+#[repr(C)]
+struct ThreadEvent {
+    value: *mut c_void,
+    signal: i32,
+    notify: i32,
+    function: StartRoutine,
+    attributes: *mut libc::pthread_attr_t,
+    rest: [u64; 4],
+}
+
+const _: () = assert!(size_of::<ThreadEvent>() == size_of::<libc::sigevent>());
+
+/// Interposed: the threads in which a timer's function runs are made by glibc, unseen.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_create(
+    clock: libc::clockid_t,
+    event: *mut libc::sigevent,
+    timer: *mut libc::timer_t,
+) -> i32 {
+    // SAFETY: libc's signature; the event is null or valid. Ours outlives the call, and what it points to all.
+    unsafe {
+        let real = real!(c"timer_create": fn(
+            libc::clockid_t, *mut libc::sigevent, *mut libc::timer_t,
+        ) -> i32);
+        let is_thread = !event.is_null() && (*event).sigev_notify == libc::SIGEV_THREAD;
+        if !is_thread || !session::is_running() {
+            return real(clock, event, timer);
+        }
+        let mut ours = ptr::read(event.cast::<ThreadEvent>());
+        let notify = Box::leak(Box::new(Notify {
+            function: ours.function,
+            value: ours.value,
+            creation: context(here()),
+        }));
+        ours.value = ptr::from_mut(notify).cast();
+        ours.function = notified;
+        real(clock, ptr::from_mut(&mut ours).cast(), timer)
+    }
+}
+
+/// In a thread that glibc made for one expiry of a timer.
+unsafe extern "C" fn notified(value: *mut c_void) -> *mut c_void {
+    // SAFETY: `timer_create` leaked it.
+    let notify = unsafe { &*value.cast::<Notify>() };
+    if threads::current().is_some() || !session::is_running() {
+        // SAFETY: the program's own function and value.
+        return unsafe { (notify.function)(notify.value) };
+    }
+    let start = Start::new(notify.function, notify.value, notify.creation);
+    // SAFETY: as from the beginning of a thread.
+    unsafe { hpcrun_thread_start(start.cast()) }
+}
+
+type CloneRoutine = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// Interposed: a thread of the program's own making, which has its creator's thread-local storage. It is sampled; the
+/// waits that it calls through libc are noted as its creator's. One with storage of its own is not: the handler could
+/// not find its way there.
+///
+/// # Safety
+/// As libc's, which takes a variable number of arguments: three more at most, which are passed on unread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone(
+    routine: CloneRoutine,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: *mut c_void,
+    storage: *mut c_void,
+    child_id: *mut c_void,
+) -> c_int {
+    // SAFETY: libc's signature.
+    let real = unsafe {
+        real!(c"clone": fn(
+            CloneRoutine, *mut c_void, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_void,
+        ) -> c_int)
+    };
+    let kind = flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_SETTLS);
+    if kind != libc::CLONE_VM || stack.is_null() || !session::is_running() {
+        // SAFETY: libc's own, same arguments.
+        return unsafe {
+            real(
+                routine, stack, flags, argument, parent_id, storage, child_id,
+            )
+        };
+    }
+    // SAFETY: both return a word, of which libc reads what the routine's type has.
+    let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
+    let start = Start::new(as_start, argument, context(here()));
+    // SAFETY: `start` is taken over by `cloned` in the new thread, or taken back here.
+    unsafe {
+        (*start).stack = Some(session::mapping_below(stack as u64));
+        let child = real(
+            cloned,
+            stack,
+            flags,
+            start.cast(),
+            parent_id,
+            storage,
+            child_id,
+        );
+        if child < 0 {
+            take_back(start);
+        }
+        child
+    }
+}
+
+/// In a cloned thread.
+unsafe extern "C" fn cloned(start: *mut c_void) -> c_int {
+    // SAFETY: of `clone`, for this thread alone; the state is looked at before the rest is taken over.
+    unsafe {
+        let state = (*start.cast::<Start>()).state;
+        let result = hpcrun_thread_start(start);
+        state.inspect(|state| state.retire());
+        result as c_int
     }
 }

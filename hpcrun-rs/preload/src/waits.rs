@@ -1,11 +1,14 @@
 //! Waits of ordinary threads: from here on it is known who is blocked, so that n_working counts
 //! only threads that run (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
-//! Locks are first tried, so that an uncontended one costs no more than a try.
+//! These hooks are the fast path: a thread that waits by other means is found asleep (`hpcrun_core::activity`). A
+//! lock is looked at first, and one that is free is taken by libc alone.
 
+use crate::descriptors;
 use crate::real::{Real, real};
 use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Runs `wait` with the calling thread counted as waiting.
 #[inline]
@@ -133,37 +136,39 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 }
 
 macro_rules! interpose_lock {
-    ($($lock:ident, $literal:literal, $try_literal:literal, $type:ty;)*) => { $(
-        /// Interposed: waits only when the lock cannot be had at once.
+    ($($lock:ident, $literal:literal, $type:ty, $is_free:expr;)*) => { $(
+        /// Interposed: waits only when the lock is taken.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
-            // SAFETY: libc's own functions on the caller's lock. Trying first has the same
-            // results as locking, but for EBUSY: then the lock is taken the usual way.
+            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that others change
+            // atomically. What is read there decides only whether a wait is noted: one that begins after the look
+            // is found like others that no hook sees.
             unsafe {
-                if threads::current().is_some() {
-                    match real!($try_literal: fn($type) -> c_int)(lock) {
-                        libc::EBUSY => {}
-                        result => return result,
-                    }
+                let real = real!($literal: fn($type) -> c_int);
+                let is_free: fn(u32) -> bool = $is_free;
+                if is_free((*lock.cast::<AtomicU32>()).load(Ordering::Relaxed)) {
+                    return real(lock);
                 }
-                waiting_outside_handlers(|| real!($literal: fn($type) -> c_int)(lock))
+                waiting_outside_handlers(|| real(lock))
             }
         }
     )* };
 }
 
+// glibc's words: a mutex has its owner; a read-write lock two bits for writers, one for waiting readers, and above
+// them the number of readers.
 interpose_lock! {
-    pthread_mutex_lock, c"pthread_mutex_lock", c"pthread_mutex_trylock", Mutex;
-    pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", c"pthread_rwlock_tryrdlock", RwLock;
-    pthread_rwlock_wrlock, c"pthread_rwlock_wrlock", c"pthread_rwlock_trywrlock", RwLock;
+    pthread_mutex_lock, c"pthread_mutex_lock", Mutex, |word| word == 0;
+    pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", RwLock, |word| word & 3 == 0;
+    pthread_rwlock_wrlock, c"pthread_rwlock_wrlock", RwLock, |word| word & !5 == 0;
 }
 
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
-/// Interposed: futex waits, which is how Rust's and others' own locks block.
+/// Interposed: futex waits, which is how Rust's and others' own locks block; and the calls that close descriptors.
 ///
 /// The kernel takes at most six arguments, all of them words; fewer passed leaves the others
 /// unspecified, which system calls ignore.
@@ -186,10 +191,21 @@ pub unsafe extern "C" fn syscall(
             c_long, c_long, c_long, c_long, c_long, c_long, c_long,
         ) -> c_long)(number, a, b, c, d, e, f)
     };
-    let waits = number == libc::SYS_futex
-        && matches!(
-            (b & FUTEX_COMMANDS) as c_int,
-            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
-        );
-    if waits { waiting(call) } else { call() }
+    match number {
+        libc::SYS_futex
+            if matches!(
+                (b & FUTEX_COMMANDS) as c_int,
+                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
+            ) =>
+        {
+            waiting(call)
+        }
+        // SAFETY: as libc's functions of these names.
+        libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },
+        // SAFETY: as above.
+        libc::SYS_close_range => unsafe {
+            descriptors::close_range(a as c_uint, b as c_uint, c as c_int).into()
+        },
+        _ => call(),
+    }
 }

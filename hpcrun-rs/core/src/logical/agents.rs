@@ -10,11 +10,13 @@
 //! * *stock rayon*, which does not cooperate: a thread in its scheduler without a task above is
 //!   idle; below a task, the scheduler and all that lies under it is M <-> 0, for it belongs to
 //!   whatever the worker was waiting in, and who spawned the task is not known.
+//! * *spin loops* of OpenMP's runtimes and TBB: a thread in one, without a frame of the program's above, is idle;
+//!   else these frames are native, 1 <-> 1.
 //!
 //! A further agent is a further [`Owner`] and an arm in each of the cursor's steps.
 //! Async-signal-safe.
 
-use super::rayon::{self, Role};
+use super::roles::{self, Role};
 use crate::activity;
 use hpc_formats::address::ModuleId;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -32,6 +34,10 @@ pub enum Owner {
     Scheduler,
     /// The entry of a task that stock rayon's scheduler runs.
     Task,
+    /// A loop in which a thread of a known runtime waits.
+    SpinLoop,
+    /// Other code of such a runtime.
+    Support,
     /// Runtime code of the runtime with this index.
     Runtime(u8),
     /// The boundary of the runtime with this index.
@@ -47,6 +53,8 @@ impl Owner {
             Owner::ThreadStart => 2,
             Owner::Scheduler => 3,
             Owner::Task => 4,
+            Owner::SpinLoop => 5,
+            Owner::Support => 6,
             Owner::Runtime(i) => 16 + 2 * i,
             Owner::Boundary(i) => 17 + 2 * i,
         }
@@ -61,6 +69,8 @@ impl Owner {
             2 => Owner::ThreadStart,
             3 => Owner::Scheduler,
             4 => Owner::Task,
+            5 => Owner::SpinLoop,
+            6 => Owner::Support,
             n if n % 2 == 0 => Owner::Runtime((n - 16) / 2),
             n => Owner::Boundary((n - 17) / 2),
         }
@@ -101,9 +111,11 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
             return Owner::Runtime(i as u8);
         }
     }
-    match rayon::find(lookup) {
+    match roles::find(lookup) {
         Some(Role::Scheduler) => Owner::Scheduler,
         Some(Role::Task) => Owner::Task,
+        Some(Role::SpinLoop) => Owner::SpinLoop,
+        Some(Role::Support) => Owner::Support,
         None => Owner::Native,
     }
 }
@@ -120,6 +132,8 @@ mod tests {
             Owner::ThreadStart,
             Owner::Scheduler,
             Owner::Task,
+            Owner::SpinLoop,
+            Owner::Support,
             Owner::Runtime(0),
             Owner::Boundary(0),
             Owner::Runtime(7),

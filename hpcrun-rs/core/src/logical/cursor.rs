@@ -49,7 +49,9 @@ pub struct LogicalCursor<'a> {
     end: Option<PathRoot>,
     /// A task that stock rayon's scheduler runs was passed.
     in_task: bool,
-    /// Stock rayon's scheduler was met without a task above it.
+    /// All frames so far are those of a runtime that has spin loops.
+    in_support: bool,
+    /// Stock rayon's scheduler was met without a task above it, or a spin loop without a frame of the program's.
     idle: bool,
 }
 
@@ -63,6 +65,7 @@ impl<'a> LogicalCursor<'a> {
             lnotes: Logical::Done,
             end: None,
             in_task: false,
+            in_support: true,
             idle: false,
         }
     }
@@ -97,7 +100,7 @@ impl<'a> LogicalCursor<'a> {
     /// What the rest of the logical walk depends on beside the physical one, between bichords.
     #[inline]
     pub(super) fn context(&self) -> u64 {
-        u64::from(self.in_task)
+        u64::from(self.in_task) | u64::from(self.in_support) << 1
     }
 
     /// What the walk has read.
@@ -120,8 +123,13 @@ impl<'a> LogicalCursor<'a> {
             let owner = Owner::from_number(frame.owner);
             self.pnotes = Physical::Pending(owner);
             match owner {
-                Owner::Native | Owner::Task => {
+                Owner::SpinLoop if self.in_support => {
+                    self.idle = true;
+                    self.finish(End::Root);
+                }
+                Owner::Native | Owner::Task | Owner::Support | Owner::SpinLoop => {
                     self.in_task |= owner == Owner::Task;
+                    self.in_support &= owner == Owner::Support;
                     self.lnotes = Logical::Same(frame.code);
                     return Some(Association::OneToOne);
                 }
@@ -217,7 +225,11 @@ impl<'a> LogicalCursor<'a> {
         while self.end.is_none() {
             let frame = self.physical.frame();
             match Owner::from_number(frame.owner) {
-                Owner::Native | Owner::Scheduler | Owner::Task => {
+                Owner::Native
+                | Owner::Scheduler
+                | Owner::Task
+                | Owner::SpinLoop
+                | Owner::Support => {
                     self.lnotes = Logical::Spawner { yielded: true };
                     return Some(frame.code);
                 }

@@ -1,91 +1,22 @@
-//! Where stock rayon-core's scheduler lies in the mapped modules: the code that the agent for an
+//! Where stock rayon-core's scheduler lies in a module: the code that the agent for an
 //! uncooperative rayon goes by.
 //!
-//! Input: the symbol tables of modules, read outside the handler ([`learn`]). Output: [`find`],
-//! async-signal-safe. Two kinds of code matter, and rayon-core 1.x keeps both out of line: the
-//! loop in which a worker looks for a job (`WorkerThread::wait_until_cold`, and the `yield_now`
+//! Input: the module's symbol table, read outside the handler. Two kinds of code matter, and rayon-core 1.x keeps both
+//! out of line: the loop in which a worker looks for a job (`WorkerThread::wait_until_cold`, and the `yield_now`
 //! pair that programs may call), and the entry of a job (`Job::execute`, called through a
 //! pointer). A module whose symbols were stripped, or that lacks either kind, teaches nothing.
-//!
-//! Invariant: a published list is immutable, sorted and never freed.
 
-use hpc_formats::address::ModuleId;
+use super::roles::{Range, Role};
+use hpc_formats::process::bytes_of;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef, elf};
+use std::ffi::OsString;
 use std::fs::File;
-use std::hint::black_box;
-use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// What a range of code is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Role {
-    /// A worker without a job looks for one, sleeps, or waits.
-    Scheduler,
-    /// A job is entered.
-    Task,
-}
-
-/// A range of code, absolute addresses.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Range {
-    start: u64,
-    end: u64,
-    role: Role,
-}
-
-static PUBLISHED: AtomicPtr<Vec<Range>> = AtomicPtr::new(ptr::null_mut());
-static LEARNT: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
-
-/// The role of the code at an address, if it has one.
-pub fn find(lookup: u64) -> Option<Role> {
-    // SAFETY: null, or a leaked list (below).
-    let ranges = unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }?;
-    let after = ranges.partition_point(|r| r.start <= lookup);
-    let range = ranges.get(after.checked_sub(1)?)?;
-    (lookup < range.end).then_some(range.role)
-}
-
-/// Reads the symbols of a module that was mapped; whether they matter. Not async-signal-safe.
-pub fn learn(id: ModuleId, path: &str, bias: u64) -> bool {
-    let Some(ranges) = ranges_of(path, bias) else {
-        return false;
-    };
-    let Ok(mut learnt) = LEARNT.try_lock() else {
-        return false;
-    };
-    learnt.retain(|(known, _)| *known != id);
-    learnt.push((id, ranges));
-    publish(&learnt);
-    true
-}
-
-/// A module is gone. Not async-signal-safe.
-pub fn forget(id: ModuleId) {
-    let Ok(mut learnt) = LEARNT.try_lock() else {
-        return;
-    };
-    let before = learnt.len();
-    learnt.retain(|(known, _)| *known != id);
-    if learnt.len() != before {
-        publish(&learnt);
-    }
-}
-
-/// Modules with rayon in them are few and rarely change: an old list is left for handlers that
-/// may still read it.
-fn publish(learnt: &[(ModuleId, Vec<Range>)]) {
-    let mut all: Vec<Range> = learnt.iter().flat_map(|(_, r)| r).copied().collect();
-    all.sort_unstable();
-    // The black box hides the allocation: LLVM 19 (Rust 1.85) would keep it in a global of its own and
-    // shrink the atomic to a flag, whose load it then cannot translate.
-    let list = black_box(Box::into_raw(Box::new(all)));
-    PUBLISHED.store(list, Ordering::Release);
-}
+use std::os::unix::ffi::OsStringExt;
 
 /// The ranges of a module's symbol table; `None` unless it has both roles.
-fn ranges_of(path: &str, bias: u64) -> Option<Vec<Range>> {
+pub(super) fn ranges_of(path: &str, bias: u64) -> Option<Vec<Range>> {
+    let path = OsString::from_vec(bytes_of(path));
     let file = ReadCache::new(File::open(path).ok()?);
     let header = elf::FileHeader64::<Endianness>::parse(&file).ok()?;
     let ranges = symbol_ranges(header, &file, bias)?;
@@ -147,19 +78,11 @@ fn role_of(name: &[u8]) -> Option<Role> {
     }
 }
 
+/// By libc, which looks at many bytes at once: tables of names are megabytes.
 fn contains(text: &[u8], part: &[u8]) -> bool {
-    let Some(first) = part.first() else {
-        return true;
-    };
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|b| b == first) {
-        rest = &rest[at..];
-        if rest.starts_with(part) {
-            return true;
-        }
-        rest = &rest[1..];
-    }
-    false
+    let (text_start, part_start) = (text.as_ptr().cast(), part.as_ptr().cast());
+    // SAFETY: memmem reads within the two slices.
+    !unsafe { libc::memmem(text_start, text.len(), part_start, part.len()) }.is_null()
 }
 
 #[cfg(test)]
@@ -211,8 +134,7 @@ mod tests {
     fn a_program_without_rayon_teaches_nothing() {
         let this = std::env::current_exe().expect("a test has a file");
         let path = this.to_str().expect("its name is text");
-        assert!(!learn(ModuleId(7), path, 0));
-        assert!(!learn(ModuleId(7), "/no/such/file", 0));
-        assert_eq!(find(0x1000), None);
+        assert_eq!(ranges_of(path, 0), None);
+        assert_eq!(ranges_of("/no/such/file", 0), None);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Async-signal-safe.
 
-use crate::unwind::stack;
+use crate::unwind::{loadmap, stack};
 use hpcrun_abi::{SpawnSite, TaskHeader};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,19 +38,29 @@ const _: () = assert!(
 /// Sites that were read, by their addresses: statics, which stay where they are.
 static SITES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
+/// A module is about to go: sites are read through the kernel until they are known again.
+pub fn forget_sites() {
+    for site in &SITES {
+        site.store(0, Ordering::Relaxed);
+    }
+}
+
 /// The spawner of the task whose header is at `task`. `peek` reads a word of any memory, or says that it cannot be read.
 #[inline]
 pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Option<Spawner> {
     let ([site, sp, fp], is_in_stack) = header(task, &mut peek)?;
     let known = &SITES[(site >> 4) as usize % SITES.len()];
-    let ip = if site != 0 && known.load(Ordering::Relaxed) == site {
-        // SAFETY: it was readable as a site before, which are statics of modules; a task of a module that
-        // was unloaded since is on no stack. (What two walks that lost their way took for the same site was readable
-        // at the first; nothing more is known of it.) Any bits are a number.
+    let is_stable = loadmap::is_stable();
+    let ip = if is_stable && site != 0 && known.load(Ordering::Relaxed) == site {
+        // SAFETY: it was readable as a site before, which are statics of modules, and no module has gone since: sites
+        // are forgotten before one goes (`forget_sites`). (What two walks that lost their way took for the same site
+        // was readable at the first; nothing more is known of it.) Any bits are a number.
         unsafe { (site as *const u64).read_unaligned() }
     } else {
         let ip = peek(site)?;
-        known.store(site, Ordering::Relaxed);
+        if is_stable {
+            known.store(site, Ordering::Relaxed);
+        }
         ip
     };
     Some(Spawner {

@@ -98,7 +98,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     } else {
         0
     };
-    let Some(thread) = threads::current() else {
+    let Some(thread) = sampled(siginfo) else {
         if crate::timer::may_be_sample(siginfo) {
             threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -115,16 +115,30 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     if periods == 0 {
         return;
     }
+    if !image::is_running() {
+        return;
+    }
     let Some(busy) = thread.enter_handler() else {
         thread.defer_sample(periods);
         return;
     };
-    if image::is_running() {
-        take(thread, &busy, ucontext, periods);
-    }
+    take(thread, &busy, ucontext, periods);
     drop(busy);
     if start != 0 {
         latency::keep(latency::now().wrapping_sub(start));
+    }
+}
+
+/// The thread that a signal is a sample of, or that it came to.
+#[inline]
+fn sampled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
+    let here = threads::current();
+    match crate::timer::cookie_of(info) {
+        // A thread that shares another's thread-local storage, or has none.
+        Some(named) if here.is_none_or(|thread| cookie(thread) != named) => {
+            threads::by_cookie(named).or(here)
+        }
+        _ => here,
     }
 }
 
@@ -137,16 +151,17 @@ pub fn cookie(thread: &ThreadState) -> u64 {
 /// of the idle cores as idleness, in its logical calling context; an idle one gets nothing.
 #[inline]
 fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, periods: u64) {
+    let now = thread.sampled_at();
     if thread.is_idle() {
-        thread.count_idle(periods);
+        thread.count_idle(periods, now);
         return;
     }
-    let load = thread.load();
+    thread.prepare_charge();
     let registers = Registers::from_context(context);
     let recorded = match thread.insert_path(busy, registers) {
-        Ok(Some(node)) => thread.add_sample(busy, node, periods, load),
+        Ok(Some(node)) => thread.add_sample(busy, node, periods, thread.charge(now, periods), now),
         Ok(None) => {
-            thread.count_idle(periods);
+            thread.count_idle(periods, now);
             Ok(())
         }
         Err(cause) => Err(cause),

@@ -4,7 +4,6 @@
 
 use super::recorder::Values;
 use super::{Busy, ThreadState};
-use crate::image;
 use crate::unwind::Registers;
 use hpc_formats::loss::LossCause;
 use std::sync::atomic::Ordering;
@@ -13,15 +12,12 @@ impl ThreadState {
     /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that
     /// arrive meanwhile are samples of that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        if !image::is_running() {
-            return None;
-        }
         // Open before the thread is in, and closed after it is out: no sample falls in between.
         self.deferred.open();
         let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
         while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
             let Some(busy) = self.enter() else { break };
-            if let Some(values) = self.deferred.take(image::coarse_now()) {
+            if let Some(values) = self.deferred.take() {
                 self.settle(&busy, inserted, &values);
             }
         }
@@ -35,7 +31,7 @@ impl ThreadState {
         let entered = match *inserted {
             Ok(Some(node)) => self.recorder(busy).add_samples(node, values),
             Ok(None) => {
-                self.count_idle(values.periods);
+                self.count_idle(values.periods, values.last_ns);
                 Ok(())
             }
             Err(cause) => Err(cause),
@@ -48,9 +44,12 @@ impl ThreadState {
     /// A sample arrived while the thread was in the profiler: it is kept if a context is being
     /// captured, whose path is the sample's too, and lost if not. Async-signal-safe.
     pub fn defer_sample(&self, periods: u64) {
+        let now = self.sampled_at();
         if self.is_idle() {
-            self.count_idle(periods);
-        } else if !self.deferred.add(periods, self.load()) {
+            self.count_idle(periods, now);
+        } else if self.deferred.is_open() {
+            self.deferred.add(periods, self.charge(now, periods), now);
+        } else {
             self.count_loss(LossCause::Reentered);
         }
     }

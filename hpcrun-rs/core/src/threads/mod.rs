@@ -2,26 +2,30 @@
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
 //! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred`
-//! the samples that arrive meanwhile; `working` whether the thread works; `slot` is the thread-local word.
+//! the samples that arrive meanwhile; `working` says whether the thread works, `lifecycle` who may do what when;
+//! `slot` is the thread-local word.
 //! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
 
 mod capture;
 mod deferred;
+mod lifecycle;
 mod recorder;
 mod slot;
 mod working;
 
-use crate::activity;
+use crate::activity::Charge;
 use crate::config::Event;
 use crate::image;
 use crate::lcct::Identity;
 use crate::memory::{self, PAGE};
+use crate::system;
 use crate::timer::Source;
 use crate::unwind::Registers;
 use crate::unwind::stack::StackSlot;
 use deferred::Deferred;
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use hpc_formats::profile::header;
+use lifecycle::{Lifecycle, Phase, wait_until};
 use recorder::{Recorder, Values};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -44,7 +48,9 @@ pub const SIGNAL_STACK: usize = 128 << 10;
 #[derive(Debug)]
 pub struct ThreadState {
     next: AtomicPtr<ThreadState>,
-    in_use: AtomicBool,
+    lifecycle: Lifecycle,
+    /// Its timer is the process's own to stop: not so of a thread that shares memory alone.
+    in_process: AtomicBool,
     /// The profiler is active in this thread.
     busy: AtomicBool,
     /// It is the handler that is active.
@@ -78,6 +84,10 @@ static NEXT_ORDINAL: AtomicU32 = AtomicU32::new(1);
 
 /// Samples that arrived in a thread without state.
 pub static WITHOUT_STATE: AtomicU64 = AtomicU64::new(0);
+/// CPU time of threads that ended without a profile, nanoseconds.
+pub static UNSAMPLED_NS: AtomicU64 = AtomicU64::new(0);
+/// CPU time of threads that share the memory but are processes of their own to the kernel, nanoseconds.
+pub static FOREIGN_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Every state, in use or not.
 pub fn all() -> impl Iterator<Item = &'static ThreadState> {
@@ -101,6 +111,14 @@ pub fn quiescent() -> bool {
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
+/// Waits until each thread but the calling one was outside the profiler at some moment, a hundred milliseconds at most.
+pub fn wait_until_quiescent() {
+    let me = slot::get();
+    for thread in all().filter(|t| !ptr::eq(*t, me)) {
+        wait_until(|| !thread.is_busy());
+    }
+}
+
 /// Takes a state for a thread that is about to start: a free one, or a new one. Needs some tens
 /// of KiB of stack, so a creator calls it for its new thread, whose stack may be small.
 /// Not async-signal-safe. `None` when memory for it cannot be had.
@@ -110,15 +128,26 @@ pub fn acquire() -> Option<&'static ThreadState> {
 
 /// Gives back a state whose thread did not start.
 pub fn release(state: &'static ThreadState) {
-    state.in_use.store(false, Ordering::Release);
+    state.lifecycle.advance(Phase::Acquired, Phase::Free);
 }
 
 /// Makes an acquired state the calling thread's. `creation` is its creation context (thread,
 /// record), zeros when unknown; `stack` its bounds. Not async-signal-safe.
 pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64), is_main: bool) {
+    begin_unnamed(state, creation, stack, is_main);
+    slot::set(ptr::from_ref(state).cast_mut());
+}
+
+/// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its timer
+/// says, the hooks do not find it.
+pub fn begin_unnamed(
+    state: &'static ThreadState,
+    creation: (u32, u32),
+    stack: (u64, u64),
+    is_main: bool,
+) {
     let ordinal = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: gettid has no arguments.
-    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let tid = system::thread_id();
     state.thread.store(ordinal, Ordering::Relaxed);
     state.tid.store(tid, Ordering::Relaxed);
     state.read_cpu_clock();
@@ -131,16 +160,22 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     }
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.install_signal_stack();
-    slot::set(ptr::from_ref(state).cast_mut());
-    state.working.begin();
+    // SAFETY: getpid has no arguments.
+    let process = unsafe { libc::getpid() } as u32;
+    let is_main_process = image::current().is_none_or(|i| i.pid == process);
+    state.in_process.store(is_main_process, Ordering::Relaxed);
+    state.working.begin(tid, image::now());
+    state.lifecycle.advance(Phase::Acquired, Phase::Live);
+}
+
+/// The state that a signal of ours names, if the calling thread is the one that it stands for. Async-signal-safe.
+pub fn by_cookie(cookie: u64) -> Option<&'static ThreadState> {
+    let named = all().find(|t| ptr::from_ref(*t) as u64 == cookie)?;
+    (named.lifecycle.is(Phase::Live) && named.is_own()).then_some(named)
 }
 
 fn reuse() -> Option<&'static ThreadState> {
-    all().find(|t| {
-        t.in_use
-            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    })
+    all().find(|t| t.lifecycle.advance(Phase::Free, Phase::Acquired))
 }
 
 fn allocate() -> Option<&'static ThreadState> {
@@ -149,7 +184,8 @@ fn allocate() -> Option<&'static ThreadState> {
     unsafe { libc::mprotect(stack as *mut libc::c_void, PAGE, libc::PROT_NONE) };
     let state: &'static ThreadState = Box::leak(Box::new(ThreadState {
         next: AtomicPtr::new(ptr::null_mut()),
-        in_use: AtomicBool::new(true),
+        lifecycle: Lifecycle::acquired(),
+        in_process: AtomicBool::new(true),
         busy: AtomicBool::new(false),
         in_handler: AtomicBool::new(false),
         working: Working::new(),
@@ -180,6 +216,15 @@ fn allocate() -> Option<&'static ThreadState> {
     }
 }
 
+/// The system call: the libc function is interposed, and acts for whoever owns the thread-local storage.
+///
+/// # Safety
+/// As `sigaltstack`.
+unsafe fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) {
+    // SAFETY: the caller's promise.
+    unsafe { system::call(libc::SYS_sigaltstack, [new as usize, old as usize, 0, 0, 0]) };
+}
+
 /// Marks a thread as being inside the profiler, until dropped. While it exists the handler
 /// takes no sample; see [`ThreadState::defer_sample`].
 #[derive(Debug)]
@@ -193,17 +238,18 @@ impl Drop for Busy<'_> {
 }
 
 impl ThreadState {
-    /// Enters the profiler; `None` when the thread is already inside. Async-signal-safe.
+    /// Enters the profiler; `None` when the thread is already inside, or sampling is over. Async-signal-safe.
     #[inline]
     pub fn enter(&self) -> Option<Busy<'_>> {
         if self.busy.load(Ordering::Relaxed) {
             return None;
         }
         self.busy.store(true, Ordering::Relaxed);
-        // Pairs with the fences in `session::stop` and `loadmap::refresh`: either they see us
-        // busy, or we see that sampling is over / the new snapshot.
+        // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either they see
+        // us busy, or we see that sampling is over, the new snapshot, or that a module goes.
         fence(Ordering::SeqCst);
-        Some(Busy(self))
+        let busy = Busy(self);
+        image::is_running().then_some(busy)
     }
 
     /// As [`Self::enter`], for the signal handler. Async-signal-safe.
@@ -224,11 +270,6 @@ impl ThreadState {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Whether a living thread has this state.
-    pub fn is_in_use(&self) -> bool {
-        self.in_use.load(Ordering::Acquire)
-    }
-
     /// Ordinal of the thread in its process, from 1.
     pub fn ordinal(&self) -> u32 {
         self.thread.load(Ordering::Relaxed)
@@ -241,8 +282,7 @@ impl ThreadState {
 
     /// Whether it is the calling thread's state (and not shared memory after `vfork`).
     pub fn is_own(&self) -> bool {
-        // SAFETY: gettid has no arguments.
-        self.tid() == unsafe { libc::syscall(libc::SYS_gettid) } as u32
+        self.tid() == system::thread_id()
     }
 
     /// Counts the rounds of the thread's key destructors; returns the round's number.
@@ -256,7 +296,7 @@ impl ThreadState {
         // program that has installed one before keeps it if it is large enough.
         unsafe {
             let mut old: libc::stack_t = std::mem::zeroed();
-            libc::sigaltstack(ptr::null(), &mut old);
+            sigaltstack(ptr::null(), &mut old);
             if old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= SIGNAL_STACK / 2 {
                 return;
             }
@@ -265,7 +305,7 @@ impl ThreadState {
                 ss_flags: 0,
                 ss_size: SIGNAL_STACK,
             };
-            libc::sigaltstack(&new, ptr::null_mut());
+            sigaltstack(&new, ptr::null_mut());
         }
     }
 
@@ -273,10 +313,10 @@ impl ThreadState {
         // SAFETY: disables this thread's alternate stack if it is ours.
         unsafe {
             let mut old: libc::stack_t = std::mem::zeroed();
-            libc::sigaltstack(ptr::null(), &mut old);
+            sigaltstack(ptr::null(), &mut old);
             if old.ss_sp as usize == self.signal_stack.get() {
                 old.ss_flags = libc::SS_DISABLE;
-                libc::sigaltstack(&old, ptr::null_mut());
+                sigaltstack(&old, ptr::null_mut());
             }
         }
     }
@@ -320,9 +360,10 @@ impl ThreadState {
         self.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts periods that fell while the thread was idle. Async-signal-safe.
-    pub fn count_idle(&self, periods: u64) {
+    /// Counts periods of a sample at `now` that fell while the thread was idle. Async-signal-safe.
+    pub fn count_idle(&self, periods: u64, now: u64) {
         self.idle_weight.fetch_add(periods, Ordering::Relaxed);
+        self.working.idles(now);
     }
 
     /// What records paths and samples. Async-signal-safe.
@@ -353,15 +394,11 @@ impl ThreadState {
         busy: &Busy<'_>,
         node: u32,
         periods: u64,
-        load: activity::Load,
+        charge: Charge,
+        now: u64,
     ) -> Result<(), LossCause> {
-        let values = Values {
-            samples: 1,
-            periods,
-            idleness: periods as f64 * load.idle_per_working,
-            oversubscribed: periods as f64 * load.oversubscribed,
-            last_ns: self.source.last_sample().unwrap_or_else(image::coarse_now),
-        };
+        let mut values = Values::default();
+        values.add(periods, charge, now);
         self.recorder(busy).add_samples(node, &values)
     }
 
@@ -391,18 +428,29 @@ impl ThreadState {
             || (working.is_waiting() && image::event() == Event::WallTime)
     }
 
-    /// The load to charge to the thread, which is not idle. Async-signal-safe.
+    /// A sample is about to be charged: reads ahead. Async-signal-safe.
     #[inline]
-    pub fn load(&self) -> activity::Load {
-        activity::load(self.working.is_discounted())
+    pub fn prepare_charge(&self) {
+        self.working.prepare_charge();
+    }
+
+    /// What a sample at `now`, of work that stands for so many periods, is charged. Async-signal-safe.
+    #[inline]
+    pub fn charge(&self, now: u64, periods: u64) -> Charge {
+        let stands_for = periods.saturating_mul(image::period_ns());
+        self.working.charge(now, stands_for)
+    }
+
+    /// The monotonic clock at the sample that was claimed last, nanoseconds. Async-signal-safe.
+    #[inline]
+    pub fn sampled_at(&self) -> u64 {
+        self.source.last_sample().unwrap_or_else(image::now)
     }
 
     fn read_cpu_clock(&self) {
-        let mut clock = 0;
-        // SAFETY: the calling thread's own handle; `clock` is ours.
-        if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } == 0 {
-            self.cpu_clock.store(clock as u32, Ordering::Relaxed);
-        }
+        // As the kernel numbers the CPU clock of a thread (CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED).
+        self.cpu_clock
+            .store(!self.tid() << 3 | 6, Ordering::Relaxed);
         self.cpu_start.store(self.cpu_ns(), Ordering::Relaxed);
     }
 
@@ -419,34 +467,48 @@ impl ThreadState {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
-    /// Completes the thread's profile: CPU time, name, counters, final length. Must not run
-    /// while the handler does.
+    /// Completes the thread's profile: CPU time, name, counters, final length. The caller has made the move to
+    /// `Closing`.
     fn complete(&self) {
-        // SAFETY: called by the owner under `Busy`, or by the stopping thread after sampling
-        // ended and this thread was seen not busy (`session::stop`).
+        // SAFETY: whoever closes the state has the recorder (`lifecycle`): the thread itself, which is busy, or the
+        // one that ends the process, which saw it not busy after sampling had ended.
         let recorder = unsafe { &mut *self.recorder.get() };
         let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
         let idle = self.idle_weight.load(Ordering::Relaxed);
         let is_worth_it = idle > 0 || losses().any(|n| n > 0);
-        let Some(mut tree) = recorder.take_tree(is_worth_it, || self.identity()) else {
-            image::add_losses(losses());
-            return;
-        };
         let cpu = self
             .cpu_ns()
             .saturating_sub(self.cpu_start.load(Ordering::Relaxed));
-        tree.set_u64(header::CPU_NS, cpu);
-        tree.set_u64(header::IDLE_WEIGHT, idle);
-        for (i, n) in losses().enumerate() {
-            tree.set_u64(header::LOSSES + 8 * i, n);
+        if !self.in_process.load(Ordering::Relaxed) {
+            FOREIGN_NS.fetch_add(cpu, Ordering::Relaxed);
         }
-        if let Some(name) = self.name() {
-            tree.set_name(&name);
+        match recorder.take_tree(is_worth_it, || self.identity()) {
+            None => {
+                UNSAMPLED_NS.fetch_add(cpu, Ordering::Relaxed);
+                image::add_losses(losses());
+            }
+            Some(mut tree) => {
+                tree.set_u64(header::CPU_NS, cpu);
+                tree.set_u64(header::IDLE_WEIGHT, idle);
+                for (i, n) in losses().enumerate() {
+                    tree.set_u64(header::LOSSES + 8 * i, n);
+                }
+                if let Some(name) = self.name() {
+                    tree.set_name(&name);
+                }
+                tree.finish();
+            }
         }
-        tree.finish();
+        self.lifecycle.advance(Phase::Closing, Phase::Closed);
     }
 
     fn name(&self) -> Option<[u8; 16]> {
+        if self.is_own() {
+            let mut name = [0; 16];
+            // SAFETY: the kernel writes sixteen bytes, the last of them zero.
+            let asked = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+            return (asked == 0).then_some(name);
+        }
         let path = format!("/proc/self/task/{}/comm", self.tid());
         let text = std::fs::read(path).ok()?;
         let mut name = [0; 16];
@@ -459,30 +521,44 @@ impl ThreadState {
     /// The thread ends: called by itself, last of all its destructors.
     pub fn retire(&'static self) {
         self.source.disarm();
-        if let Some(busy) = self.enter() {
+        // A sample that is pending still finds the thread in the profiler.
+        self.busy.store(true, Ordering::SeqCst);
+        let closes = self.lifecycle.advance(Phase::Live, Phase::Closing);
+        if closes {
             self.complete();
-            drop(busy);
         }
-        slot::set(ptr::null_mut());
-        self.working.end();
+        if ptr::eq(slot::get(), self) {
+            slot::set(ptr::null_mut());
+        }
+        self.working.end(image::now());
         self.stack.clear();
         self.remove_signal_stack();
-        self.in_use.store(false, Ordering::Release);
+        self.busy.store(false, Ordering::Release);
+        // One that ends the process may be at it. A state that is not done with is not used again.
+        wait_until(|| self.lifecycle.is(Phase::Closed));
+        self.lifecycle.advance(Phase::Closed, Phase::Free);
     }
 
     /// The process ends (or is replaced) while the thread still runs: completes its profile.
     /// The caller has stopped sampling.
     pub fn complete_from_outside(&self) {
-        for _ in 0..2000 {
-            if !self.is_busy() {
-                break;
-            }
-            // SAFETY: sleeps.
-            unsafe { libc::usleep(50) };
+        if self.lifecycle.is(Phase::Closing) {
+            wait_until(|| !self.lifecycle.is(Phase::Closing));
         }
-        if !self.is_busy() {
+        if !self.lifecycle.is(Phase::Live) || !wait_until(|| !self.is_busy()) {
+            return;
+        }
+        if self.lifecycle.advance(Phase::Live, Phase::Closing) {
             self.complete();
         }
+    }
+
+    /// The process ends: its timer is stopped, and it counts no more.
+    pub fn stop(&self) {
+        if self.in_process.load(Ordering::Relaxed) {
+            self.source.disarm();
+        }
+        self.working.stop(image::now());
     }
 
     /// In a forked child: this state belongs to a thread that exists only in the parent.
@@ -490,8 +566,9 @@ impl ThreadState {
         self.source.close_inherited();
         self.abandon_tree();
         self.stack.clear();
+        self.working.leave_slot();
         self.busy.store(false, Ordering::Relaxed);
-        self.in_use.store(false, Ordering::Release);
+        self.lifecycle.abandon();
     }
 
     /// In a forked child: the forking thread goes on under a new ordinal, with an empty tree.
@@ -500,8 +577,7 @@ impl ThreadState {
         self.abandon_tree();
         NEXT_ORDINAL.store(2, Ordering::Relaxed);
         self.thread.store(1, Ordering::Relaxed);
-        // SAFETY: gettid has no arguments.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let tid = system::thread_id();
         self.tid.store(tid, Ordering::Relaxed);
         self.idle_weight.store(0, Ordering::Relaxed);
         for loss in &self.losses {
@@ -512,7 +588,7 @@ impl ThreadState {
         self.stack.set_main();
         self.read_cpu_clock();
         self.busy.store(false, Ordering::Relaxed);
-        activity::reset_after_fork(self.working.is_working());
+        self.working.renew(tid, image::now());
     }
 
     fn abandon_tree(&self) {

@@ -5,6 +5,7 @@
 //!
 //! Async-signal-safe, but for [`Recorder::new`].
 
+use crate::activity::Charge;
 use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
@@ -26,6 +27,19 @@ pub(super) struct Values {
     pub(super) oversubscribed: f64,
     /// The monotonic clock at the last of them, nanoseconds.
     pub(super) last_ns: u64,
+}
+
+impl Values {
+    /// Adds a sample at `now` that stands for so many periods of work.
+    #[inline]
+    pub(super) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
+        let period = image::period_ns() as f64;
+        self.samples += 1;
+        self.periods += periods;
+        self.idleness += charge.idleness / period;
+        self.oversubscribed += charge.oversubscribed / period;
+        self.last_ns = now;
+    }
 }
 
 /// See the module's description.

@@ -10,6 +10,7 @@
 
 mod scan;
 
+use crate::system;
 use hpc_formats::address::ModuleId;
 pub use scan::executable_path;
 use std::ptr;
@@ -94,6 +95,8 @@ static STALE: AtomicBool = AtomicBool::new(false);
 static INVALID: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+/// That of the snapshot in force.
+static VERSION: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 static INTERPRETER: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -107,6 +110,18 @@ pub fn current() -> Option<&'static Snapshot> {
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
+/// As [`current`], for threads that are not busy: no snapshot is freed meanwhile. `None`, too, when another thread is at
+/// it for longer than a tenth of a second. Not async-signal-safe.
+pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
+    for _ in 0..1000 {
+        if let Ok(_writer) = WRITER.try_lock() {
+            return current().map(read);
+        }
+        system::sleep(100_000);
+    }
+    None
+}
+
 /// Whether cached knowledge about addresses may be used: no `dlclose` is under way.
 #[inline]
 pub fn is_stable() -> bool {
@@ -117,6 +132,11 @@ pub fn is_stable() -> bool {
 #[inline]
 pub fn is_stale() -> bool {
     STALE.load(Ordering::Relaxed)
+}
+
+/// Whether modules were loaded or unloaded since the last [`refresh`]. Not async-signal-safe.
+pub fn is_outdated() -> bool {
+    VERSION.load(Ordering::Relaxed) != scan::version()
 }
 
 /// Marks the time in which modules may vanish; pair with [`end_unload`] after a refresh.
@@ -356,6 +376,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     if !invalid && old.is_some_and(|s| s.version >= version) {
         return Changes::default();
     }
+    VERSION.store(version, Ordering::Relaxed);
     let changes = assign_ids(&mut modules, old);
     let generation = old.map_or(1, |s| s.generation.wrapping_add(1).max(1));
     let next = Box::into_raw(Box::new(Snapshot {

@@ -5,6 +5,7 @@
 
 use super::{Module, UnwindSections};
 use hpc_formats::address::ModuleId;
+use hpc_formats::process::text_of;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -61,6 +62,23 @@ pub(super) fn scan() -> (u64, Vec<Module>) {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
     scan.modules.sort_by_key(|m| m.start);
     (scan.version, scan.modules)
+}
+
+/// glibc's counters of loads plus unloads.
+pub(super) fn version() -> u64 {
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _size: libc::size_t,
+        data: *mut libc::c_void,
+    ) -> i32 {
+        // SAFETY: both pointers are valid for the call, and `data` is the number below.
+        unsafe { *data.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
+        1
+    }
+    let mut version = 0_u64;
+    // SAFETY: the callback gets our number back and is called only before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut version).cast()) };
+    version
 }
 
 /// Called by `dl_iterate_phdr` for each module.
@@ -150,14 +168,14 @@ fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
     if name.is_empty() {
         return executable_path();
     }
-    String::from_utf8_lossy(name).into_owned()
+    text_of(name)
 }
 
 /// The path of the running executable.
 pub fn executable_path() -> String {
     std::fs::read_link("/proc/self/exe").map_or_else(
         |_| "[executable]".to_owned(),
-        |p| String::from_utf8_lossy(p.as_os_str().as_bytes()).into_owned(),
+        |p| text_of(p.as_os_str().as_bytes()),
     )
 }
 

@@ -1,0 +1,62 @@
+//! System calls made directly: the libc functions of these names are interposed by the preloaded library, and would act
+//! on the program's behalf.
+//!
+//! Async-signal-safe.
+
+use std::arch::asm;
+
+/// Makes a system call of up to five arguments; the result is negative for an error.
+///
+/// # Safety
+/// As the system call.
+#[inline]
+pub unsafe fn call(number: i64, arguments: [usize; 5]) -> isize {
+    let result;
+    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the caller's
+    // promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Closes a descriptor of ours.
+pub fn close(descriptor: i32) {
+    // SAFETY: closing touches no memory.
+    unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
+}
+
+/// The calling thread's kernel id.
+#[inline]
+pub fn thread_id() -> u32 {
+    // SAFETY: there are no arguments.
+    unsafe { call(libc::SYS_gettid, [0; 5]) as u32 }
+}
+
+/// Whether a thread of a process does not exist.
+pub fn is_gone(process: u32, thread: u32) -> bool {
+    let arguments = [process as usize, thread as usize, 0, 0, 0];
+    // SAFETY: signal 0 is not sent.
+    unsafe { call(libc::SYS_tgkill, arguments) == -(libc::ESRCH as isize) }
+}
+
+/// Sleeps.
+pub fn sleep(nanoseconds: i64) {
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: nanoseconds,
+    };
+    // SAFETY: the kernel reads a structure that outlives the call.
+    unsafe { call(libc::SYS_nanosleep, [&raw const pause as usize, 0, 0, 0, 0]) };
+}

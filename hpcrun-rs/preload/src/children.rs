@@ -1,0 +1,171 @@
+//! Programs that this process starts: one that our library would break gets an environment without it,
+//! and every one that is not profiled is noted in the process file.
+//!
+//! A `vfork` child asks, too, on its parent's memory: nothing of ours changes but our heap.
+
+use hpc_formats::preload::{self, DEFAULT_PATH, LIBRARY_NAME};
+use hpcrun_core::session;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A list of strings as libc takes it, ended by a null pointer.
+pub(crate) type Strings = *const *const c_char;
+
+unsafe extern "C" {
+    static environ: Strings;
+}
+
+/// The process's environment.
+pub(crate) fn own_environment() -> Strings {
+    // SAFETY: libc's variable, read as libc's `execv` reads it.
+    unsafe { environ }
+}
+
+/// Which program libc is asked to start.
+#[derive(Clone, Copy)]
+pub(crate) enum Program<'a> {
+    /// The one at a path.
+    Path(&'a CStr),
+    /// The one that is found under a name, in `PATH` unless it has a slash.
+    Name(&'a CStr),
+    /// The one at a path that begins in the folder of a descriptor, or is the descriptor's file.
+    At(c_int, &'a CStr),
+}
+
+impl Program<'_> {
+    fn path(self, search: &OsStr) -> Option<PathBuf> {
+        let path = |text: &CStr| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
+        match self {
+            Program::Name(name) if !name.to_bytes().contains(&b'/') => {
+                preload::find(OsStr::from_bytes(name.to_bytes()), search)
+            }
+            Program::At(fd, at) if fd != libc::AT_FDCWD => {
+                let folder = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+                Some(if at.is_empty() {
+                    folder
+                } else {
+                    folder.join(path(at))
+                })
+            }
+            Program::Path(text) | Program::Name(text) | Program::At(_, text) => Some(path(text)),
+        }
+    }
+}
+
+/// A program's environment.
+pub(crate) enum Environment {
+    /// As it was given.
+    Given(Strings),
+    /// Without the sampler.
+    Stripped {
+        list: Vec<*const c_char>,
+        /// What is left of `LD_PRELOAD`, in the list.
+        _preloaded: Option<CString>,
+    },
+}
+
+impl Environment {
+    pub(crate) fn as_ptr(&self) -> Strings {
+        match self {
+            Environment::Given(strings) => *strings,
+            Environment::Stripped { list, .. } => list.as_ptr(),
+        }
+    }
+
+    /// The environment for a program that is about to be started.
+    ///
+    /// # Safety
+    /// `given` must be null or a list of strings.
+    pub(crate) unsafe fn of(program: Program<'_>, given: Strings) -> Environment {
+        if !session::has_begun() {
+            return Environment::Given(given);
+        }
+        let search = variable(own_environment(), b"PATH=").unwrap_or(DEFAULT_PATH.as_bytes());
+        let search = OsStr::from_bytes(search);
+        let path = program.path(search).filter(|p| preload::is_program(p));
+        let Some(path) = path else {
+            return Environment::Given(given);
+        };
+        if let Some(found) = preload::obstacle(&path, search) {
+            session::note_unprofiled(&found.executable, &found.obstacle.reason());
+            if found.obstacle.breaks() {
+                // SAFETY: the caller's promise.
+                return unsafe { strip(given) };
+            }
+        // SAFETY: the caller's promise.
+        } else if !unsafe { strings(given) }.any(|s| has_ours(s.to_bytes())) {
+            session::note_unprofiled(
+                &path,
+                "started with an environment that lacks the profiler's",
+            );
+        }
+        Environment::Given(given)
+    }
+}
+
+/// The strings of a list.
+///
+/// # Safety
+/// `list` must be null or a list of strings that outlives the result.
+unsafe fn strings<'a>(list: Strings) -> impl Iterator<Item = &'a CStr> {
+    let nth = move |i: usize| {
+        // SAFETY: the caller's promise; the iterator ends at the null pointer.
+        unsafe {
+            let string = *list.add(i);
+            (!string.is_null()).then(|| CStr::from_ptr(string))
+        }
+    };
+    (0..).take_while(move |_| !list.is_null()).map_while(nth)
+}
+
+/// A variable's value; `name` ends in the equals sign.
+fn variable<'a>(list: Strings, name: &[u8]) -> Option<&'a [u8]> {
+    // SAFETY: the process's own environment, which libc reads in the same call.
+    unsafe { strings(list) }.find_map(|s| s.to_bytes().strip_prefix(name))
+}
+
+/// # Safety
+/// `given` must be a list of strings.
+unsafe fn strip(given: Strings) -> Environment {
+    let mut list = Vec::new();
+    let mut preloaded = None;
+    // SAFETY: the caller's promise.
+    for string in unsafe { strings(given) } {
+        let text = string.to_bytes();
+        if let Some(value) = text.strip_prefix(b"LD_PRELOAD=") {
+            preloaded = others(value);
+        } else if !text.starts_with(b"HPCRUN_RS_") {
+            list.push(string.as_ptr());
+        }
+    }
+    list.extend(preloaded.as_ref().map(|p| p.as_ptr()));
+    list.push(std::ptr::null());
+    Environment::Stripped {
+        list,
+        _preloaded: preloaded,
+    }
+}
+
+/// Whether an entry of an environment has our library preloaded.
+fn has_ours(entry: &[u8]) -> bool {
+    let value = entry.strip_prefix(b"LD_PRELOAD=");
+    value.is_some_and(|v| libraries(v).any(is_ours))
+}
+
+/// `LD_PRELOAD` with what the user preloads, if anything.
+fn others(value: &[u8]) -> Option<CString> {
+    let kept: Vec<&[u8]> = libraries(value).filter(|l| !is_ours(l)).collect();
+    let text = [b"LD_PRELOAD=", &kept.join(&b':')[..]].concat();
+    CString::new(text).ok().filter(|_| !kept.is_empty())
+}
+
+fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let separated = list.split(|b| matches!(b, b' ' | b':'));
+    separated.filter(|library| !library.is_empty())
+}
+
+fn is_ours(library: &[u8]) -> bool {
+    let name = library.rsplit(|b| *b == b'/').next();
+    name.is_some_and(|n| n.starts_with(LIBRARY_NAME.as_bytes()))
+}

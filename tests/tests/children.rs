@@ -1,0 +1,214 @@
+//! Programs that a profiled one starts run as they would without the profiler, and those that it cannot
+//! see are counted.
+
+use hpc_formats::process::{Process, Unprofiled};
+use hpcrun_tests::run::{Run, Spec};
+use hpcrun_tests::tools::{c_program, check, folder, machine, scratch, tool};
+use hpcrun_tests::view::value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn start(way: &str, program: &Path) -> Run {
+    let program = program.to_str().expect("a path in UTF-8");
+    Spec::new(&format!("children-{way}"), c_program("children"))
+        .arguments(&[way, program, "here"])
+        .succeed()
+}
+
+/// What all processes of a run noted.
+fn unprofiled(run: &Run) -> Vec<Unprofiled> {
+    let files = run.files("hpcproc").into_iter();
+    let notes = files.map(|path| {
+        let bytes = std::fs::read(&path).expect("the process file is readable");
+        let process = Process::parse(&bytes).expect("the process file is whole");
+        assert!(!process.damaged, "{}", path.display());
+        process.unprofiled
+    });
+    notes.flatten().collect()
+}
+
+/// By every function that starts a program, and through a shell and the interpreter of a script.
+#[test]
+fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
+    let _machine = machine();
+    let script = folder("children-script").join("script");
+    let program = c_program("sanitized");
+    let text = format!("#!{}\n", program.display());
+    std::fs::write(&script, text).expect("the folder is writable");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("own file");
+    for (way, said) in [
+        ("execv", "here"),
+        ("execve", "here"),
+        ("execvp", "here"),
+        ("execvpe", "here"),
+        ("execl", "here"),
+        ("execlp", "here"),
+        ("execle", "here"),
+        ("fexecve", "here"),
+        ("execveat", "here"),
+        ("vfork", "here"),
+        ("posix_spawn", "here"),
+        ("posix_spawnp", "here"),
+        ("system", "here"),
+        ("popen", "here"),
+        ("script", script.to_str().expect("a path in UTF-8")),
+    ] {
+        let run = match way {
+            "script" => start("posix_spawn", &script),
+            _ => start(way, &program),
+        };
+        let expected = format!("{said}: as it is\nstatus 7\n");
+        assert_eq!(run.stdout(), expected, "{way}: {}", run.stderr());
+        let note = Unprofiled {
+            executable: program.to_str().expect("a path in UTF-8").into(),
+            reason: "built with AddressSanitizer".into(),
+        };
+        assert_eq!(unprofiled(&run), [note], "{way}");
+    }
+}
+
+#[test]
+fn an_ordinary_child_is_profiled_unless_its_environment_lacks_the_profiler() {
+    let _machine = machine();
+    for (way, processes) in [("posix_spawn", 2), ("execve", 2), ("vfork", 2)] {
+        let run = start(way, Path::new("/bin/true"));
+        assert_eq!(run.stdout(), "status 0\n", "{way}");
+        assert_eq!(unprofiled(&run), [], "{way}");
+        assert!(run.files("hpcproc").len() >= processes, "{way}");
+    }
+    for way in ["bare-posix_spawn", "bare-execve"] {
+        let run = start(way, Path::new("/bin/true"));
+        assert_eq!(run.stdout(), "status 0\n", "{way}");
+        let notes = unprofiled(&run);
+        assert_eq!(notes.len(), 1, "{way}: {notes:?}");
+        assert!(notes[0].reason.contains("environment"), "{notes:?}");
+    }
+    let run = start("execv", &c_program("static"));
+    assert_eq!(unprofiled(&run)[0].reason, "statically linked");
+}
+
+#[test]
+fn a_child_that_fails_to_start_a_program_leaves_its_parents_profile_alone() {
+    let _machine = machine();
+    for way in ["clone", "vfork"] {
+        let run = Spec::new(&format!("raw-child-{way}"), c_program("raw_child"))
+            .arguments(&[way])
+            .rate(1000)
+            .succeed();
+        let view = run.database().top_down();
+        for (site, values) in &run.truth().sites {
+            let (truth, measured) = (value(values, "work"), view.inclusive(site, "work"));
+            assert!(
+                (measured - truth).abs() < 0.05 * truth + 0.005,
+                "{way}: {site}: {measured} s of {truth} s"
+            );
+        }
+    }
+}
+
+/// Runs the launcher on a program: its output as unprofiled, one warning with these words, nothing measured.
+fn assert_runs_as_it_is(program: &Path, words: &[&str]) {
+    let place = folder("children-launcher");
+    let plain = Command::new(program).output().expect("it runs");
+    for report in [&[][..], &["--report"]] {
+        let profiled = tool("hpcrun-rs")
+            .current_dir(&place)
+            .args(report)
+            .arg(program)
+            .output()
+            .expect("hpcrun-rs runs");
+        let stderr = String::from_utf8_lossy(&profiled.stderr);
+        assert_eq!(profiled.status, plain.status, "{stderr}");
+        assert_eq!(profiled.stdout, plain.stdout, "{stderr}");
+        assert_eq!(stderr.lines().count(), 1 + report.len(), "{stderr}");
+        for word in words {
+            assert!(stderr.contains(word), "it names {word}: {stderr}");
+        }
+        let left = std::fs::read_dir(&place).expect("readable").count();
+        assert_eq!(left, 0, "no measurement directory is made");
+    }
+}
+
+/// The fixture's source built by these compilers and flags; `None`, with a word, where that cannot be done.
+fn built(compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
+    let program = scratch().join(name);
+    let source = scratch().join("plain.c");
+    std::fs::write(
+        &source,
+        "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 7; }\n",
+    )
+    .expect("the folder is writable");
+    let built = Command::new(compiler)
+        .args(flags)
+        .arg("-o")
+        .args([&program, &source])
+        .output();
+    let runs = built.is_ok_and(|o| o.status.success()) && Command::new(&program).output().is_ok();
+    if !runs {
+        println!("SKIPPED: {compiler} {} is not installed", flags.join(" "));
+    }
+    runs.then_some(program)
+}
+
+#[test]
+fn the_launcher_runs_what_it_cannot_profile_as_it_is() {
+    let _machine = machine();
+    assert_runs_as_it_is(&c_program("sanitized"), &["AddressSanitizer", "-fsanitize"]);
+    for (compiler, flags, words) in [
+        ("musl-gcc", &[][..], ["musl", "-gnu"]),
+        (
+            "cc",
+            &["-fsanitize=address"],
+            ["AddressSanitizer", "-fsanitize"],
+        ),
+        (
+            "cc",
+            &["-fsanitize=thread"],
+            ["ThreadSanitizer", "-fsanitize"],
+        ),
+        (
+            "clang",
+            &["-fsanitize=address"],
+            ["AddressSanitizer", "-fsanitize"],
+        ),
+        (
+            "clang",
+            &["-fsanitize=memory"],
+            ["MemorySanitizer", "-fsanitize"],
+        ),
+        ("cc", &["-m32"], ["32-bit", "x86_64"]),
+    ] {
+        if let Some(program) = built(compiler, flags, "obstacle") {
+            assert_runs_as_it_is(&program, &words);
+        }
+    }
+    let place = folder("children-env");
+    let script = place.join("script");
+    std::os::unix::fs::symlink(c_program("sanitized"), place.join("interpreter")).expect("linked");
+    std::fs::write(&script, "#!/usr/bin/env interpreter\n").expect("the folder is writable");
+    check(Command::new("chmod").arg("+x").arg(&script));
+    let output = tool("hpcrun-rs")
+        .env("PATH", format!("{}:/usr/bin:/bin", place.display()))
+        .current_dir(folder("children-env-run"))
+        .arg(&script)
+        .output()
+        .expect("hpcrun-rs runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("AddressSanitizer"), "{stderr}");
+    assert_eq!(output.status.code(), Some(7), "{stderr}");
+}
+
+/// The interpreter's name is all that the launcher can see of musl; here none is installed under it.
+#[test]
+fn a_musl_program_is_known_by_its_interpreter() {
+    let _machine = machine();
+    let run = Spec::new("children-musl", c_program("musl")).run();
+    assert_eq!(run.output.status.code(), Some(127), "{}", run.stderr());
+    assert!(
+        run.stderr().contains("linked with musl"),
+        "{}",
+        run.stderr()
+    );
+}

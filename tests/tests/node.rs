@@ -1,0 +1,154 @@
+//! Several processes: who works is counted over all profiled processes of a run, and over no others.
+//!
+//! How many of them work is counted by themselves, in memory that they share (`fixtures/c/processes.c`,
+//! `fixtures/python`). What shells and interpreters do beside that is not known; it can only add its own work,
+//! and idle cores beside that.
+
+use hpcrun_tests::run::{Run, Spec, Truth, tolerance};
+use hpcrun_tests::tools::{c_program, can_run, folder, machine, python, python_script};
+use hpcrun_tests::view::{View, value};
+use std::fmt::Write;
+use std::time::Instant;
+
+/// Samples a second.
+const RATE: u32 = 1000;
+/// Against which idleness is reckoned.
+const CORES: f64 = 2.0;
+
+/// Runs it; the file that counts those that work lies in the test's folder.
+fn profile(test: &str, program: &str, arguments: &[&str]) -> (Run, View) {
+    let spec = Spec::new(test, program).arguments(arguments).rate(RATE);
+    let start = Instant::now();
+    let run = spec.environment("HPC_SHARED_COUNTER", "counter").succeed();
+    let most = CORES * start.elapsed().as_secs_f64();
+    let view = run.database().top_down();
+    let effort: f64 = ["work", "idleness", "overhead"]
+        .iter()
+        .map(|m| value(&view.totals, m))
+        .sum();
+    assert!(
+        effort <= 1.02 * most,
+        "{test}: effort {effort} s on cores that had {most} s"
+    );
+    (run, view)
+}
+
+/// Panics unless the idleness in all is that of the sites, and at most what the rest of the programs may add.
+fn assert_idleness(what: &str, run: &Run, view: &View) {
+    let truth = Truth::sum(&run.truths());
+    let (work, idle) = (truth.total("work"), truth.total("idleness"));
+    let busy = value(&view.totals, "work") + value(&view.totals, "overhead");
+    let allowed = tolerance(work, RATE);
+    let most = idle + (CORES - 1.0) * (busy - work).max(0.0) + allowed;
+    let shown = value(&view.totals, "idleness");
+    assert!(
+        busy >= work - allowed,
+        "{what}: {busy:.4} s of {work:.4} s were sampled"
+    );
+    assert!(
+        shown >= idle - allowed && shown <= most,
+        "{what}: idleness {shown:.4} s, truth {idle:.4} s, with the rest of the programs at most {most:.4} s"
+    );
+}
+
+/// Panics unless each site is right, which processes without a shell allow to ask.
+fn assert_sites(what: &str, run: &Run, view: &View) {
+    let faults = Truth::sum(&run.truths()).faults(view, RATE);
+    assert!(faults.is_empty(), "{what}: {faults:#?}");
+}
+
+fn processes() -> String {
+    c_program("processes")
+        .to_str()
+        .expect("a path in UTF-8")
+        .to_owned()
+}
+
+#[test]
+fn two_processes_that_keep_two_cores_busy_have_no_idleness() {
+    let _machine = machine();
+    let leaf = format!("{} leaf", processes());
+    let both = format!("{leaf} 400 & {leaf} 400; wait");
+    let lopsided = format!("{leaf} 200 & {leaf} 600; wait");
+    for (what, script, processes) in [("both", both, 2), ("lopsided", lopsided, 2)] {
+        let (run, view) = profile(&format!("node-{what}"), "/bin/sh", &["-c", &script]);
+        assert_eq!(run.truths().len(), processes);
+        assert_sites(what, &run, &view);
+        assert_idleness(what, &run, &view);
+    }
+}
+
+#[test]
+fn children_are_counted_as_long_as_they_live() {
+    let _machine = machine();
+    for mode in ["pair", "server", "killed"] {
+        let (run, view) = profile(&format!("node-{mode}"), &processes(), &[mode, "400"]);
+        assert_sites(mode, &run, &view);
+    }
+}
+
+#[test]
+fn make_and_pools_of_python_and_openssl() {
+    let _machine = machine();
+    let leaf = processes();
+    if can_run("make") {
+        let test = "node-make";
+        let mut makefile = "all: a b c d\n".to_owned();
+        for target in ["a", "b", "c", "d"] {
+            let _ = writeln!(makefile, "{target}:; @{leaf} leaf 200");
+        }
+        let file = folder("node-makefile").join("Makefile");
+        std::fs::write(&file, makefile).expect("the target directory is writable");
+        let file = file.to_str().expect("a path in UTF-8");
+        let (run, view) = profile(test, "make", &["-j2", "-f", file]);
+        assert_idleness(test, &run, &view);
+    } else {
+        println!("SKIPPED: make is not installed; what it starts was not profiled");
+    }
+    if let Some(python) = python() {
+        let python = python.to_str().expect("a path in UTF-8");
+        for (script, arguments) in [
+            ("pool.py", vec!["300"]),
+            ("commands.py", vec![leaf.as_str(), "leaf", "200"]),
+            ("sleeper.py", vec!["300"]),
+        ] {
+            let script_path = python_script(script);
+            let arguments = [vec![script_path.as_str()], arguments].concat();
+            let (run, view) = profile(&format!("node-{script}"), python, &arguments);
+            assert_idleness(script, &run, &view);
+        }
+    }
+}
+
+#[test]
+fn openssl_on_two_processes_leaves_no_core_idle() {
+    let _machine = machine();
+    if !std::process::Command::new("openssl")
+        .arg("version")
+        .output()
+        .is_ok_and(|o| o.status.success())
+    {
+        return println!("SKIPPED: openssl is not installed; its processes were not profiled");
+    }
+    let arguments = [
+        "speed", "-multi", "2", "-seconds", "1", "-bytes", "1024", "sha256",
+    ];
+    let (_, view) = profile("node-openssl", "openssl", &arguments);
+    let (work, idle) = (value(&view.totals, "work"), value(&view.totals, "idleness"));
+    // Both work for one second by the wall clock: what they are out of step by is their start.
+    assert!(
+        work > 0.5 && idle < 0.1 * work,
+        "work {work} s, idleness {idle} s"
+    );
+}
+
+#[test]
+fn two_runs_at_once_are_told_from_one_another() {
+    let _machine = machine();
+    let leaf = |name: &'static str| move || profile(name, &processes(), &["leaf", "400"]);
+    let other = std::thread::spawn(leaf("node-first-run"));
+    let (run, view) = leaf("node-second-run")();
+    assert_sites("one run", &run, &view);
+    let (run, view) = other.join().expect("the other run was measured");
+    assert_sites("the other run", &run, &view);
+}
