@@ -45,8 +45,8 @@ fn preload_list(library: &Path) -> OsString {
     list
 }
 
-/// The name of the table that the run's processes on this host share: no other host that sees the same directory has
-/// the same, nor this one after it was started again.
+/// The name of the table that the run's processes on this host share: no other host that sees the same
+/// directory has the same, nor this one after it was started again.
 fn node_name() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = nix::unistd::gethostname().unwrap_or_default();

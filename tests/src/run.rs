@@ -240,8 +240,9 @@ impl Truth {
             .sum()
     }
 
-    /// Where a view of samples at `rate` differs from the truth by more than 5 % of the site's work and idleness
-    /// (which one transition that is seen late takes from the one and gives to the other) and two samples.
+    /// Where a view of samples at `rate` differs from the truth by more than 5 % of the site's work and
+    /// idleness (which one transition that is seen late takes from the one and gives to the other) and two
+    /// samples.
     pub fn faults(&self, view: &View, rate: u32) -> Vec<String> {
         let mut faults = Vec::new();
         for (site, values) in &self.sites {
@@ -258,8 +259,9 @@ impl Truth {
         faults
     }
 
-    /// Panics unless each site's work and idleness in a view of samples at `rate` is within the share of the truth, beside a few
-    /// samples: a site begins and ends in the middle of a period, some of them several times.
+    /// Panics unless each site's work and idleness in a view of samples at `rate` is within the share of the
+    /// truth, beside a few samples: a site begins and ends in the middle of a period, some of them several
+    /// times.
     pub fn assert_sites(&self, what: &str, view: &View, rate: u32, share: f64) {
         let period = 1.0 / f64::from(rate);
         for (site, values) in &self.sites {

@@ -154,8 +154,8 @@ pub fn c_program(name: &str) -> PathBuf {
     scratch().join(name)
 }
 
-/// A fixture of `fixtures/c` by a compiler and with a library that not every machine has; without them this says
-/// so and is `None`. `flags` name all that an empty program needs to be built with the library.
+/// A fixture of `fixtures/c` by a compiler and with a library that not every machine has; without them this
+/// says so and is `None`. `flags` name all that an empty program needs to be built with the library.
 pub fn optional_program(
     name: &str,
     compiler: &str,

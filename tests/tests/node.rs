@@ -1,8 +1,8 @@
 //! Several processes: who works is counted over all profiled processes of a run, and over no others.
 //!
 //! How many of them work is counted by themselves, in memory that they share (`fixtures/c/processes.c`,
-//! `fixtures/python`). What shells and interpreters do beside that is not known; it can only add its own work,
-//! and idle cores beside that.
+//! `fixtures/python`). What shells and interpreters do beside that is not known; it can only add its own
+//! work, and idle cores beside that.
 
 use hpcrun_tests::run::{Run, Spec, Truth, tolerance};
 use hpcrun_tests::tools::{c_program, can_run, folder, machine, python, python_script};

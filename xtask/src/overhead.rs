@@ -1,15 +1,16 @@
 //! `cargo xtask overhead`: run-time ratios of a profiled to an unprofiled program.
 //!
-//! For every rate: the profiler, the profiler with an empty handler (the floor that the machine's
-//! interrupts set), and `perf record` and HPCToolkit's `hpcrun` when they are there. The runs alternate, so that a neighbour's
-//! load falls on all of them; a ratio is taken within a round, and the table gives the median over
-//! the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is
-//! what the program itself times. Noise of the machine hides what is less than some hundredths; so a further run for each rate
-//! has the handler time itself: what it takes beyond an empty one, but for what it leaves cold in the caches. Beside programs of this repository there are kernels on rayon with
-//! our rayon-core, on two workers (`fixtures/runtimes`), and short ones with many threads
-//! (`brief`), of which *whole* counts: it holds the launcher and the profiler's start and end. `--profiler
-//! NAME=PATH` compares `hpcrun-rs` of several builds. Every run is a session of its own that the kernel is asked to
-//! prefer to others, where that is allowed.
+//! For every rate: the profiler, the profiler with an empty handler (the floor that the machine's interrupts
+//! set), and `perf record` and HPCToolkit's `hpcrun` when they are there. The runs alternate, so that a
+//! neighbour's load falls on all of them; a ratio is taken within a round, and the table gives the median
+//! over the rounds with the middle half in brackets. *Whole* is the process, start to end; *inner* is what
+//! the program itself times. Noise of the machine hides what is less than some hundredths; so a further run
+//! for each rate has the handler time itself: what it takes beyond an empty one, but for what it leaves cold
+//! in the caches. Beside programs of this repository there are kernels on rayon with our rayon-core, on two
+//! workers (`fixtures/runtimes`), and short ones with many threads (`brief`), of which *whole* counts: it
+//! holds the launcher and the profiler's start and end. `--profiler NAME=PATH` compares `hpcrun-rs` of
+//! several builds. Every run is a session of its own that the kernel is asked to prefer to others, where that
+//! is allowed.
 
 use crate::build;
 use crate::compare_runtimes;
@@ -52,8 +53,8 @@ struct Program {
     operations: Option<f64>,
 }
 
-/// Arguments of `brief`, with 1,100 iterations for about a microsecond: 2,000 threads of 1 ms and 4,000 of 50 us, two at a
-/// time; 15 threads that share 0.3 s of two cores; nothing at all; locks that nobody else wants.
+/// Arguments of `brief`, with 1,100 iterations for about a microsecond: 2,000 threads of 1 ms and 4,000 of 50
+/// us, two at a time; 15 threads that share 0.3 s of two cores; nothing at all; locks that nobody else wants.
 const BRIEF: [(&str, &[&str]); 5] = [
     ("threads-1ms", &["threads", "2000", "1100000", "2"]),
     ("threads-50us", &["threads", "4000", "55000", "2"]),

@@ -8,7 +8,7 @@ use crate::views::names;
 use crate::views::tree::{Label, Tree};
 use hpc_formats::structure::Origin;
 
-/// Procedures named in the line.
+/// Procedures named in the line, at most: fewer where their names do not fit.
 const PROCEDURES: usize = 3;
 /// Least share of the metric's total to be named, percent.
 const LEAST_PERCENT: f64 = 2.0;
@@ -54,19 +54,25 @@ pub fn headline(tree: &Tree, database: &Database, sort: Sort, width: usize) -> O
         Sort::Effort => "effort",
         Sort::Metric(m) => &database.metrics[m],
     };
-    // With names of so many characters at most.
-    let line = |most: usize| {
+    // So many procedures, with names of so many characters at most.
+    let line = |procedures: usize, most: usize| {
         let name = |p: u32| names::middle(&names::shown(database, &Label::Procedure(p)), most);
-        let parts = sorted.iter().map(|((procedure, caller), sum)| {
-            let from = caller.map_or(String::new(), |c| format!(" called from {}", name(c)));
-            format!("{}{from} {:.1} %", name(*procedure), percent(*sum))
-        });
+        let parts = sorted
+            .iter()
+            .take(procedures)
+            .map(|((procedure, caller), sum)| {
+                let from = caller.map_or(String::new(), |c| format!(" called from {}", name(c)));
+                format!("{}{from} {:.1} %", name(*procedure), percent(*sum))
+            });
         let parts: Vec<String> = parts.collect();
         format!("{} is in {}", one_line(metric), parts.join("; "))
     };
-    let fits = |most: &usize| line(*most).chars().count() <= width;
-    let most = (LEAST_NAME..=width).rev().find(fits).unwrap_or(LEAST_NAME);
-    (!sorted.is_empty()).then(|| names::middle(&line(most), width))
+    let fits = |procedures, most| line(procedures, most).chars().count() <= width;
+    let procedures = (2..=PROCEDURES).rev().find(|n| fits(*n, width));
+    let procedures = procedures.unwrap_or(1);
+    let most = (LEAST_NAME..=width).rev().find(|n| fits(procedures, *n));
+    let shown = line(procedures, most.unwrap_or(LEAST_NAME));
+    (!sorted.is_empty()).then(|| names::middle(&shown, width))
 }
 
 /// The procedure of the nearest user context above `context` that is another procedure.

@@ -22,7 +22,8 @@ fn is_share(part: i64, of_percent: i64, whole: i64) -> bool {
     part > 0 && part.saturating_mul(100) >= whole.saturating_mul(of_percent)
 }
 
-/// Whether nobody worked for so long that the time is the first thing to look at. In what is missing somebody did.
+/// Whether nobody worked for so long that the time is the first thing to look at. In what is missing somebody
+/// did.
 pub fn is_mostly_waiting(run: &Summary) -> bool {
     let noise = run.period_ns.saturating_mul(FEW_PERIODS);
     let wait = run.wait_ns.saturating_sub(run.missing_ns());

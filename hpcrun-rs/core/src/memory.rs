@@ -211,8 +211,9 @@ impl GrowingFile {
             if p == libc::MAP_FAILED {
                 return false;
             }
-            // All pages at once, writable: the first store to each would take several times as long by itself, as
-            // the file system's code is not in the caches then. Where the kernel cannot (before 5.14), that is how it is.
+            // All pages at once, writable: the first store to each would take several times as long by
+            // itself, as the file system's code is not in the caches then. Where the kernel cannot (before
+            // 5.14), that is how it is.
             libc::madvise(p, step, libc::MADV_POPULATE_WRITE);
             true
         }

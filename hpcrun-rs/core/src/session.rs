@@ -156,8 +156,8 @@ fn take_up_modules() -> bool {
 pub fn begin_unload() {
     loadmap::begin_unload();
     logical::forget_sites();
-    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a later one sees that
-    // the module goes.
+    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a later one
+    // sees that the module goes.
     fence(Ordering::SeqCst);
     threads::wait_until_quiescent();
 }
@@ -176,7 +176,8 @@ pub fn refresh_if_stale() {
     }
 }
 
-/// As [`refresh_loadmap`], when modules were loaded: those of a library that makes threads are known before these run.
+/// As [`refresh_loadmap`], when modules were loaded: those of a library that makes threads are known before
+/// these run.
 pub fn refresh_if_outdated() {
     if loadmap::is_outdated() && is_running() {
         refresh_loadmap();
@@ -209,8 +210,8 @@ pub fn pthread_stack() -> Option<(u64, u64)> {
     }
 }
 
-/// Lets a signal through in the calling thread, past the interposed functions: threads that libc makes by itself block
-/// all, and so may the creator of a thread or of the process.
+/// Lets a signal through in the calling thread, past the interposed functions: threads that libc makes by
+/// itself block all, and so may the creator of a thread or of the process.
 fn unblock(signal: i32) {
     let set = 1_u64 << (signal - 1);
     let arguments = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, 8, 0];

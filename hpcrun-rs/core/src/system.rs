@@ -1,5 +1,5 @@
-//! System calls made directly: the libc functions of these names are interposed by the preloaded library, and would act
-//! on the program's behalf.
+//! System calls made directly: the libc functions of these names are interposed by the preloaded library, and
+//! would act on the program's behalf.
 //!
 //! Async-signal-safe.
 
@@ -12,8 +12,8 @@ use std::arch::asm;
 #[inline]
 pub unsafe fn call(number: i64, arguments: [usize; 5]) -> isize {
     let result;
-    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the caller's
-    // promise.
+    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the
+    // caller's promise.
     unsafe {
         asm!(
             "syscall",

@@ -7,8 +7,9 @@
 //! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
 //! timer.
 //!
-//! Distances are drawn at random (`uneven`), so that no program runs in step with the samples: those of a CPU timer in
-//! whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun count.
+//! Distances are drawn at random (`uneven`), so that no program runs in step with the samples: those of a CPU
+//! timer in whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun
+//! count.
 //!
 //! Arming is not async-signal-safe; [`Source::claim`] is.
 
@@ -96,7 +97,8 @@ const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
-/// Descriptors of ours are moved out of the way of programs that expect small numbers, or close the first 1024.
+/// Descriptors of ours are moved out of the way of programs that expect small numbers, or close the first
+/// 1024.
 pub const MOVED_FROM: i32 = 512;
 const MOVED_FAR: i32 = 1024;
 
@@ -165,7 +167,8 @@ fn perf_id(descriptor: i32) -> Option<u64> {
     (result == 0).then_some(id)
 }
 
-/// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it again.
+/// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it
+/// again.
 #[inline]
 fn set_timer(timer: libc::timer_t, distance: u64, period: u64) -> bool {
     let time = |ns: u64| libc::timespec {
@@ -247,8 +250,8 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     }
 }
 
-/// Whether the kernel holds a perf event's SIGTRAP back while the program blocks the signal. Before Linux 5.18 it killed
-/// the program.
+/// Whether the kernel holds a perf event's SIGTRAP back while the program blocks the signal. Before Linux
+/// 5.18 it killed the program.
 fn holds_back_sigtrap() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     kernel_version(&release).is_none_or(|version| version >= (5, 18))
@@ -280,8 +283,8 @@ pub fn cookie_of(info: &libc::siginfo_t) -> Option<u64> {
 /// A word of the kernel's structure, by its offset in bytes.
 #[inline]
 fn word_at(info: &libc::siginfo_t, offset: usize) -> u64 {
-    // SAFETY: `siginfo_t` is 128 bytes, and the offsets are those of the kernel's x86-64 layout for the respective
-    // `si_code`.
+    // SAFETY: `siginfo_t` is 128 bytes, and the offsets are those of the kernel's x86-64 layout for the
+    // respective `si_code`.
     unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() }
 }
 
@@ -411,7 +414,8 @@ impl Source {
             unsafe { libc::timer_delete(handle as libc::timer_t) };
         } else if kind != 0 && perf_id(handle as i32) == Some(self.perf_id.load(Ordering::Relaxed))
         {
-            // The swap makes us the only one to close the event. If the program closed it, the number is another's.
+            // The swap makes us the only one to close the event. If the program closed it, the number is
+            // another's.
             close(handle as i32);
         }
     }

@@ -64,8 +64,8 @@ impl Runtime {
     }
 }
 
-/// n_working as a sample reads it. A thread that is sampled counts, so one more is made to, or none could be told from
-/// one.
+/// n_working as a sample reads it. A thread that is sampled counts, so one more is made to, or none could be
+/// told from one.
 fn working() -> u32 {
     let other = Slot::new();
     other.move_to(State::Working, 0);
@@ -154,7 +154,8 @@ fn a_worker_of_two_runtimes_counts_once_and_idles_where_one_of_them_looks_for_wo
         inner.begin_task();
         assert_eq!((working(), thread.is_idle()), (1, false));
         wait(thread, || assert_eq!(working(), 0));
-        // The task waits for one of the outer runtime, runs another meanwhile, and that one waits for one of the inner.
+        // The task waits for one of the outer runtime, runs another meanwhile, and that one waits for one of
+        // the inner.
         outer.end_task();
         assert_eq!((working(), thread.is_idle()), (0, true));
         wait(thread, || assert_eq!(working(), 0, "asleep without a task"));

@@ -1,7 +1,8 @@
-//! Descriptors: the sampler's own stay open, whatever a program closes that it did not open. For the program they are
-//! not there.
+//! Descriptors: the sampler's own stay open, whatever a program closes that it did not open. For the program
+//! they are not there.
 //!
-//! A program that goes past libc closes them none the less: then the measured time falls short, and is said to.
+//! A program that goes past libc closes them none the less: then the measured time falls short, and is said
+//! to.
 
 use crate::real::real;
 use hpcrun_core::threads;
@@ -103,7 +104,8 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 }
 
 fn make_room(descriptor: c_int) {
-    if is_ours(descriptor) {
+    // A `vfork` child has descriptors of its own, and our memory.
+    if is_ours(descriptor) && threads::current().is_none_or(|t| t.is_own()) {
         for thread in threads::all().filter(|t| t.source.uses(descriptor)) {
             thread.source.move_descriptor();
         }

@@ -126,7 +126,8 @@ macro_rules! interpose_spawn {
             environment: Strings,
         ) -> c_int {
             static REAL: Real = Real::versioned($symbol, c"GLIBC_2.15");
-            // SAFETY: the caller's own strings; libc's function of this name and signature, with its arguments.
+            // SAFETY: the caller's own strings; libc's function of this name and signature, with its
+            // arguments.
             unsafe {
                 let environment = Environment::of($program(text(file)), environment);
                 function::<Spawn>(&REAL)(pid, file, actions, attributes, argv, environment.as_ptr())

@@ -19,8 +19,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// Starts the sampler unless it was started before. Called by our constructor, and before it if another library's
-/// constructor makes a thread.
+/// Starts the sampler unless it was started before. Called by our constructor, and before it if another
+/// library's constructor makes a thread.
 pub(crate) fn ensure() {
     static STARTED: AtomicBool = AtomicBool::new(false);
     if STARTED.load(Ordering::Relaxed) || STARTED.swap(true, Ordering::Relaxed) {
@@ -54,8 +54,8 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     // Registered first of all, so it runs after the program's own exit functions.
     // SAFETY: the function lives as long as the process: the library is never unloaded.
     unsafe { libc::atexit(at_exit) };
-    // Last of all, and as a thread that has nothing to do: what is done here is no part of the program. A sample that comes while the
-    // timer is being started, which takes the kernel a while, is one of idleness.
+    // Last of all, and as a thread that has nothing to do: what is done here is no part of the program. A
+    // sample that comes while the timer is being started, which takes the kernel a while, is one of idleness.
     if let Some(state) = hpcrun_core::threads::current() {
         state.begin_yield();
         session::arm(state);

@@ -18,7 +18,8 @@ struct Start {
     argument: *mut c_void,
     creation: (u32, u32),
     state: Option<&'static ThreadState>,
-    /// The bounds of its stack, if libc does not know them: then the thread has its creator's thread-local storage.
+    /// The bounds of its stack, if libc does not know them: then the thread has its creator's thread-local
+    /// storage.
     stack: Option<(u64, u64)>,
 }
 
@@ -266,7 +267,8 @@ pub unsafe extern "C" fn timer_create(
     event: *mut libc::sigevent,
     timer: *mut libc::timer_t,
 ) -> i32 {
-    // SAFETY: libc's signature; the event is null or valid. Ours outlives the call, and what it points to all.
+    // SAFETY: libc's signature; the event is null or valid. Ours outlives the call, and what it points to
+    // all.
     unsafe {
         let real = real!(c"timer_create": fn(
             libc::clockid_t, *mut libc::sigevent, *mut libc::timer_t,
@@ -302,9 +304,9 @@ unsafe extern "C" fn notified(value: *mut c_void) -> *mut c_void {
 
 type CloneRoutine = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Interposed: a thread of the program's own making, which has its creator's thread-local storage. It is sampled; the
-/// waits that it calls through libc are noted as its creator's. One with storage of its own is not: the handler could
-/// not find its way there.
+/// Interposed: a thread of the program's own making, which has its creator's thread-local storage. It is
+/// sampled; the waits that it calls through libc are noted as its creator's. One with storage of its own is
+/// not: the handler could not find its way there.
 ///
 /// # Safety
 /// As libc's, which takes a variable number of arguments: three more at most, which are passed on unread.

@@ -1,8 +1,8 @@
 //! Waits of ordinary threads: from here on it is known who is blocked, so that n_working counts
 //! only threads that run (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
-//! These hooks are the fast path: a thread that waits by other means is found asleep (`hpcrun_core::activity`). A
-//! lock is looked at first, and one that is free is taken by libc alone.
+//! These hooks are the fast path: a thread that waits by other means is found asleep
+//! (`hpcrun_core::activity`). A lock is looked at first, and one that is free is taken by libc alone.
 
 use crate::descriptors;
 use crate::real::{Real, real};
@@ -143,9 +143,9 @@ macro_rules! interpose_lock {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
-            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that others change
-            // atomically. What is read there decides only whether a wait is noted: one that begins after the look
-            // is found like others that no hook sees.
+            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that others
+            // change atomically. What is read there decides only whether a wait is noted: one that begins
+            // after the look is found like others that no hook sees.
             unsafe {
                 let real = real!($literal: fn($type) -> c_int);
                 let is_free: fn(u32) -> bool = $is_free;
@@ -158,8 +158,8 @@ macro_rules! interpose_lock {
     )* };
 }
 
-// glibc's words: a mutex has its owner; a read-write lock two bits for writers, one for waiting readers, and above
-// them the number of readers.
+// glibc's words: a mutex has its owner; a read-write lock two bits for writers, one for waiting readers, and
+// above them the number of readers.
 interpose_lock! {
     pthread_mutex_lock, c"pthread_mutex_lock", Mutex, |word| word == 0;
     pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", RwLock, |word| word & 3 == 0;
@@ -168,7 +168,8 @@ interpose_lock! {
 
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
-/// Interposed: futex waits, which is how Rust's and others' own locks block; and the calls that close descriptors.
+/// Interposed: futex waits, which is how Rust's and others' own locks block; and the calls that close
+/// descriptors.
 ///
 /// The kernel takes at most six arguments, all of them words; fewer passed leaves the others
 /// unspecified, which system calls ignore.

@@ -1,8 +1,8 @@
 //! Who works: n_working and n over all processes of the run on this host (paper, sections 2.1 and 5.1;
 //! ARCHITECTURE.md: terms), and what a sample is charged by them.
 //!
-//! `node` keeps what each thread contributes, `runtimes` what the workers of cooperating runtimes do, `silence`
-//! finds who is asleep though no hook saw it.
+//! `node` keeps what each thread contributes, `runtimes` what the workers of cooperating runtimes do,
+//! `silence` finds who is asleep though no hook saw it.
 //!
 //! Async-signal-safe, but for what says otherwise in those.
 
@@ -50,8 +50,8 @@ pub fn prepare(slot: &Slot) {
     node::prefetch();
 }
 
-/// Charges a sample at `now`, which stands for so many nanoseconds, of the thread with this slot: it runs, whatever
-/// was believed of it.
+/// Charges a sample at `now`, which stands for so many nanoseconds, of the thread with this slot: it runs,
+/// whatever was believed of it.
 #[inline]
 pub fn charge(slot: &Slot, now: u64, stands_for: u64) -> Charge {
     runtimes::publish(now);
@@ -95,7 +95,8 @@ pub fn end_process() {
     runtimes::end();
 }
 
-/// In a forked child: the slots of its parent are not its own. So many runtimes count its one thread as working.
+/// In a forked child: the slots of its parent are not its own. So many runtimes count its one thread as
+/// working.
 pub fn enter_child(counted: i32) {
     node::enter_child();
     silence::forget();
@@ -114,8 +115,8 @@ fn idle_cores(working: i64) -> i64 {
     n - working.clamp(0, n)
 }
 
-/// Shares of a thread that works for so many nanoseconds: n_idle and those beyond the cores, each by n_working capped
-/// to 1..=n (ARCHITECTURE.md: terms).
+/// Shares of a thread that works for so many nanoseconds: n_idle and those beyond the cores, each by
+/// n_working capped to 1..=n (ARCHITECTURE.md: terms).
 #[inline]
 fn share(working: i64, cores: u32, nanoseconds: u64) -> Charge {
     let n = i64::from(cores.max(1));

@@ -1,9 +1,9 @@
 //! The threads of one run on this host: a table that all its profiled processes share.
 //!
-//! One duty: keep `n_working`, over all processes, equal to the sum of what their threads' slots contribute. The
-//! table is a file in the measurement directory, mapped by each process, so two runs never meet, and what a killed
-//! process leaves behind can be found and taken back (`silence`). Until [`attach`], and where the file cannot be
-//! mapped, a process has a table of its own.
+//! One duty: keep `n_working`, over all processes, equal to the sum of what their threads' slots contribute.
+//! The table is a file in the measurement directory, mapped by each process, so two runs never meet, and what
+//! a killed process leaves behind can be found and taken back (`silence`). Until [`attach`], and where the
+//! file cannot be mapped, a process has a table of its own.
 //!
 //! | state | contributes | the thread |
 //! |---|---|---|
@@ -19,8 +19,9 @@
 //! | `SilentWorker` | −k | is such a worker, in a task, and was found asleep |
 //! | `Runtimes` | its count | stands for the workers that one process's runtimes count |
 //!
-//! A thread moves its own slot; another may only move `Working` to `Silent` and `Worker` to `SilentWorker`. Each move is one atomic exchange of the state, and the exchange that made it
-//! changes `n_working` by the difference. So `n_working` is right whatever the order of moves.
+//! A thread moves its own slot; another may only move `Working` to `Silent` and `Worker` to `SilentWorker`.
+//! Each move is one atomic exchange of the state, and the exchange that made it changes `n_working` by the
+//! difference. So `n_working` is right whatever the order of moves.
 //!
 //! Async-signal-safe, but for [`attach`], [`acquire`] and [`enter_child`].
 
@@ -102,8 +103,8 @@ pub struct Slot {
     state: AtomicU32,
     /// Workers that count, of `Runtimes`.
     count: AtomicI32,
-    /// The monotonic clock at the thread's last sample, or at its beginning; 0: it was in a wait since, and is not
-    /// known to have been seen after that.
+    /// The monotonic clock at the thread's last sample, or at its beginning; 0: it was in a wait since, and
+    /// is not known to have been seen after that.
     pub(super) last: AtomicU64,
     /// Not to be inspected before this time of the monotonic clock.
     pub(super) inspect_after: AtomicU64,
@@ -222,7 +223,8 @@ struct Header {
     used: AtomicU32,
     /// Processes that ever shared the table.
     processes: AtomicU32,
-    /// Idle time of cores, in nanoseconds, that past samples were charged too little, or too much if negative.
+    /// Idle time of cores, in nanoseconds, that past samples were charged too little, or too much if
+    /// negative.
     correction: AtomicI64,
 }
 
@@ -240,7 +242,8 @@ impl Header {
 static OWN_HEADER: Header = Header::new();
 static OWN: [Slot; OWN_SLOTS] = [const { Slot::new() }; OWN_SLOTS];
 
-/// What each sample needs, on one cache line: after an interrupt a sample's time goes into waiting for memory.
+/// What each sample needs, on one cache line: after an interrupt a sample's time goes into waiting for
+/// memory.
 #[repr(align(64))]
 pub(super) struct Hot {
     /// The shared table; null: the process's own.
@@ -278,8 +281,8 @@ fn slots() -> &'static [Slot] {
     if shared.is_null() {
         return &OWN;
     }
-    // SAFETY: behind the header the mapping has that many slots, all of whose fields are atomics that may hold
-    // anything; the file was made as long before it was mapped. It is never unmapped.
+    // SAFETY: behind the header the mapping has that many slots, all of whose fields are atomics that may
+    // hold anything; the file was made as long before it was mapped. It is never unmapped.
     unsafe { std::slice::from_raw_parts(shared.add(1).cast(), SHARED_SLOTS) }
 }
 
@@ -328,11 +331,12 @@ pub(super) fn take_correction() -> i64 {
     }
 }
 
-/// Shares the table in this file from now on, which is made if need be. Slots of an earlier image of this process
-/// are taken back. To be called before the process has a slot; false when the file cannot be mapped.
+/// Shares the table in this file from now on, which is made if need be. Slots of an earlier image of this
+/// process are taken back. To be called before the process has a slot; false when the file cannot be mapped.
 pub fn attach(path: &CStr) -> bool {
     let length = size_of::<Header>() + SHARED_SLOTS * size_of::<Slot>();
-    // SAFETY: a fresh mapping of a file that is long enough; the descriptor is closed again. Nothing can panic.
+    // SAFETY: a fresh mapping of a file that is long enough; the descriptor is closed again. Nothing can
+    // panic.
     let base = unsafe {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
         let file = libc::open(path.as_ptr(), flags, 0o600);
@@ -397,7 +401,8 @@ fn take_back() {
     }
 }
 
-/// In a forked child: the parent's slots are not its own. A shared table goes on as it is; an own one is a copy.
+/// In a forked child: the parent's slots are not its own. A shared table goes on as it is; an own one is a
+/// copy.
 pub(super) fn enter_child() {
     node().processes.fetch_add(1, Relaxed);
     if HOT.shared.load(Acquire).is_null() {

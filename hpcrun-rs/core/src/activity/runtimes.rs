@@ -16,7 +16,8 @@ static RUNTIMES: [AtomicPtr<RuntimeTable>; MAX_RUNTIMES] =
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Where they do if the node's table is full.
 static UNLISTED: Slot = Slot::new();
-/// Workers that the runtimes count and that do not exist: a parent's, in a forked child, and those that ended untold.
+/// Workers that the runtimes count and that do not exist: a parent's, in a forked child, and those that ended
+/// untold.
 static MISSING: AtomicI32 = AtomicI32::new(0);
 
 /// Why a runtime cannot be served.
@@ -88,7 +89,8 @@ pub(super) fn unpublished() -> i64 {
     }
 }
 
-/// Lets all processes see how many workers work here by now. Called at samples, and by workers before they sleep.
+/// Lets all processes see how many workers work here by now. Called at samples, and by workers before they
+/// sleep.
 #[inline]
 pub(super) fn publish(now: u64) {
     if node::is_alone() {
@@ -113,8 +115,8 @@ pub fn publish_count() {
     }
 }
 
-/// In a forked child, where the runtimes go on counting workers that do not exist. So many runtimes count the one
-/// thread that does.
+/// In a forked child, where the runtimes go on counting workers that do not exist. So many runtimes count the
+/// one thread that does.
 pub(super) fn enter_child(counted: i32) {
     MISSING.store(0, Ordering::Relaxed);
     MISSING.store(count() - counted, Ordering::Relaxed);

@@ -1,14 +1,14 @@
-//! Who is asleep though no hook saw it: the general rule below the hooks (MODEL: a thread that is charged no CPU
-//! time does not work, however it waits).
+//! Who is asleep though no hook saw it: the general rule below the hooks (MODEL: a thread that is charged no
+//! CPU time does not work, however it waits).
 //!
-//! A running thread has a sample at least every period and a half of its CPU time. So each sample of a working
-//! thread looks at a few slots of the node's table. One whose last sample is older is inspected: `/proc` says
-//! whether the thread sleeps, is ready to run, or is gone, whichever process it belongs to. A sleeper counts as
-//! `Silent` from then on, until its own next sample.
+//! A running thread has a sample at least every period and a half of its CPU time. So each sample of a
+//! working thread looks at a few slots of the node's table. One whose last sample is older is inspected:
+//! `/proc` says whether the thread sleeps, is ready to run, or is gone, whichever process it belongs to. A
+//! sleeper counts as `Silent` from then on, until its own next sample.
 //!
-//! What was charged meanwhile is put right in sum: the sleep began half a period after the last sample, as it seems
-//! from a mean over samples, and the thread runs for half a period before it is sampled again. Both differences go
-//! into the node's correction, which the next sample takes.
+//! What was charged meanwhile is put right in sum: the sleep began half a period after the last sample, as it
+//! seems from a mean over samples, and the thread runs for half a period before it is sampled again. Both
+//! differences go into the node's correction, which the next sample takes.
 //!
 //! Async-signal-safe.
 
@@ -87,7 +87,8 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
     }
 }
 
-/// The thread has not worked since the result, as estimated. Those who worked meanwhile were charged too little.
+/// The thread has not worked since the result, as estimated. Those who worked meanwhile were charged too
+/// little.
 fn retrospect(slot: &Slot, now: u64, charged_since: u64) -> u64 {
     let last = slot.last.load(Relaxed);
     let since = last + (HOT.distance.load(Relaxed) / 2).min(now.saturating_sub(last));
@@ -97,7 +98,8 @@ fn retrospect(slot: &Slot, now: u64, charged_since: u64) -> u64 {
     since
 }
 
-/// The thread of a slot has a sample at `now` that stands for so many nanoseconds: whatever was believed, it runs.
+/// The thread of a slot has a sample at `now` that stands for so many nanoseconds: whatever was believed, it
+/// runs.
 #[inline]
 pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
     let state = slot.state();
@@ -117,8 +119,8 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
     };
     // What others were charged too much while it ran.
     let too_much = match state {
-        // A wait that burns CPU time: each sample in one stands for as much of it. One that stands for more comes at the
-        // end of a long system call that was woken again and again.
+        // A wait that burns CPU time: each sample in one stands for as much of it. One that stands for more
+        // comes at the end of a long system call that was woken again and again.
         State::Waiting | State::Blocked => stands_for.min(2 * distance),
         State::Silent | State::SilentWorker => {
             let since = slot.asleep_since.load(Relaxed);
@@ -126,7 +128,8 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
             distance / 2
         }
         State::Yielding => distance / 2,
-        // A spinning wait is seen by samples alone: it began as long before the first as it ended before this.
+        // A spinning wait is seen by samples alone: it began as long before the first as it ended before
+        // this.
         _ => 0,
     };
     // Nobody was, if nobody else works.
@@ -182,8 +185,8 @@ fn kernel_state(process: u32, thread: u32) -> Kernel {
     text(decimal(thread, &mut digits));
     text(b"/stat");
     let mut buffer = [0u8; 128];
-    // SAFETY: the path is terminated, as it is shorter than its array of zeroes; the buffer is ours. Neither call
-    // waits: the file is made by the kernel.
+    // SAFETY: the path is terminated, as it is shorter than its array of zeroes; the buffer is ours. Neither
+    // call waits: the file is made by the kernel.
     let read = unsafe {
         let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {

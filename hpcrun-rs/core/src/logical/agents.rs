@@ -10,8 +10,8 @@
 //! * *stock rayon*, which does not cooperate: a thread in its scheduler without a task above is
 //!   idle; below a task, the scheduler and all that lies under it is M <-> 0, for it belongs to
 //!   whatever the worker was waiting in, and who spawned the task is not known.
-//! * *spin loops* of OpenMP's runtimes and TBB: a thread in one, without a frame of the program's above, is idle;
-//!   else these frames are native, 1 <-> 1.
+//! * *spin loops* of OpenMP's runtimes and TBB: a thread in one, without a frame of the program's above, is
+//!   idle; else these frames are native, 1 <-> 1.
 //!
 //! A further agent is a further [`Owner`] and an arm in each of the cursor's steps.
 //! Async-signal-safe.

@@ -51,7 +51,8 @@ pub struct LogicalCursor<'a> {
     in_task: bool,
     /// All frames so far are those of a runtime that has spin loops.
     in_support: bool,
-    /// Stock rayon's scheduler was met without a task above it, or a spin loop without a frame of the program's.
+    /// Stock rayon's scheduler was met without a task above it, or a spin loop without a frame of the
+    /// program's.
     idle: bool,
 }
 
@@ -174,8 +175,8 @@ impl<'a> LogicalCursor<'a> {
         None
     }
 
-    /// Both notes of a 1 <-> 1 bichord at once, which is what most are: they are the same. Moves on to the next bichord, as the
-    /// last [`Self::step_pnote`] would.
+    /// Both notes of a 1 <-> 1 bichord at once, which is what most are: they are the same. Moves on to the
+    /// next bichord, as the last [`Self::step_pnote`] would.
     #[inline]
     pub fn step_native(&mut self) -> CodeAddress {
         let code = self.physical.frame().code;

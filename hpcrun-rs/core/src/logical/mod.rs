@@ -1,9 +1,10 @@
 //! Logical unwinding (paper, sections 3 and 4): from physical frames to a logical call path.
 //!
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
-//! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting notes; [`backtrace`] is the paper's
-//! Algorithm 1; [`trail`] spares it the frames that the path before had too; [`roles`] knows code of runtimes that do not cooperate: `rayon`'s scheduler, the `spin_loops` of others. Async-signal-safe,
-//! but for what says otherwise.
+//! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting
+//! notes; [`backtrace`] is the paper's Algorithm 1; [`trail`] spares it the frames that the path before had
+//! too; [`roles`] knows code of runtimes that do not cooperate: `rayon`'s scheduler, the `spin_loops` of
+//! others. Async-signal-safe, but for what says otherwise.
 
 pub mod agents;
 pub mod cursor;
@@ -22,9 +23,9 @@ pub use trail::Trail;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 
-/// The paper's Algorithm 1, of a cursor that has not moved yet: unwinds logically and leaves the path in `path`, innermost note
-/// first, up to where it joins the path before. The result says what the outermost note hangs
-/// under.
+/// The paper's Algorithm 1, of a cursor that has not moved yet: unwinds logically and leaves the path in
+/// `path`, innermost note first, up to where it joins the path before. The result says what the outermost
+/// note hangs under.
 pub fn backtrace(
     cursor: &mut LogicalCursor<'_>,
     path: &mut PathBuffer,

@@ -1,9 +1,9 @@
 //! Where stock rayon-core's scheduler lies in a module: the code that the agent for an
 //! uncooperative rayon goes by.
 //!
-//! Input: the module's symbol table, read outside the handler. Two kinds of code matter, and rayon-core 1.x keeps both
-//! out of line: the loop in which a worker looks for a job (`WorkerThread::wait_until_cold`, and the `yield_now`
-//! pair that programs may call), and the entry of a job (`Job::execute`, called through a
+//! Input: the module's symbol table, read outside the handler. Two kinds of code matter, and rayon-core 1.x
+//! keeps both out of line: the loop in which a worker looks for a job (`WorkerThread::wait_until_cold`, and
+//! the `yield_now` pair that programs may call), and the entry of a job (`Job::execute`, called through a
 //! pointer). A module whose symbols were stripped, or that lacks either kind, teaches nothing.
 
 use super::roles::{Range, Role};

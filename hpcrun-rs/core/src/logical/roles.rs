@@ -1,6 +1,7 @@
 //! What ranges of code are for, in runtimes that do not cooperate: the list that [`super::agents`] goes by.
 //!
-//! Input: the modules that are mapped, read outside the handler ([`learn`]). Output: [`find`], async-signal-safe.
+//! Input: the modules that are mapped, read outside the handler ([`learn`]). Output: [`find`],
+//! async-signal-safe.
 //!
 //! Invariant: a published list is immutable, sorted, without overlaps, and never freed.
 

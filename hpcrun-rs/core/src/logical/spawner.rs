@@ -1,8 +1,9 @@
 //! Reading what a task says of its spawner.
 //!
-//! One duty: the words of a task's header and of its spawn site, read so that nothing can fault. A boundary's frame keeps a task
-//! in its slot, but a walk that lost its way before may take for such a frame what is none. The header is read directly where it lies in
-//! a stack that is known, the site where it was read before; all else through the kernel.
+//! One duty: the words of a task's header and of its spawn site, read so that nothing can fault. A boundary's
+//! frame keeps a task in its slot, but a walk that lost its way before may take for such a frame what is
+//! none. The header is read directly where it lies in a stack that is known, the site where it was read
+//! before; all else through the kernel.
 //!
 //! Async-signal-safe.
 
@@ -45,16 +46,18 @@ pub fn forget_sites() {
     }
 }
 
-/// The spawner of the task whose header is at `task`. `peek` reads a word of any memory, or says that it cannot be read.
+/// The spawner of the task whose header is at `task`. `peek` reads a word of any memory, or says that it
+/// cannot be read.
 #[inline]
 pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Option<Spawner> {
     let ([site, sp, fp], is_in_stack) = header(task, &mut peek)?;
     let known = &SITES[(site >> 4) as usize % SITES.len()];
     let is_stable = loadmap::is_stable();
     let ip = if is_stable && site != 0 && known.load(Ordering::Relaxed) == site {
-        // SAFETY: it was readable as a site before, which are statics of modules, and no module has gone since: sites
-        // are forgotten before one goes (`forget_sites`). (What two walks that lost their way took for the same site
-        // was readable at the first; nothing more is known of it.) Any bits are a number.
+        // SAFETY: it was readable as a site before, which are statics of modules, and no module has gone
+        // since: sites are forgotten before one goes (`forget_sites`). (What two walks that lost their way
+        // took for the same site was readable at the first; nothing more is known of it.) Any bits are a
+        // number.
         unsafe { (site as *const u64).read_unaligned() }
     } else {
         let ip = peek(site)?;
@@ -76,8 +79,8 @@ pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Op
 fn header(task: u64, peek: &mut impl FnMut(u64) -> Option<u64>) -> Option<([u64; 3], bool)> {
     let end = task.checked_add(size_of::<TaskHeader>() as u64)?;
     if end <= stack::bounds_from(task).high {
-        // SAFETY: between an address in the stack of a thread that lives and the stack's top: mapped and readable.
-        // Any bits are numbers.
+        // SAFETY: between an address in the stack of a thread that lives and the stack's top: mapped and
+        // readable. Any bits are numbers.
         return Some((unsafe { (task as *const [u64; 3]).read_unaligned() }, true));
     }
     let words = [peek(task)?, peek(task + 8)?, peek(task + 16)?];

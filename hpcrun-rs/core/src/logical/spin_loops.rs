@@ -1,11 +1,11 @@
-//! Loops in which the threads of known runtimes wait for each other: OpenMP's barriers and locks, TBB's back-off,
-//! OpenBLAS's thread server.
+//! Loops in which the threads of known runtimes wait for each other: OpenMP's barriers and locks, TBB's
+//! back-off, OpenBLAS's thread server.
 //!
-//! One duty: find them in a module's code, whose symbols distributions strip. Such a loop has a `pause` instruction in
-//! it, or OpenBLAS's row of `nop`s; it reaches from the target of the first backward jump behind that instruction to the last jump near by that leads
-//! into it. A thread whose
-//! innermost frames lie in the runtime, one of them in such a loop, waits: it is idle, though it burns CPU time. One
-//! with a procedure of the program's above the loop has found a task.
+//! One duty: find them in a module's code, whose symbols distributions strip. Such a loop has a `pause`
+//! instruction in it, or OpenBLAS's row of `nop`s; it reaches from the target of the first backward jump
+//! behind that instruction to the last jump near by that leads into it. A thread whose innermost frames lie
+//! in the runtime, one of them in such a loop, waits: it is idle, though it burns CPU time. One with a
+//! procedure of the program's above the loop has found a task.
 //!
 //! Loops around `sched_yield` need none of this: they are seen by their calls (`threads::working`).
 
@@ -42,7 +42,8 @@ const RUNTIMES: [Runtime; 5] = [
     },
 ];
 
-/// Bytes from a marker to a jump of its loop, or from one such jump to the next, and back to the beginning, at most.
+/// Bytes from a marker to a jump of its loop, or from one such jump to the next, and back to the beginning,
+/// at most.
 const AHEAD: usize = 300;
 const BACK: usize = 4096;
 

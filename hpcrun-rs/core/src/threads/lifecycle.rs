@@ -10,9 +10,10 @@
 //! | `Closed` | `Free` | the thread | it ends; the state may be reused |
 //! | any | `Free` | the forking thread | in a forked child, for states of threads that exist in the parent alone |
 //!
-//! The recorder belongs to the thread while `Live`, and then to whoever closes it. Within the thread, `busy` keeps the
-//! handler and the hooks apart. One that ends the process waits, once sampling is over, until the thread is not
-//! busy; a thread that becomes busy after that finds sampling over, and leaves (`ThreadState::enter`).
+//! The recorder belongs to the thread while `Live`, and then to whoever closes it. Within the thread, `busy`
+//! keeps the handler and the hooks apart. One that ends the process waits, once sampling is over, until the
+//! thread is not busy; a thread that becomes busy after that finds sampling over, and leaves
+//! (`ThreadState::enter`).
 //!
 //! Async-signal-safe.
 

@@ -1,10 +1,9 @@
 //! Per-thread state: made when a thread starts, found by the handler through one thread-local
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
-//! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred`
-//! the samples that arrive meanwhile; `working` says whether the thread works, `lifecycle` who may do what when;
-//! `slot` is the thread-local word.
-//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
+//! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred` the
+//! samples that arrive meanwhile; `working` says whether the thread works, `lifecycle` who may do what when;
+//! `slot` is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
 
 mod capture;
 mod deferred;
@@ -111,7 +110,8 @@ pub fn quiescent() -> bool {
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
-/// Waits until each thread but the calling one was outside the profiler at some moment, a hundred milliseconds at most.
+/// Waits until each thread but the calling one was outside the profiler at some moment, a hundred
+/// milliseconds at most.
 pub fn wait_until_quiescent() {
     let me = slot::get();
     for thread in all().filter(|t| !ptr::eq(*t, me)) {
@@ -138,8 +138,8 @@ pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64
     slot::set(ptr::from_ref(state).cast_mut());
 }
 
-/// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its timer
-/// says, the hooks do not find it.
+/// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its
+/// timer says, the hooks do not find it.
 pub fn begin_unnamed(
     state: &'static ThreadState,
     creation: (u32, u32),
@@ -168,7 +168,8 @@ pub fn begin_unnamed(
     state.lifecycle.advance(Phase::Acquired, Phase::Live);
 }
 
-/// The state that a signal of ours names, if the calling thread is the one that it stands for. Async-signal-safe.
+/// The state that a signal of ours names, if the calling thread is the one that it stands for.
+/// Async-signal-safe.
 pub fn by_cookie(cookie: u64) -> Option<&'static ThreadState> {
     let named = all().find(|t| ptr::from_ref(*t) as u64 == cookie)?;
     (named.lifecycle.is(Phase::Live) && named.is_own()).then_some(named)
@@ -245,8 +246,8 @@ impl ThreadState {
             return None;
         }
         self.busy.store(true, Ordering::Relaxed);
-        // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either they see
-        // us busy, or we see that sampling is over, the new snapshot, or that a module goes.
+        // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either
+        // they see us busy, or we see that sampling is over, the new snapshot, or that a module goes.
         fence(Ordering::SeqCst);
         let busy = Busy(self);
         image::is_running().then_some(busy)
@@ -420,8 +421,8 @@ impl ThreadState {
     /// Async-signal-safe.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        // One that is charged CPU time runs, whatever it is about to wait for; on the wall clock a waiting one
-        // is blocked. One that yields has nothing to do.
+        // One that is charged CPU time runs, whatever it is about to wait for; on the wall clock a waiting
+        // one is blocked. One that yields has nothing to do.
         let working = &self.working;
         working.is_idle_worker()
             || working.is_yielding()
@@ -467,11 +468,11 @@ impl ThreadState {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
-    /// Completes the thread's profile: CPU time, name, counters, final length. The caller has made the move to
-    /// `Closing`.
+    /// Completes the thread's profile: CPU time, name, counters, final length. The caller has made the move
+    /// to `Closing`.
     fn complete(&self) {
-        // SAFETY: whoever closes the state has the recorder (`lifecycle`): the thread itself, which is busy, or the
-        // one that ends the process, which saw it not busy after sampling had ended.
+        // SAFETY: whoever closes the state has the recorder (`lifecycle`): the thread itself, which is busy,
+        // or the one that ends the process, which saw it not busy after sampling had ended.
         let recorder = unsafe { &mut *self.recorder.get() };
         let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
         let idle = self.idle_weight.load(Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! Whether a thread works: the waits that it is in, and the runtimes of which it is a worker.
 //!
-//! One duty: move the thread's slot in the node's table ([`activity`]) as hooks see waits begin and end. A runtime
-//! counts its worker from acquiring a task to its next look for one and does not know of a wait that blocks it in
-//! between: on a lock, in a join of threads, in the pool of another runtime. A thread may be a worker of several
-//! copies of a runtime, one in a task of the other: it is idle where one of them has it in its scheduling loop.
+//! One duty: move the thread's slot in the node's table ([`activity`]) as hooks see waits begin and end. A
+//! runtime counts its worker from acquiring a task to its next look for one and does not know of a wait that
+//! blocks it in between: on a lock, in a join of threads, in the pool of another runtime. A thread may be a
+//! worker of several copies of a runtime, one in a task of the other: it is idle where one of them has it in
+//! its scheduling loop.
 //!
 //! Async-signal-safe, but for [`Working::begin`] and [`Working::end`].
 
@@ -138,7 +139,8 @@ impl Working {
         self.unlisted.forget();
     }
 
-    /// The thread ends at `now`, and its slot is free. A worker whose runtime was not told is counted by it for ever.
+    /// The thread ends at `now`, and its slot is free. A worker whose runtime was not told is counted by it
+    /// for ever.
     pub(super) fn end(&self, now: u64) {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::discount(counted.count() as i32);

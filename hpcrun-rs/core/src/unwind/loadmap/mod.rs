@@ -110,8 +110,8 @@ pub fn current() -> Option<&'static Snapshot> {
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// As [`current`], for threads that are not busy: no snapshot is freed meanwhile. `None`, too, when another thread is at
-/// it for longer than a tenth of a second. Not async-signal-safe.
+/// As [`current`], for threads that are not busy: no snapshot is freed meanwhile. `None`, too, when another
+/// thread is at it for longer than a tenth of a second. Not async-signal-safe.
 pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
     for _ in 0..1000 {
         if let Ok(_writer) = WRITER.try_lock() {
