@@ -14,7 +14,7 @@ fn main() {
     for source in [
         "preload",
         "core",
-        "../hpcprof-rs/formats",
+        "../formats",
         "../work-stealing-rt/abi",
         "../Cargo.lock",
         "build.rs",

@@ -139,7 +139,7 @@ fn the_sampler_is_layered() {
 #[test]
 fn no_crate_has_a_cycle_of_modules() {
     for (name, source) in [
-        ("hpc-formats", "hpcprof-rs/formats/src"),
+        ("hpc-formats", "formats/src"),
         ("hpcrun-core", "hpcrun-rs/core/src"),
         ("hpcprof-rs", "hpcprof-rs/src"),
         ("hpcrun-rs", "hpcrun-rs/src"),
