@@ -1,6 +1,7 @@
 //! The profile of one thread: its logical calling context tree (L-CCT), as it lies in memory and
 //! in the file at once. The file is a shared mapping, so it is complete up to the last sample
-//! even when the program is killed.
+//! even when the program is killed. Threads that run one after the other may share a file
+//! ([`profiles`]): a program with many short threads then makes few files.
 //!
 //! Layout: one header of [`HEADER_SIZE`] bytes, then records of [`RECORD_SIZE`] bytes. Record 0
 //! is the synthetic root of the paper's appendix. A child always has a larger index than its
@@ -15,9 +16,9 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// Bytes before the first record.
-pub const HEADER_SIZE: usize = 4096;
+pub const HEADER_SIZE: usize = 512;
 /// Bytes of a record.
 pub const RECORD_SIZE: usize = 32;
 
@@ -63,6 +64,8 @@ pub mod header {
     pub const CREATOR_NODE: usize = 108;
     /// 16 bytes, NUL-padded thread name.
     pub const NAME: usize = 112;
+    /// u64 bytes from this header to that of the next profile in the file, 0: the last one (since 1.1).
+    pub const NEXT: usize = 128;
     /// u64 counters by [`crate::loss::LossCause`] number.
     pub const LOSSES: usize = 256;
 }
@@ -234,6 +237,7 @@ pub struct Profile<'a> {
     /// The header.
     pub header: Header,
     records: &'a [u8],
+    header_size: usize,
     /// Records that the header promises but the file does not have.
     pub missing_records: u64,
 }
@@ -248,6 +252,22 @@ fn u64_at(data: &[u8], at: usize) -> u64 {
     data.get(at..at + 8)
         .and_then(|b| b.try_into().ok())
         .map_or(0, u64::from_le_bytes)
+}
+
+/// The profiles in the bytes of a file, for [`Profile::parse`] each. A file that is cut where another one
+/// should follow has an empty one at its end, which is an error there.
+pub fn profiles(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(file);
+    std::iter::from_fn(move || {
+        let data = rest.take()?;
+        let next = usize::try_from(u64_at(data, header::NEXT)).unwrap_or(usize::MAX);
+        if next == 0 || !data.starts_with(&MAGIC) {
+            return Some(data);
+        }
+        rest = Some(data.get(next..).unwrap_or(&[]));
+        // A next one within the header of this cannot be: this is damaged, and said to be.
+        Some(data.get(..next).unwrap_or(data))
+    })
 }
 
 impl<'a> Profile<'a> {
@@ -280,6 +300,7 @@ impl<'a> Profile<'a> {
         Ok(Profile {
             missing_records: header.records - count,
             records: &body[..count as usize * RECORD_SIZE],
+            header_size,
             header,
         })
     }
@@ -326,6 +347,11 @@ impl<'a> Profile<'a> {
     /// Number of records present.
     pub fn len(&self) -> usize {
         self.records.len() / RECORD_SIZE
+    }
+
+    /// Bytes from the start of the header to the end of the last record.
+    pub fn size(&self) -> usize {
+        self.header_size + self.records.len()
     }
 
     /// Whether there is not even the synthetic root.

@@ -6,7 +6,7 @@
 use crate::error::StructError;
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::process::{Module, Process};
-use hpc_formats::profile::{Profile, Record};
+use hpc_formats::profile::{Profile, Record, profiles};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -47,25 +47,34 @@ pub fn sampled(directory: &Path) -> Result<Sampled, StructError> {
     }
     let mut found: BTreeMap<FileKey, BTreeSet<u64>> = BTreeMap::new();
     for path in files(directory, "hpcprofile")? {
-        let addresses = match addresses(&path) {
-            Ok(found) => found,
-            Err(problem) => {
-                out.warnings.push(format!("{}: {problem}", path.display()));
+        let mut problem = |text: String| {
+            out.warnings.push(format!("{}: {text}", path.display()));
+        };
+        let data = match std::fs::read(&path) {
+            Ok(data) => data,
+            Err(error) => {
+                problem(error.to_string());
                 continue;
             }
         };
-        let (key, addresses) = addresses;
-        let Some(modules) = processes.get(&key) else {
-            out.warnings.push(format!(
-                "{}: no process file of its process: its addresses cannot be named",
-                path.display()
-            ));
-            continue;
-        };
-        for address in addresses {
-            if let Some(module) = modules.get(&address.module()) {
-                let key = (module.path.clone(), module.build_id.clone());
-                found.entry(key).or_default().insert(address.offset());
+        for profile in profiles(&data).map(Profile::parse) {
+            let profile = match profile {
+                Ok(profile) => profile,
+                Err(error) => {
+                    problem(error.to_string());
+                    continue;
+                }
+            };
+            let key = (profile.header.pid, profile.header.image);
+            let Some(modules) = processes.get(&key) else {
+                problem("no process file of its process: its addresses cannot be named".to_owned());
+                continue;
+            };
+            for address in addresses(&profile) {
+                if let Some(module) = modules.get(&address.module()) {
+                    let key = (module.path.clone(), module.build_id.clone());
+                    found.entry(key).or_default().insert(address.offset());
+                }
             }
         }
     }
@@ -141,17 +150,15 @@ fn processes(
     Ok(processes)
 }
 
-/// The process of a profile and all its distinct addresses.
-fn addresses(path: &Path) -> Result<(ImageKey, BTreeSet<CodeAddress>), String> {
-    let data = std::fs::read(path).map_err(|e| e.to_string())?;
-    let profile = Profile::parse(&data).map_err(|e| e.to_string())?;
+/// All distinct addresses of a profile.
+fn addresses(profile: &Profile<'_>) -> BTreeSet<CodeAddress> {
     let mut found = BTreeSet::new();
     for i in 0..profile.len() {
         if let Some(Record::Note { ip, lip, .. }) = profile.record(i) {
             found.extend([ip, lip].into_iter().filter(|a| !a.is_none()));
         }
     }
-    Ok(((profile.header.pid, profile.header.image), found))
+    found
 }
 
 #[cfg(test)]

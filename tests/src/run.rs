@@ -5,7 +5,7 @@
 
 use crate::tools::{c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};
-use hpc_formats::profile::Profile;
+use hpc_formats::profile::{Profile, profiles};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -332,12 +332,16 @@ impl Run {
         let mut sum = Recorded::default();
         for path in self.files("hpcprofile") {
             let bytes = std::fs::read(&path).expect("the profile is readable");
-            let header = Profile::parse(&bytes).expect("the profile is whole").header;
-            let period = header.period_ns as f64 * 1e-9;
-            sum.samples += header.samples;
-            sum.working += header.weight as f64 * period;
-            sum.idle += header.idle_weight as f64 * period;
-            sum.oversubscribed += header.oversubscribed * period;
+            for profile in profiles(&bytes) {
+                let header = Profile::parse(profile)
+                    .expect("the profile is whole")
+                    .header;
+                let period = header.period_ns as f64 * 1e-9;
+                sum.samples += header.samples;
+                sum.working += header.weight as f64 * period;
+                sum.idle += header.idle_weight as f64 * period;
+                sum.oversubscribed += header.oversubscribed * period;
+            }
         }
         sum
     }

@@ -1,5 +1,6 @@
 //! Damaged input, full disks and unwritable places: one clear line, everything else kept.
 
+use hpc_formats::profile::HEADER_SIZE;
 use hpcrun_tests::run::{Run, Spec, build};
 use hpcrun_tests::tools::{folder, machine, release, tool};
 use hpcrun_tests::view::{View, value};
@@ -65,7 +66,10 @@ fn truncated_profiles_keep_what_they_hold() {
     let _machine = machine();
     let run = measured("truncated");
     let whole = run.database().top_down();
-    for (index, keep) in [0, 7, 4095, 4096, 4096 + 32 * 8].into_iter().enumerate() {
+    for (index, keep) in [0, 7, HEADER_SIZE - 1, HEADER_SIZE, HEADER_SIZE + 32 * 8]
+        .into_iter()
+        .enumerate()
+    {
         let copy = damaged(&run, &format!("cut-{keep}"), "hpcprofile", |b| {
             b.truncate(keep)
         });

@@ -6,10 +6,8 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use hpc_formats::process::Process;
-use hpc_formats::profile::{HEADER_SIZE, Header, Profile, ProfileError, RECORD_SIZE, header};
+use hpc_formats::profile::{Header, Profile, ProfileError, profiles};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Extension of process files.
@@ -121,7 +119,7 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
             Some(PROFILE_EXTENSION) => {
                 found += 1;
                 profiles += 1;
-                readable += usize::from(read_thread(path, &mut processes, warnings));
+                readable += usize::from(read_threads(path, &mut processes, warnings));
             }
             _ => {}
         }
@@ -212,68 +210,45 @@ fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
     }
 }
 
-/// Returns whether the profile is readable.
-fn read_thread(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) -> bool {
-    let input = match read_profile(path) {
-        Ok(input) => input,
-        Err(problem) => {
-            warnings.add(format!(
-                "{}: {problem}; this thread's samples are lost, all others are kept: run again for them",
-                path.display()
-            ));
+/// Reads the profiles of a file. Returns whether any is readable.
+fn read_threads(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) -> bool {
+    let mut lost = |problem: String| {
+        warnings.add(format!(
+            "{}: {problem}; this thread's samples are lost, all others are kept: run again for them",
+            path.display()
+        ));
+    };
+    let file = match std::fs::read(path) {
+        Ok(file) => file,
+        Err(error) => {
+            lost(error.to_string());
             return false;
         }
     };
-    let slot = entry(processes, input.header.image, input.header.pid);
-    if let Some(first) = slot.threads.get(&input.header.thread) {
-        warnings.add(format!(
-            "{}: the same thread as {}; ignored: give each directory once",
-            path.display(),
-            first.path.display()
-        ));
-        return true;
+    let mut inputs = Vec::new();
+    for data in profiles(&file) {
+        match Profile::parse(data) {
+            // The valid part only: a killed program leaves a file with an unused end.
+            Ok(profile) => inputs.push(ThreadInput {
+                path: path.to_owned(),
+                data: data[..profile.size()].to_vec(),
+                header: profile.header,
+            }),
+            Err(problem) => lost(problem.to_string()),
+        }
     }
-    slot.threads.insert(input.header.thread, input);
-    true
-}
-
-/// Reads the valid part only: a killed program leaves a file with a long unused end.
-fn read_profile(path: &Path) -> std::result::Result<ThreadInput, String> {
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    let mut data = Vec::new();
-    let first = (&mut file).take(HEADER_SIZE as u64);
-    read_into(first, &mut data)?;
-    if data.len() == HEADER_SIZE {
-        let header_size = u32_at(&data, header::HEADER_SIZE);
-        let records = u64_at(&data, header::RECORDS);
-        let wanted = records
-            .saturating_mul(RECORD_SIZE as u64)
-            .saturating_add(u64::from(header_size))
-            .saturating_sub(HEADER_SIZE as u64);
-        read_into(file.take(wanted), &mut data)?;
+    let is_readable = !inputs.is_empty();
+    for input in inputs {
+        let slot = entry(processes, input.header.image, input.header.pid);
+        if let Some(first) = slot.threads.get(&input.header.thread) {
+            warnings.add(format!(
+                "{}: the same thread as {}; ignored: give each directory once",
+                path.display(),
+                first.path.display()
+            ));
+            continue;
+        }
+        slot.threads.insert(input.header.thread, input);
     }
-    let header = Profile::parse(&data).map_err(|e| e.to_string())?.header;
-    Ok(ThreadInput {
-        path: path.to_owned(),
-        header,
-        data,
-    })
-}
-
-fn read_into(mut from: impl Read, data: &mut Vec<u8>) -> std::result::Result<(), String> {
-    from.read_to_end(data)
-        .map(|_| ())
-        .map_err(|e| e.to_string())
-}
-
-fn u32_at(data: &[u8], at: usize) -> u32 {
-    data.get(at..at + 4)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(data: &[u8], at: usize) -> u64 {
-    data.get(at..at + 8)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u64::from_le_bytes)
+    is_readable
 }

@@ -5,7 +5,7 @@
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
-use crate::lcct::{Identity, Tree};
+use crate::lcct::{Identity, Tree, spare};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use std::ffi::CStr;
 use std::io::Write;
@@ -165,9 +165,22 @@ pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
         .write_all(bytes)
 }
 
-/// Creates a thread's profile; fills in what is the process's. Async-signal-safe.
+/// Begins a thread's profile, in the file of a thread that is over or in a new one; fills in what is the
+/// process's. Async-signal-safe.
 pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let s = current().ok_or(LossCause::NoThreadState)?;
+    let identity = Identity {
+        pid: s.pid,
+        image: s.id,
+        period_ns: s.config.period_ns(),
+        ..*identity
+    };
+    if let Some(mut tree) = spare::take() {
+        match tree.begin_next(&identity) {
+            Ok(()) => return Ok(tree),
+            Err(_) => tree.close(),
+        }
+    }
     let mut name = PathName::new();
     name.text(s.config.output.as_bytes());
     name.text(b"/thread-");
@@ -177,12 +190,6 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     name.text(b"-");
     name.number(u64::from(identity.thread));
     name.text(b".hpcprofile");
-    let identity = Identity {
-        pid: s.pid,
-        image: s.id,
-        period_ns: s.config.period_ns(),
-        ..*identity
-    };
     Tree::create(name.as_c_str().ok_or(LossCause::DiskFull)?, &identity)
 }
 

@@ -1,7 +1,7 @@
 //! Memory that does not come from the program's heap: anonymous mappings, arrays in them, and the
 //! growing, file-backed mapping in which a profile is built.
 //!
-//! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `truncate`, `close`.
+//! Async-signal-safe: only `open`, `fallocate`, `pwrite`, `mmap`, `madvise`, `munmap`, `close`.
 
 use crate::system;
 use hpc_formats::loss::LossCause;
@@ -155,8 +155,8 @@ impl GrowingFile {
 
     /// First byte of the mapping; stays in place for the life of the file.
     #[inline]
-    pub fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// Bytes that may be touched.
@@ -219,21 +219,9 @@ impl GrowingFile {
         }
     }
 
-    /// Cuts the file to `used` bytes and unmaps it.
-    /// Nothing may be done with it afterwards.
-    pub fn finish(&mut self, path: &CStr, used: usize) {
+    /// Unmaps the file. Nothing may be done with it afterwards.
+    pub fn close(&mut self) {
         // SAFETY: `self` owns the reservation; callers hold no pointer into it.
-        unsafe {
-            unmap(self.base, self.limit);
-            libc::truncate(path.as_ptr(), used as libc::off_t);
-        }
-        self.mapped = 0;
-    }
-
-    /// Unmaps without touching the file: for a forked child, whose parent owns it.
-    /// Nothing may be done with it afterwards.
-    pub fn abandon(&mut self) {
-        // SAFETY: as in `finish`.
         unsafe { unmap(self.base, self.limit) };
         self.mapped = 0;
     }

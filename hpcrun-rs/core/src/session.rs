@@ -2,6 +2,7 @@
 
 use crate::config::{Config, SourceKind};
 use crate::image::{self, Image, clock};
+use crate::lcct::spare;
 use crate::logical::{self, roles};
 use crate::sample::{latency, signal};
 use crate::system;
@@ -327,6 +328,7 @@ pub fn continue_in_child() {
     }
     image::forget_losses();
     sites::start_anew();
+    spare::abandon();
     let me = threads::current();
     for state in threads::all() {
         if !me.is_some_and(|m| ptr::eq(m, state)) {

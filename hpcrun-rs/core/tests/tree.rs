@@ -3,7 +3,7 @@
 
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::{Association, Profile, Record, RecordKind, meta};
+use hpc_formats::profile::{Association, Profile, Record, RecordKind, meta, profiles};
 use hpcrun_core::lcct::{Identity, Tree};
 use hpcrun_core::logical::{Note, PathRoot};
 use std::collections::BTreeMap;
@@ -149,6 +149,7 @@ fn write_all(paths: &[(PathRoot, Vec<Note>)]) -> Vec<u8> {
         tree.add(node, 1, 2, 0.5).unwrap();
     }
     tree.finish();
+    tree.close();
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     bytes
@@ -203,7 +204,66 @@ fn no_context_has_two_nodes() {
         assert!(matches!(profile.record(at), Some(Record::Entry)));
     }
     tree.finish();
+    tree.close();
     std::fs::remove_file(&file).unwrap();
+}
+
+/// Each profile in a file of several is what it would be in a file of its own, and one is whole before it is
+/// in the chain.
+#[test]
+fn profiles_in_one_file_know_nothing_of_each_other() {
+    let paths = sample_paths();
+    let alone = contents(&write_all(&paths));
+    let file = fresh_path();
+    let mut tree = create(&file);
+    for thread in 3..40 {
+        if thread > 3 {
+            assert!(tree.has_room());
+            tree.begin_next(&Identity { thread, ..IDENTITY }).unwrap();
+        }
+        for (root, notes) in paths
+            .iter()
+            .take(if thread % 5 == 0 { 0 } else { paths.len() })
+        {
+            let node = tree.insert(*root, notes, 0).unwrap();
+            tree.add(node, 1, 2, 0.5).unwrap();
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        let last = profiles(&bytes).last().unwrap();
+        let header = Profile::parse(last).unwrap().header;
+        assert_eq!(
+            (header.thread, header.finished),
+            (thread, false),
+            "as after a kill"
+        );
+        tree.finish();
+    }
+    tree.close();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut threads = 3;
+    for profile in profiles(&bytes) {
+        let header = Profile::parse(profile).unwrap().header;
+        assert_eq!((header.thread, header.finished), (threads, true));
+        if threads % 5 != 0 {
+            assert_eq!(contents(profile), alone);
+        }
+        threads += 1;
+    }
+    assert_eq!(threads, 40);
+    // Cut anywhere, the profiles before the cut are whole, and what is missing is an error or counted.
+    let used = bytes.len() - profiles(&bytes).last().unwrap().len();
+    for length in (0..used).step_by(997) {
+        let cut = bytes[..length].to_vec();
+        let is_whole = |p: &[u8]| Profile::parse(p).is_ok_and(|p| p.missing_records == 0);
+        let parsed: Vec<bool> = profiles(&cut).map(is_whole).collect();
+        // One that is cut, and an empty one in place of those that should follow.
+        let whole = parsed.iter().take_while(|p| **p).count();
+        assert!(
+            whole < parsed.len() && parsed.len() <= whole + 2,
+            "{length}: {parsed:?}"
+        );
+    }
 }
 
 #[test]
@@ -271,6 +331,7 @@ fn outer_notes_need_not_be_given_again() {
         left_out += outer;
     }
     tree.finish();
+    tree.close();
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(left_out > 100);
@@ -314,6 +375,7 @@ fn a_tree_that_is_still_being_written_is_readable() {
     assert_eq!(profile.missing_records, 0);
     assert_eq!(contents(&bytes).len(), 50_000);
     tree.finish();
+    tree.close();
     std::fs::remove_file(&file).unwrap();
 }
 

@@ -138,6 +138,20 @@ impl Index {
         std::mem::replace(self, larger).unmap();
     }
 
+    /// Whether the table has not grown.
+    pub(super) fn is_small(&self) -> bool {
+        self.mask < FIRST_SLOTS
+    }
+
+    /// Empties the table.
+    pub(super) fn clear(&mut self) {
+        if self.used > 0 {
+            // SAFETY: the mapping has `mask + 1` slots; all bits zero are an empty one.
+            unsafe { self.slots.write_bytes(0, self.mask + 1) };
+            self.used = 0;
+        }
+    }
+
     /// Gives the memory back.
     pub(super) fn unmap(self) {
         // SAFETY: the table is consumed; nothing else points into the mapping, which has this length.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: record 0 is the synthetic root; a child's index is larger than its parent's; the
 //! header's record count is raised after the record is complete, so the file is consistent
-//! whenever the process dies. One thread writes: the owner, or its creator before it starts.
+//! whenever the process dies. One thread writes: the owner.
 //!
 //! Async-signal-safe.
 
@@ -20,6 +20,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Most records of a tree: handles have 32 bits, and the file stays within 2 GiB.
 const MAX_RECORDS: usize = 1 << 26;
+/// Bytes of a file behind which no further profile is begun.
+const MOST_SHARED: usize = 64 << 20;
 /// So many notes of a path are looked for at once.
 const AT_ONCE: usize = 32;
 /// So many lines of the cache, of two records each, are made ready for the next path.
@@ -79,6 +81,8 @@ struct Level {
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
+    /// The profile's header, in the file's mapping. Profiles of threads that are over may lie before it.
+    start: NonNull<u8>,
     len: u32,
     index: Index,
     /// The last path, outermost first, for quick re-insertion of a common prefix.
@@ -117,6 +121,7 @@ impl Tree {
             mapping.add(bytes.len().next_multiple_of(align_of::<Level>()))
         };
         let mut tree = Tree {
+            start: file.base(),
             file,
             path: mapping,
             len: 0,
@@ -125,8 +130,13 @@ impl Tree {
             last_len: 0,
             last_root: 0,
         };
-        tree.write_header(identity);
-        tree.push(NodeRecord {
+        tree.begin(identity)?;
+        Ok(tree)
+    }
+
+    /// The synthetic root and the header of an empty tree.
+    fn begin(&mut self, identity: &Identity) -> Result<(), LossCause> {
+        self.push(NodeRecord {
             meta: meta(RecordKind::Root, 0, 0),
             parent: 0,
             ip: 0,
@@ -134,21 +144,54 @@ impl Tree {
             metric: 0,
             reserved: 0,
         })?;
-        Ok(tree)
+        self.write_header(identity);
+        Ok(())
     }
 
-    /// A path is about to be inserted: what it writes is asked of the memory now, while it is found out. Most paths have new nodes, whose
-    /// records lie where nothing was written yet.
+    /// A final profile makes room for the next thread's, behind it in the same file. On an error it stays the
+    /// file's last one.
+    pub fn begin_next(&mut self, identity: &Identity) -> Result<(), LossCause> {
+        let (start, len) = (self.start, self.len);
+        let step = self.size().next_multiple_of(align_of::<u64>());
+        // SAFETY: within the reservation, whose limit `push` keeps.
+        self.start = unsafe { start.add(step) };
+        self.len = 0;
+        self.index.clear();
+        (self.last_len, self.last_root) = (0, 0);
+        let begun = self.begin(identity);
+        let next = std::mem::replace(&mut self.start, start);
+        match begun {
+            Ok(()) => {
+                compiler_fence(Ordering::Release);
+                // The next one is complete: whenever the process dies the chain leads to whole profiles.
+                self.set_u64(header::NEXT, step as u64);
+                self.start = next;
+            }
+            Err(_) => self.len = len,
+        }
+        begun
+    }
+
+    /// Bytes of the header and the records.
+    fn size(&self) -> usize {
+        HEADER_SIZE + self.len as usize * RECORD_SIZE
+    }
+
+    /// Bytes of the file before the tree.
+    fn offset(&self) -> usize {
+        self.start.addr().get() - self.file.base().addr().get()
+    }
+
+    /// Prefetches the lines that the next insertion will write. Most paths have new nodes, whose records lie
+    /// where nothing was written yet.
     #[inline]
     pub fn prepare(&self) {
-        let next = self
-            .file
-            .base()
-            .wrapping_add(HEADER_SIZE + self.len as usize * RECORD_SIZE);
+        let start = self.start.as_ptr();
+        let next = start.wrapping_add(self.size());
         for line in 0..PREPARED {
             memory::prefetch(next.wrapping_add(64 * line));
         }
-        memory::prefetch(self.file.base());
+        memory::prefetch(start);
     }
 
     fn write_header(&mut self, id: &Identity) {
@@ -168,8 +211,8 @@ impl Tree {
 
     fn header_at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset + 8 <= HEADER_SIZE);
-        // SAFETY: the header page is mapped for the life of the file.
-        unsafe { self.file.base().add(offset) }
+        // SAFETY: the header is mapped for the life of the file: the root behind it was written first.
+        unsafe { self.start.as_ptr().add(offset) }
     }
 
     /// Sets a 32-bit header field.
@@ -228,14 +271,14 @@ impl Tree {
         // SAFETY: indices below `len` are mapped; the result is dereferenced by callers that
         // have checked or made the index.
         unsafe {
-            let first = self.file.base().add(HEADER_SIZE).cast::<NodeRecord>();
+            let first = self.start.as_ptr().add(HEADER_SIZE).cast::<NodeRecord>();
             first.add(index as usize)
         }
     }
 
     fn push(&mut self, record: NodeRecord) -> Result<u32, LossCause> {
         let index = self.len;
-        let end = HEADER_SIZE + (index as usize + 1) * RECORD_SIZE;
+        let end = self.offset() + self.size() + RECORD_SIZE;
         if end > self.file.len() {
             // SAFETY: `create` copied a NUL-terminated path there.
             let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
@@ -444,19 +487,21 @@ impl Tree {
         Ok(())
     }
 
-    /// The thread is over: marks the profile final and cuts the file to its length.
-    pub fn finish(mut self) {
+    /// The thread is over: the profile is final.
+    pub fn finish(&mut self) {
         self.set_u32(header::STATE, 1);
-        let used = HEADER_SIZE + self.len as usize * RECORD_SIZE;
-        let Tree { file, path, .. } = &mut self;
-        // SAFETY: `create` copied a NUL-terminated path there; it is unmapped below.
-        file.finish(unsafe { CStr::from_ptr(path.as_ptr().cast()) }, used);
-        self.unmap_tables();
     }
 
-    /// Lets go of the file without touching it (in a forked child: it is the parent's).
-    pub fn abandon(mut self) {
-        self.file.abandon();
+    /// Whether another thread's profile should follow in the file: not where clearing the tables takes longer
+    /// than making new ones, or the file is large.
+    pub fn has_room(&self) -> bool {
+        self.index.is_small() && self.offset() + self.size() < MOST_SHARED
+    }
+
+    /// Unmaps the file and the tables. The file keeps the unused end that was allocated: cutting it off would
+    /// take milliseconds.
+    pub fn close(mut self) {
+        self.file.close();
         self.unmap_tables();
     }
 

@@ -15,7 +15,7 @@ mod working;
 use crate::activity::Charge;
 use crate::config::Event;
 use crate::image;
-use crate::lcct::Identity;
+use crate::lcct::{Identity, spare};
 use crate::memory::{self, PAGE};
 use crate::system;
 use crate::timer::Source;
@@ -498,6 +498,7 @@ impl ThreadState {
                     tree.set_name(&name);
                 }
                 tree.finish();
+                spare::keep(tree);
             }
         }
         self.lifecycle.advance(Phase::Closing, Phase::Closed);
@@ -596,7 +597,7 @@ impl ThreadState {
         // SAFETY: the child has one thread, this one, and it is in the fork handler.
         let recorder = unsafe { &mut *self.recorder.get() };
         if let Some(tree) = recorder.take_tree(false, || self.identity()) {
-            tree.abandon();
+            tree.close();
         }
     }
 }
