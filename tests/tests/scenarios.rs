@@ -189,6 +189,24 @@ fn a_program_that_closes_all_descriptors_is_measured() {
     check(&DESCRIPTORS, &[Condition::by_default()]);
 }
 
+/// By an instruction of its own: what is lost until the timer is started again is said.
+#[test]
+fn a_timer_that_died_is_started_again() {
+    let _machine = machine();
+    let scenario = profile("own-close_range", Condition::by_default(), &["600"]);
+    let Some(Scenario { view, truth, .. }) = scenario.expect("it ends well") else {
+        return;
+    };
+    let (work, shown) = (truth.total("work"), value(&view.totals, "work"));
+    assert!(shown > work - 0.15, "{shown} of {work} s");
+    let missing: f64 = view.quality.missing.iter().map(|m| m.seconds).sum();
+    let all = shown + missing;
+    assert!(
+        (all - work).abs() < tolerance(work, RATE),
+        "{missing} s said, {shown} of {work} s"
+    );
+}
+
 #[test]
 fn the_same_beside_a_busy_core_with_a_slow_clock_and_in_a_crowd() {
     let conditions = [

@@ -11,7 +11,10 @@
 //! timer in whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun
 //! count.
 //!
-//! Arming is not async-signal-safe; [`Source::claim`] is.
+//! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the thread's
+//! own handler starts a new one when it is gone.
+//!
+//! Async-signal-safe: [`Source::claim`] and [`Source::is_lost`], [`Source::arm`] in its thread's handler.
 
 mod elapsed;
 mod uneven;
@@ -48,6 +51,8 @@ pub struct Source {
     handle: AtomicI64,
     /// Identifies the perf event, whatever becomes of the descriptor.
     perf_id: AtomicU64,
+    /// The POSIX timer that watches the perf event; -1: none.
+    watch: AtomicI64,
     elapsed: Elapsed,
     distances: Uneven,
 }
@@ -97,6 +102,8 @@ const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
+/// CPU time between two looks at a perf event, nanoseconds.
+const WATCH_NS: u64 = 100_000_000;
 /// Descriptors of ours are moved out of the way of programs that expect small numbers, or close the first
 /// 1024.
 pub const MOVED_FROM: i32 = 512;
@@ -167,10 +174,29 @@ fn perf_id(descriptor: i32) -> Option<u64> {
     (result == 0).then_some(id)
 }
 
+/// Creates a timer whose signals come to the thread `tid` with this cookie. Returns the operating system's
+/// error number. By system calls: the library's function is interposed, and may allocate.
+fn create_timer(clock: libc::clockid_t, signal: i32, tid: u32, cookie: u64) -> Result<i32, i32> {
+    // SAFETY: zeroes are a value of the structure; the kernel reads it, and writes an id to `timer`.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal;
+        event.sigev_notify_thread_id = tid as i32;
+        event.sigev_value.sival_ptr = cookie as *mut libc::c_void;
+        let mut timer = -1_i32;
+        let (event, id) = (&raw const event as usize, &raw mut timer as usize);
+        match system::call(libc::SYS_timer_create, [clock as usize, event, id, 0, 0]) {
+            0 => Ok(timer),
+            error => Err(-error as i32),
+        }
+    }
+}
+
 /// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it
-/// again.
+/// again. Returns the operating system's error number.
 #[inline]
-fn set_timer(timer: libc::timer_t, distance: u64, period: u64) -> bool {
+fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
     let time = |ns: u64| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
@@ -179,8 +205,17 @@ fn set_timer(timer: libc::timer_t, distance: u64, period: u64) -> bool {
         it_interval: time(period),
         it_value: time(distance),
     };
+    let arguments = [timer as usize, 0, &raw const spec as usize, 0, 0];
     // SAFETY: a structure of ours that outlives the call; the kernel refuses a timer that is gone.
-    unsafe { libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()) == 0 }
+    match unsafe { system::call(libc::SYS_timer_settime, arguments) } {
+        0 => Ok(()),
+        error => Err(-error as i32),
+    }
+}
+
+fn delete_timer(timer: i32) {
+    // SAFETY: deleting touches no memory; the kernel refuses a timer that is gone.
+    unsafe { system::call(libc::SYS_timer_delete, [timer as usize, 0, 0, 0, 0]) };
 }
 
 /// Sets the distance of a perf event's samples.
@@ -295,6 +330,7 @@ impl Source {
             kind: AtomicU8::new(0),
             handle: AtomicI64::new(-1),
             perf_id: AtomicU64::new(0),
+            watch: AtomicI64::new(-1),
             elapsed: Elapsed::new(),
             distances: Uneven::new(),
         }
@@ -304,11 +340,15 @@ impl Source {
     /// identifies the thread's signals. Falls back to a POSIX timer when perf refuses (too many
     /// open files). Returns the operating system's error number.
     pub fn arm(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) -> Result<(), i32> {
-        match kind {
-            SourceKind::PosixTimer => self.arm_timer(config, kind, tid, cookie),
-            _ => self
-                .arm_perf(config, kind, tid, cookie)
-                .or_else(|_| self.arm_timer(config, kind, tid, cookie)),
+        if kind == SourceKind::PosixTimer {
+            return self.arm_timer(config, kind, tid, cookie);
+        }
+        match self.arm_perf(config, kind, tid, cookie) {
+            Ok(()) => {
+                self.watch(config, kind, tid, cookie);
+                Ok(())
+            }
+            Err(_) => self.arm_timer(config, kind, tid, cookie),
         }
     }
 
@@ -350,6 +390,33 @@ impl Source {
         Err(error)
     }
 
+    /// A program may close the perf event's descriptor by a system call that no hook sees.
+    fn watch(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) {
+        let clock = libc::CLOCK_THREAD_CPUTIME_ID;
+        if let Ok(timer) = create_timer(clock, signal_of(kind), tid, cookie) {
+            self.watch.store(i64::from(timer), Ordering::Relaxed);
+            let every = WATCH_NS.max(8 * config.period_ns());
+            let _ = set_timer(timer, every, every);
+        }
+    }
+
+    /// Whether a signal is the watch's, and the perf event is gone. Disarmed then: [`Self::arm`] starts a new
+    /// one. Async-signal-safe.
+    #[inline]
+    pub fn is_lost(&self, info: &libc::siginfo_t, cookie: u64) -> bool {
+        let is_from_timer = info.si_code == SI_TIMER && word_at(info, 24) == cookie;
+        if !is_from_timer || self.perf_descriptor().is_none_or(|d| self.is_own(d)) {
+            return false;
+        }
+        self.disarm();
+        true
+    }
+
+    /// Whether a descriptor is still that of the perf event.
+    fn is_own(&self, descriptor: i32) -> bool {
+        perf_id(descriptor) == Some(self.perf_id.load(Ordering::Relaxed))
+    }
+
     /// Samples begin at uneven distances: the first.
     fn begin(&self, pace: Pace, clock: libc::clockid_t, cookie: u64) -> u64 {
         self.elapsed.begin(clock);
@@ -375,48 +442,34 @@ impl Source {
             tick: tick_of(SourceKind::PosixTimer, config.event),
             samples_a_draw: 1,
         };
-        // SAFETY: structures are ours; the timer signals this thread only.
-        unsafe {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_signo = signal_of(kind);
-            event.sigev_notify_thread_id = tid as i32;
-            event.sigev_value.sival_ptr = cookie as *mut libc::c_void;
-            let mut timer: libc::timer_t = std::ptr::null_mut();
-            if libc::timer_create(clock, &mut event, &mut timer) != 0 {
-                return Err(last_error());
-            }
-            self.handle.store(timer as i64, Ordering::Relaxed);
-            self.kind
-                .store(SourceKind::PosixTimer as u8, Ordering::Release);
-            let first = if pace.leaves_room() {
-                self.begin(pace, clock, cookie)
-            } else {
-                self.elapsed.begin(clock);
-                self.distances.end();
-                pace.period
-            };
-            if !set_timer(timer, first, pace.period) {
-                let error = last_error();
-                self.disarm();
-                return Err(error);
-            }
-        }
-        Ok(())
+        let timer = create_timer(clock, signal_of(kind), tid, cookie)?;
+        self.handle.store(i64::from(timer), Ordering::Relaxed);
+        self.kind
+            .store(SourceKind::PosixTimer as u8, Ordering::Release);
+        let first = if pace.leaves_room() {
+            self.begin(pace, clock, cookie)
+        } else {
+            self.elapsed.begin(clock);
+            self.distances.end();
+            pace.period
+        };
+        set_timer(timer, first, pace.period).inspect_err(|_| self.disarm())
     }
 
     /// Stops delivery. May be called from another thread; twice is harmless.
     pub fn disarm(&self) {
         let kind = self.kind.swap(0, Ordering::AcqRel);
-        let handle = self.handle.swap(-1, Ordering::AcqRel);
+        let handle = self.handle.swap(-1, Ordering::AcqRel) as i32;
+        let watch = self.watch.swap(-1, Ordering::AcqRel) as i32;
+        // The swaps make us the only one to delete these. If the program closed the event, the descriptor's
+        // number is another's.
         if kind == SourceKind::PosixTimer as u8 {
-            // SAFETY: the swap makes us the only one to delete this timer.
-            unsafe { libc::timer_delete(handle as libc::timer_t) };
-        } else if kind != 0 && perf_id(handle as i32) == Some(self.perf_id.load(Ordering::Relaxed))
-        {
-            // The swap makes us the only one to close the event. If the program closed it, the number is
-            // another's.
-            close(handle as i32);
+            delete_timer(handle);
+        } else if kind != 0 && self.is_own(handle) {
+            close(handle);
+        }
+        if watch >= 0 {
+            delete_timer(watch);
         }
     }
 
@@ -430,18 +483,6 @@ impl Source {
     /// Whether this is the descriptor of its perf event.
     pub fn uses(&self, descriptor: i32) -> bool {
         self.perf_descriptor() == Some(descriptor)
-    }
-
-    /// Gives the perf event another descriptor; the one that it had stays open.
-    pub fn move_descriptor(&self) {
-        // SAFETY: duplicates a descriptor of ours.
-        let moved = unsafe {
-            let now = self.descriptor();
-            libc::fcntl(now, libc::F_DUPFD_CLOEXEC, now + 1)
-        };
-        if moved >= 0 {
-            self.handle.store(i64::from(moved), Ordering::Relaxed);
-        }
     }
 
     /// In a forked child: perf descriptors are copies of the parent's, timers do not exist.
@@ -460,6 +501,8 @@ impl Source {
         let word = |offset| word_at(info, offset);
         match info.si_code {
             TRAP_PERF if word(24) == cookie => Some(self.next()),
+            // The watch's, which found the perf event alive.
+            SI_TIMER if word(24) == cookie && self.perf_descriptor().is_some() => Some(0),
             SI_TIMER if word(24) == cookie && self.distances.is_on() => Some(self.next()),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
             SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {
@@ -486,8 +529,7 @@ impl Source {
         let next = self.distances.next(self.elapsed.since());
         if let Some(distance) = next.distance {
             if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
-                let timer = self.handle.load(Ordering::Relaxed) as libc::timer_t;
-                set_timer(timer, distance, self.distances.period());
+                let _ = set_timer(self.descriptor(), distance, self.distances.period());
             } else {
                 self.elapsed.expect(distance);
                 set_perf(self.descriptor(), distance);

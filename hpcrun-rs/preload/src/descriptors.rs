@@ -1,8 +1,8 @@
 //! Descriptors: the sampler's own stay open, whatever a program closes that it did not open. For the program
 //! they are not there.
 //!
-//! A program that goes past libc closes them none the less: then the measured time falls short, and is said
-//! to.
+//! A program that goes past libc, or puts another file in their place, still closes them: then the thread's
+//! timer is started again (`hpcrun_core::timer`), and the time until then is said to be missing.
 
 use crate::real::real;
 use hpcrun_core::threads;
@@ -73,41 +73,4 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 pub unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: as libc's; it has no result.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
-}
-
-/// Interposed: one of the sampler's makes room.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if is_ours(old) {
-        return bad_descriptor();
-    }
-    make_room(new);
-    // SAFETY: libc's own, same arguments.
-    unsafe { real!(c"dup2": fn(c_int, c_int) -> c_int)(old, new) }
-}
-
-/// Interposed, as [`dup2`].
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    if is_ours(old) {
-        return bad_descriptor();
-    }
-    make_room(new);
-    // SAFETY: libc's own, same arguments.
-    unsafe { real!(c"dup3": fn(c_int, c_int, c_int) -> c_int)(old, new, flags) }
-}
-
-fn make_room(descriptor: c_int) {
-    // A `vfork` child has descriptors of its own, and our memory.
-    if is_ours(descriptor) && threads::current().is_none_or(|t| t.is_own()) {
-        for thread in threads::all().filter(|t| t.source.uses(descriptor)) {
-            thread.source.move_descriptor();
-        }
-    }
 }

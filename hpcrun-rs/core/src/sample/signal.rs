@@ -10,6 +10,7 @@ use crate::config::SourceKind;
 use crate::image;
 use crate::threads::{self, Busy, ThreadState};
 use crate::unwind::Registers;
+use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The program's own action for the signal that we occupy.
@@ -107,6 +108,10 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         }
         return;
     };
+    if thread.source.is_lost(siginfo, cookie(thread)) {
+        start_again(thread);
+        return;
+    }
     let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
         // SAFETY: same arguments that we got.
         unsafe { forward(signal, info, context) };
@@ -126,6 +131,19 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     drop(busy);
     if start != 0 {
         latency::keep(latency::now().wrapping_sub(start));
+    }
+}
+
+/// The program has closed the thread's perf event. The time since its last sample is said to be missing.
+#[cold]
+fn start_again(thread: &ThreadState) {
+    if let Some(image) = image::current().filter(|_| image::is_running()) {
+        let armed = thread
+            .source
+            .arm(&image.config, image.kind, thread.tid(), cookie(thread));
+        if armed.is_err() {
+            thread.count_loss(LossCause::NoThreadState);
+        }
     }
 }
 
