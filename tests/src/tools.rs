@@ -106,7 +106,7 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 17] = [
+    let flags: [(&str, &[&str]); 18] = [
         ("pthreads", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
@@ -119,6 +119,7 @@ fn build_c() {
         ("slow_clock.so", &["-shared", "-fPIC"]),
         ("static", &["-static"]),
         ("ends", &["-pthread"]),
+        ("unloads", &["-pthread"]),
         ("early.so", &["-shared", "-fPIC", "-pthread", "-DLIBRARY"]),
         ("children", &[]),
         ("sanitized", &["-rdynamic"]),

@@ -1,7 +1,7 @@
 //! However a process or a thread ends, what was measured until then is kept and counted.
 
 use hpcrun_tests::run::{Run, Spec, Truth};
-use hpcrun_tests::tools::{c_program, machine};
+use hpcrun_tests::tools::{c_program, folder, machine};
 use hpcrun_tests::view::{View, value};
 use std::os::unix::process::ExitStatusExt;
 
@@ -134,6 +134,30 @@ fn libraries_that_come_and_go_are_named() {
     assert!(named > 0.5 * loading, "{named} s of {loading} s are named");
     assert!(
         view.quality.rooted as f64 >= 0.99 * view.quality.samples as f64,
+        "{:?}",
+        view.quality
+    );
+}
+
+/// Snapshots of the load map are replaced some thousand times a second, while handlers use them.
+#[test]
+fn libraries_go_while_other_threads_have_samples() {
+    let _machine = machine();
+    let library = c_program("library.so");
+    let copy = folder("unloads").join("copy.so");
+    std::fs::copy(&library, &copy).expect("the folder is writable");
+    let libraries = [&library, &copy].map(|path| path.to_str().expect("a path in UTF-8"));
+    let run = Spec::new("lifecycle-unloads", c_program("unloads"))
+        .arguments(&libraries)
+        .rate(5000)
+        .succeed();
+    let view = run.database().top_down();
+    let work = view.inclusive("work", "work");
+    let truth = run.truth().total("work");
+    assert!((work - truth).abs() < 0.05 * truth, "{work} s of {truth} s");
+    let samples = view.quality.samples as f64;
+    assert!(
+        view.quality.rooted as f64 >= 0.99 * samples,
         "{:?}",
         view.quality
     );
