@@ -67,6 +67,7 @@ pub struct Spec {
     folder: PathBuf,
     program: PathBuf,
     arguments: Vec<String>,
+    event: &'static str,
     rate: u32,
     cores: String,
     source: &'static str,
@@ -81,6 +82,7 @@ impl Spec {
             folder: folder(test),
             program: program.as_ref().to_path_buf(),
             arguments: Vec::new(),
+            event: "cpu-time",
             rate: 200,
             cores: "2".into(),
             source: "auto",
@@ -103,6 +105,12 @@ impl Spec {
     /// At `rate` Hz.
     pub fn rate(mut self, rate: u32) -> Spec {
         self.rate = rate;
+        self
+    }
+
+    /// Sampling wall time.
+    pub fn wall_time(mut self) -> Spec {
+        self.event = "wall-time";
         self
     }
 
@@ -144,7 +152,7 @@ impl Spec {
             .current_dir(&self.folder)
             .arg("-o")
             .arg(&measurements)
-            .args(["-e", &format!("cpu-time@{}", self.rate)])
+            .args(["-e", &format!("{}@{}", self.event, self.rate)])
             .args(["--cores", &self.cores, "--source", self.source, "--"])
             .arg(&self.program)
             .args(&self.arguments)

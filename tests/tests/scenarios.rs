@@ -189,6 +189,27 @@ fn a_program_that_closes_all_descriptors_is_measured() {
     check(&DESCRIPTORS, &[Condition::by_default()]);
 }
 
+/// On the wall clock a waiting thread has samples too: they are idle, whatever it waits by.
+#[test]
+fn an_unseen_wait_is_idle_on_the_wall_clock() {
+    let _machine = machine();
+    for mode in ["fgets", "raw-read"] {
+        let run = Spec::new(&format!("scenario-wall-{mode}"), c_program("scenarios"))
+            .arguments(&[mode, "400"])
+            .wall_time()
+            .rate(200)
+            .succeed();
+        let (view, truth) = (run.database().top_down(), run.truth());
+        for metric in ["work", "idleness"] {
+            let (shown, truth) = (value(&view.totals, metric), truth.total(metric));
+            assert!(
+                (shown - truth).abs() < 0.15 * truth,
+                "{mode}: {metric} {shown} s of {truth} s"
+            );
+        }
+    }
+}
+
 /// By an instruction of its own: what is lost until the timer is started again is said.
 #[test]
 fn a_timer_that_died_is_started_again() {

@@ -66,6 +66,8 @@ pub struct ThreadState {
     cpu_clock: AtomicU32,
     /// CPU time of the thread when its state was made, nanoseconds (an exec does not reset it).
     cpu_start: AtomicU64,
+    /// The same at the last sample of wall time.
+    cpu_at_sample: AtomicU64,
     /// The program's own alternate signal stack, when it is too small to run our handler on.
     pub program_stack: Cell<Option<libc::stack_t>>,
     signal_stack: Cell<usize>,
@@ -197,6 +199,7 @@ fn allocate() -> Option<&'static ThreadState> {
         tid: AtomicU32::new(0),
         cpu_clock: AtomicU32::new(0),
         cpu_start: AtomicU64::new(0),
+        cpu_at_sample: AtomicU64::new(0),
         program_stack: Cell::new(None),
         signal_stack: Cell::new(stack + PAGE),
         source: Source::new(),
@@ -421,12 +424,18 @@ impl ThreadState {
     /// Async-signal-safe.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        // One that is charged CPU time runs, whatever it is about to wait for; on the wall clock a waiting
-        // one is blocked. One that yields has nothing to do.
+        // One that is charged CPU time runs, whatever it is about to wait for. One that yields has nothing to do.
         let working = &self.working;
         working.is_idle_worker()
             || working.is_yielding()
-            || (working.is_waiting() && image::event() == Event::WallTime)
+            || (image::event() == Event::WallTime && (self.has_slept() || working.is_waiting()))
+    }
+
+    /// Whether the thread was charged hardly any CPU time since its last sample: it waited, whatever by.
+    fn has_slept(&self) -> bool {
+        let cpu = self.cpu_ns();
+        let used = cpu.wrapping_sub(self.cpu_at_sample.swap(cpu, Ordering::Relaxed));
+        used < image::period_ns() / 8
     }
 
     /// A sample is about to be charged: reads ahead. Async-signal-safe.
@@ -452,7 +461,9 @@ impl ThreadState {
         // As the kernel numbers the CPU clock of a thread (CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED).
         self.cpu_clock
             .store(!self.tid() << 3 | 6, Ordering::Relaxed);
-        self.cpu_start.store(self.cpu_ns(), Ordering::Relaxed);
+        let cpu = self.cpu_ns();
+        self.cpu_start.store(cpu, Ordering::Relaxed);
+        self.cpu_at_sample.store(cpu, Ordering::Relaxed);
     }
 
     fn cpu_ns(&self) -> u64 {
