@@ -8,11 +8,11 @@ use core::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::completion::Completion;
+use crate::count_latch::CountLatch;
 use crate::job::{Event, HeapTask, StackTask};
-use crate::parallel_overhead::sched;
 use crate::pool::{self, Pool};
 use crate::profiler;
+use crate::sched::offer::post;
 use crate::spawn::Detached;
 use crate::worker::Worker;
 
@@ -82,14 +82,14 @@ where
     R: Send,
 {
     let workers = pool.workers();
-    let completion = Completion::new(workers.len());
+    let completion = CountLatch::new(workers.len());
     let run = |_migrated: bool| call(&op);
     let tasks: Vec<_> = workers
         .iter()
-        .map(|_| StackTask::new(&run, OneOf(&completion)))
+        .map(|_| StackTask::new(&run, CountDown(&completion)))
         .collect();
     for (worker, task) in workers.iter().zip(&tasks) {
-        sched::post(worker, task.record());
+        post(worker, task.record());
     }
     completion.wait();
     // All of them, before a panic among them goes on: an outcome that is not taken is never dropped.
@@ -114,7 +114,7 @@ where
     for worker in pool.workers() {
         let op = Arc::clone(&op);
         let task = HeapTask::boxed(move |_: &_| call(&*op), Detached::new(pool), context);
-        sched::post(worker, task);
+        post(worker, task);
     }
 }
 
@@ -129,12 +129,12 @@ pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
     })
 }
 
-/// The end of one of the tasks of a [`Completion`].
-struct OneOf<'a>(&'a Completion);
+/// The end of one of the tasks that a [`CountLatch`] counts.
+struct CountDown<'a>(&'a CountLatch);
 
-impl Event for OneOf<'_> {
+impl Event for CountDown<'_> {
     unsafe fn happen(this: *const Self) {
-        // SAFETY: valid until the waiter is told, which `one_over` does last.
-        unsafe { Completion::one_over((*this).0) }
+        // SAFETY: valid until the waiter is woken, which `decrement` does last.
+        unsafe { CountLatch::decrement((*this).0) }
     }
 }

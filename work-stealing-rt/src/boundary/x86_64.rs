@@ -140,8 +140,9 @@ pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
 /// `header` is valid for a write and is the header of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
-    // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of
-    // which a `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and nothing can panic.
+    // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of which a
+    // `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and
+    // nothing can panic.
     unsafe {
         asm!(
             "lea {site}, [rip + 771f]",

@@ -9,7 +9,8 @@ use std::{env, io, thread};
 use super::error::Cause;
 use super::threads::{self, CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 use super::{Handlers, Hold, MOST_THREADS, Pool, ThreadPool, ThreadPoolBuildError};
-use crate::{profiler, worker};
+use crate::main_loop::adopt_current;
+use crate::profiler;
 
 /// The environment variable with the default number of workers; nonsense in it is an error.
 const THREADS_VARIABLE: &str = "WORK_STEALING_RT_NUM_THREADS";
@@ -208,7 +209,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             self.spawn.spawn(thread).map_err(Cause::Thread)?;
         }
         // Last, for a thread cannot stop being a worker.
-        if self.use_current_thread && !worker::adopt_current(pool.pool(), 0) {
+        if self.use_current_thread && !adopt_current(pool.pool(), 0) {
             return Err(Cause::AlreadyInPool.into());
         }
         Ok(pool)
