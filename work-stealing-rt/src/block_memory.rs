@@ -12,7 +12,7 @@ use crate::system;
 /// Blocks that nobody uses, most recently used last. Their untouched pages take no memory.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// How many are kept at most.
+/// The most blocks that are kept.
 const MOST: usize = 32;
 
 struct Kept {
@@ -20,14 +20,14 @@ struct Kept {
     layout: Layout,
 }
 
-// SAFETY: a block belongs to whoever has its address; those that are kept, to the list.
+// SAFETY: a block belongs to whoever has its address; a kept block belongs to the list.
 unsafe impl Send for Kept {}
 
-/// Memory that is zeroed, or as an earlier user of a block of that layout left it; null if there is none. It
-/// is to be freed by [`free`].
+/// Memory for [`free`]: zeroed, or as an earlier user of a block of that layout left it; null if there is
+/// none.
 pub(crate) fn allocate(layout: Layout) -> *mut u8 {
     debug_assert!(layout.size() > 0 && layout.align() <= 4096);
-    // Not to be waited for: a child of `fork` may find it locked for ever.
+    // Not waited for: in a child of `fork` the list may stay locked for ever.
     if let Ok(mut kept) = KEPT.try_lock() {
         if let Some(found) = kept.iter().rposition(|k| k.layout == layout) {
             return kept.remove(found).start;

@@ -1,7 +1,7 @@
 //! Broadcasts: one task on every worker of a pool.
 //!
-//! One duty: put a task into each worker's mailbox, and collect the results where somebody waits
-//! for them. A worker runs what is in its mailbox when it has no other task of its own.
+//! Puts a task into each worker's mailbox, and collects the results if a caller waits for them. A worker runs
+//! the tasks in its mailbox when it has no other task of its own.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -50,8 +50,7 @@ impl fmt::Debug for BroadcastContext<'_> {
 /// returns the results by worker. Each calls it when it has no other task of its own.
 ///
 /// # Panics
-/// If calls of `op` panic, the panic of the first worker among them goes on here, after all calls
-/// have ended.
+/// If calls of `op` panic, the panic of the first worker among them resumes here after all calls have ended.
 ///
 /// ```
 /// let indices = work_stealing_rt::broadcast(|context| context.index());
@@ -65,7 +64,7 @@ where
     pool::with_pool(|pool| broadcast_in(pool, op))
 }
 
-/// Calls `op` some time on every worker of the calling thread's pool, or of the global pool.
+/// Calls `op` later on every worker of the calling thread's pool, or of the global pool.
 ///
 /// A panic of `op` is treated as that of a [`spawn`](crate::spawn())ed task.
 pub fn spawn_broadcast<OP>(op: OP)
@@ -92,7 +91,8 @@ where
         post(worker, task.record());
     }
     completion.wait();
-    // All of them, before a panic among them goes on: an outcome that is not taken is never dropped.
+    // All outcomes are taken before a panic among them resumes: an outcome that is not taken is never
+    // dropped.
     let outcomes: Vec<_> = tasks
         .iter()
         // SAFETY: all tasks are over, and each is asked once.

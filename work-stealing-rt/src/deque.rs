@@ -130,7 +130,7 @@ fn unpack(ends: u64) -> (u64, u64) {
 }
 
 impl SplitDeque {
-    /// The deque of one of so many workers.
+    /// The deque of one of `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         let block = Block::allocate();
         // SAFETY: just allocated.
@@ -303,25 +303,25 @@ impl SplitDeque {
         self.own().ends.store(pack(index, index), Ordering::Release);
     }
 
-    /// Anyone: is it a slot of this deque?
+    /// Anyone: whether the slot belongs to this deque.
     pub(crate) fn has_slot(&self, slot: SlotPtr) -> bool {
         (self.base()..=self.last()).contains(&slot)
     }
 
-    /// Anyone: is there a shared task?
+    /// Anyone: whether there is a shared task.
     #[inline(always)]
     pub(crate) fn has_shared(&self) -> bool {
         let (tail, split) = unpack(self.shared().ends.load(Ordering::Acquire));
         tail < split
     }
 
-    /// Owner: are there tasks that nobody has taken?
+    /// Owner: whether there are tasks that nobody has taken.
     pub(crate) fn has_tasks(&self) -> bool {
         let (tail, split) = unpack(self.own().ends.load(Ordering::Relaxed));
         self.owner.head.get() != self.owner.split.get() || tail < split
     }
 
-    /// Owner: do others look for tasks that they could take?
+    /// Owner: whether other workers look for tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
         !self.owner.solo && self.own().limit.load(Ordering::Relaxed) == ATTENTION
@@ -335,7 +335,7 @@ impl SplitDeque {
         }
     }
 
-    /// Owner: from now on thieves are to wait for so many pauses before they look for a task here.
+    /// Owner: asks thieves to wait for this many pauses before they look for a task here.
     #[inline(always)]
     pub(crate) fn set_pace(&self, pauses: u32) {
         if self.pace() != pauses {
@@ -343,7 +343,7 @@ impl SplitDeque {
         }
     }
 
-    /// Anyone: how many pauses thieves are to wait.
+    /// Anyone: the pauses that thieves are asked to wait.
     #[inline(always)]
     pub(crate) fn pace(&self) -> u32 {
         self.shared().pace.load(Ordering::Relaxed)

@@ -52,7 +52,7 @@ impl Fifo {
         Fifo(Injector::new())
     }
 
-    /// Adds the task, and returns the ticket to be queued for it. The `Fifo` must stay in place
+    /// Adds the task, and returns the ticket for its queue. The `Fifo` must stay in place
     /// until the ticket is redeemed.
     pub(crate) fn push(&self, task: TaskRef) -> Queued {
         self.0.push(task);

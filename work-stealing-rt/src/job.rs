@@ -84,17 +84,16 @@ impl TaskRef {
     }
 }
 
-/// Calls the user's closure from a frame of its own, outside the runtime's code range: what is
-/// inlined here is user code.
+/// Calls the user's closure from a frame outside the runtime's code range: code inlined here is user code.
 #[inline(never)]
 fn call_task<R>(closure: impl FnOnce() -> R) -> R {
     closure()
 }
 
-/// Drops a value of the user's where a panic must not go on.
+/// Drops a user's value where a panic must not propagate.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // Its destructor might panic, too.
+        // The payload's destructor might panic too.
         mem::forget(payload);
     }
 }
@@ -131,7 +130,7 @@ where
     R: Send,
     E: Event,
 {
-    /// A task whose header is yet to be recorded. The closure is dropped only by one of the
+    /// A task whose header is not recorded yet. The closure is dropped only by one of the
     /// `unsafe` methods, or by running.
     #[inline(always)]
     pub(crate) fn new(closure: F, event: E) -> Self {

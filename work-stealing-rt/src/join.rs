@@ -1,8 +1,8 @@
 //! `join` and `join_context`: two closures, potentially in parallel.
 //!
-//! One duty: run the first closure while the second is open to thieves, then run the second or
-//! wait for its thief. Invariant: whether the closures return or unwind, this frame is not left
-//! while another worker may use the task in it.
+//! Runs the first closure while the second is open to thieves, then runs the second or waits for its thief.
+//! Invariant: whether the closures return or unwind, this frame is not left while another worker may use the
+//! task in it.
 
 use core::marker::PhantomData;
 use std::any::Any;
@@ -18,15 +18,14 @@ use crate::worker::Worker;
 
 /// Runs both closures, potentially in parallel, and returns their results.
 ///
-/// The first one runs at once; the second one is open to idle workers, and is run by the caller
-/// afterwards if nobody took it. Outside of a pool this happens in the global pool.
+/// The first one runs at once. The second one is open to idle workers; the caller runs it afterwards if
+/// nobody took it. Outside of a pool this happens in the global pool.
 ///
-/// A call costs a few nanoseconds more than calling both closures, so a cut-off to serial code
-/// is rarely worth while.
+/// A call costs a few nanoseconds more than calling both closures, so a cut-off to serial code rarely pays.
 ///
 /// # Panics
-/// A panic of either closure goes on here, after the other one has ended: both are always run. If
-/// both panic, the first one's panic goes on.
+/// A panic of either closure resumes here after the other one has ended: both always run. If both panic, the
+/// first one's panic resumes.
 ///
 /// ```
 /// fn fib(n: u64) -> u64 {
@@ -53,9 +52,8 @@ where
     }
 }
 
-/// As [`join`], and tells each closure whether it *migrated*: whether another thread runs it than
-/// the one that called `join_context`. Loops that split adaptively do so as long as parts of
-/// them migrate.
+/// As [`join`], and tells each closure whether it *migrated*: whether it runs on another thread than the one
+/// that called `join_context`. Loops that split adaptively continue to split while parts of them migrate.
 ///
 /// # Panics
 /// As [`join`].
@@ -85,11 +83,11 @@ where
     }
 }
 
-/// What a closure of [`join_context`] is told of itself.
+/// Tells a closure of [`join_context`] where it runs.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
-    /// It speaks of one thread: neither `Send` nor `Sync`.
+    /// Valid on one thread: neither `Send` nor `Sync`.
     marker: PhantomData<*mut ()>,
 }
 
@@ -102,8 +100,8 @@ impl FnContext {
         }
     }
 
-    /// Does the closure run on another thread than the one that called [`join_context`]? (Or was it
-    /// taken out of its order by that thread itself, which comes to the same.)
+    /// Whether the closure runs on another thread than the one that called [`join_context`], or was taken out
+    /// of order by that thread itself.
     #[inline]
     pub fn migrated(&self) -> bool {
         self.migrated
@@ -123,7 +121,7 @@ where
     pool::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
 }
 
-/// `migrated`: what closures that run on this worker are told. `COUNTED`: see [`fork`].
+/// `migrated`: the value for closures that run on this worker. `COUNTED`: see [`fork`].
 #[inline(always)]
 fn join_on<A, B, RA, RB, const COUNTED: bool>(
     worker: &Worker,

@@ -22,8 +22,8 @@
 //! | `count_latch` | waiting for a number of tasks |
 //! | `fifo` | first-in-first-out order on top of a stack |
 //! | `pool` | pools, the global pool, installing work from outside |
-//! | `sched`, `sync` | all code that is runtime work; they lie in the folder `parallel_overhead`, whose name is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; they call the user's closures |
+//! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
 //! `parallel_overhead/`, and every out-of-line function that is runtime work does.

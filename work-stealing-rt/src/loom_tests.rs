@@ -28,7 +28,7 @@ fn model(preemptions: usize, program: impl Fn() + Sync + Send + 'static) {
     builder.check(program);
 }
 
-/// A pool of so many workers that have no threads yet.
+/// A pool of workers that have no threads yet.
 fn without_threads(
     workers: usize,
     set_up: impl FnOnce(ThreadPoolBuilder) -> ThreadPoolBuilder,

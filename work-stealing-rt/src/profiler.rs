@@ -165,7 +165,7 @@ mod registry {
         }
     }
 
-    /// The calling thread's logical context, to be kept in a task; 0 without a profiler.
+    /// The calling thread's logical context, for a task to keep; 0 without a profiler.
     #[inline(always)]
     pub(crate) fn capture_context() -> usize {
         match profiler() {

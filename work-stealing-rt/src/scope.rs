@@ -45,7 +45,7 @@ pub struct ScopeFifo<'scope> {
 /// A worker that runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Panics
-/// If `op` or a task panics, the first of these panics goes on here when all have ended.
+/// If `op` or a task panics, the first of these panics resumes here when all have ended.
 ///
 /// ```
 /// let mut squares = [0; 4];
@@ -104,10 +104,9 @@ impl<'scope> Scope<'scope> {
         self.base.run(|| op(&self))
     }
 
-    /// Spawns a task into the scope. It gets the scope, so as to spawn more.
+    /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
     ///
-    /// The task is put on the heap; where a caller waits for two things only,
-    /// [`join`](crate::join) is much cheaper.
+    /// The task is stored on the heap. For two closures, [`join`](crate::join) is much cheaper.
     pub fn spawn<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
@@ -140,7 +139,7 @@ impl<'scope> ScopeFifo<'scope> {
         self.base.run(|| op(&self))
     }
 
-    /// Spawns a task into the scope. It gets the scope, so as to spawn more.
+    /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
     pub fn spawn_fifo<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
@@ -187,7 +186,7 @@ impl ScopeBase {
         unsafe { &*self.pool }
     }
 
-    /// Calls the scope's body, waits for the tasks, and lets a panic go on.
+    /// Calls the scope's body, waits for the tasks, and resumes a panic.
     #[inline(always)]
     fn run<R>(&self, body: impl FnOnce() -> R) -> R {
         let result = catch_unwind(AssertUnwindSafe(body));
@@ -215,7 +214,7 @@ impl ScopeBase {
             Ordering::Relaxed,
         );
         if first.is_err() {
-            // The scope's tasks are still to be waited for, or its count to be kept.
+            // A panic of the destructor must not propagate: the scope still waits for tasks.
             // SAFETY: boxed above, and not kept.
             job::discard(unsafe { Box::from_raw(boxed) });
         }

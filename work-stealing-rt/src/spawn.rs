@@ -9,7 +9,7 @@ use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order};
 
-/// Runs the closure some time in the calling thread's pool, or in the global pool. A worker that
+/// Runs the closure later in the calling thread's pool, or in the global pool. A worker that
 /// runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Aborts

@@ -197,7 +197,7 @@ impl Pool {
     }
 }
 
-/// The result of an installed task that is over; its panic goes on here.
+/// The result of an installed task that has ended. Its panic resumes here.
 fn finished<F, R, E>(task: &StackTask<F, R, E>) -> R
 where
     F: FnOnce(bool) -> R + Send,
@@ -328,12 +328,12 @@ pub(crate) fn with_pool<R>(use_pool: impl FnOnce(&Pool) -> R) -> R {
     })
 }
 
-/// The most workers that a pool can have; a builder that is asked for more makes so many.
+/// The most workers that a pool can have. A builder makes this many if it is asked for more.
 pub fn max_num_threads() -> usize {
     MOST_THREADS
 }
 
-/// Has the calling worker spawned or forked tasks that nobody has taken yet? `None` if the calling
+/// Whether the calling worker has spawned or forked tasks that nobody has taken yet. `None` if the calling
 /// thread is not a worker.
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
     Worker::with_current(|worker| worker.map(Worker::has_pending_tasks))

@@ -94,7 +94,7 @@ pub(crate) fn wait_until(worker: &Worker, latch: &Latch) {
     stop_searching(worker);
 }
 
-/// Whether the worker has run only a few tasks; then it yields its core between rounds.
+/// Whether the worker has run only a few tasks; if so, it yields its core between rounds.
 ///
 /// While a pool is new, the program has more threads than the pool has workers: the thread that makes the
 /// pool, uses it and perhaps drops it again, workers that have not started yet, and those of an earlier pool
