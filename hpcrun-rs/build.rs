@@ -1,6 +1,6 @@
-//! Builds the preloaded library, which the launcher carries inside itself, so that an installed
-//! `hpcrun-rs` is complete. A second cargo builds it, with a profile and a target folder of its
-//! own, from the same workspace and lock file.
+//! Builds the preloaded library, which the launcher contains, so that an installed `hpcrun-rs` is complete.
+//!
+//! A second cargo builds it, with its own profile and target folder, from the same workspace and lock file.
 
 use std::env;
 use std::hash::{DefaultHasher, Hasher};
@@ -27,7 +27,7 @@ fn main() {
         .arg(here.join("preload/Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
-        // What the outer cargo sets for this package must not leak into the inner one's.
+        // The outer cargo's settings for this package must not reach the inner one.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET");

@@ -1,22 +1,21 @@
-//! Lists the sources of the stand-in for rayon-core, so that the binary carries them inside itself
-//! and an installed `cargo-hpcrun` is complete.
+//! Lists the sources of the replacement for rayon-core, so that the binary contains them and an installed
+//! `cargo-hpcrun` is complete.
 //!
-//! Output: `stand_in_files.rs`, an array of (path in the stand-in, bytes), in order of the paths.
+//! Output: `replacement_files.rs`, an array of (path in the replacement, bytes), sorted by path.
 
 use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of Rust sources, from here, and their names in the stand-in.
-const SOURCES: [(&str, &str); 4] = [
+/// Folders of Rust sources, relative to this package, and their names in the replacement.
+const SOURCES: [(&str, &str); 3] = [
     ("../../work-stealing-rt/abi/src", "hpcrun-abi/src"),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
     (
         "../../work-stealing-rt/rayon-core/src",
         "work-stealing-rt/rayon-core/src",
     ),
-    ("shims", "shims"),
 ];
 
 fn main() {
@@ -34,7 +33,7 @@ fn main() {
     }
     text.push_str("];\n");
     let text = format!("pub(crate) static FILES: {text}");
-    let out = PathBuf::from(variable("OUT_DIR")).join("stand_in_files.rs");
+    let out = PathBuf::from(variable("OUT_DIR")).join("replacement_files.rs");
     fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
 

@@ -1,6 +1,6 @@
-//! The user's cache: where what our binaries carry is written to when it is needed as files.
+//! The user's cache: the binaries write the files that they contain there.
 //!
-//! Invariant: a folder is used only when it is the user's own, since what lies in it is executed.
+//! Invariant: a folder is used only if it belongs to the user, since its content is executed.
 
 use crate::failure::Failure;
 use crate::text;
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The cache folder, then those to fall back on.
+/// The cache folder, then the fallbacks.
 fn folders() -> Vec<PathBuf> {
     let variable = |name| {
         std::env::var_os(name)
@@ -23,7 +23,7 @@ fn folders() -> Vec<PathBuf> {
     all
 }
 
-/// Tries `put` with each of the folders until it succeeds; `what` names what has no place otherwise.
+/// Tries `put` with each of the folders until it succeeds. `what` names the content in the error message.
 pub fn install(
     what: &str,
     put: impl Fn(&Path) -> Result<PathBuf, String>,
@@ -41,8 +41,8 @@ pub fn install(
     )))
 }
 
-/// Makes a folder that others cannot write to, unless it is there; refuses another user's, and a
-/// relative one, as the program may run elsewhere.
+/// Creates a folder that other users cannot write to, unless it exists. Refuses another user's folder, and a
+/// relative path, as the program may change its directory.
 pub fn make(folder: &Path) -> Result<(), String> {
     if !folder.is_absolute() {
         return Err("not an absolute path".to_owned());
@@ -59,7 +59,7 @@ pub fn make(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// FNV-1a, for names only; whoever finds a file under such a name compares its content.
+/// FNV-1a, for file names only; it is no proof of the content.
 pub fn fingerprint(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
         (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)

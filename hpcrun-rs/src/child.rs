@@ -1,8 +1,8 @@
-//! A program as our child: its interrupts, its end, and ending as it did.
+//! The program as a child: passes signals on, waits for its end, and ends the same way.
 //!
-//! The terminal sends its interrupt to the program and to us; we stay, so that what was measured
-//! is reported. A signal sent to us alone is passed on. The second interrupt kills the program,
-//! whose measurement is complete even then.
+//! The terminal sends an interrupt to the program and to the launcher. The launcher stays, so that it can
+//! report the measurement. It passes on a signal that only it received. The second interrupt kills the
+//! program; the measurement is complete even then.
 
 use crate::failure::Failure;
 use crate::output;
@@ -14,17 +14,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-/// `si_code` of a signal that the kernel sent, as the terminal's are.
+/// `si_code` of a signal from the kernel. The terminal's signals have it.
 const SI_KERNEL: i32 = 0x80;
 
-/// Runs the program to its end; takes the measurement directory back when it cannot be started.
+/// Runs the program to its end. Removes the measurement directory if the program cannot be started.
 pub(crate) fn run(command: &mut Command, directory: Option<&Path>) -> Result<ExitStatus, Failure> {
     let program = PathBuf::from(command.get_program());
     let mut child = command.spawn().map_err(|error| {
         directory.map(output::remove_if_empty);
         Failure::exec(&program, &error)
     })?;
-    // Only now, for a child inherits the mask. An interrupt just before ends us without a report.
+    // After the start, since a child inherits the mask. An interrupt just before this ends the launcher
+    // without a report.
     let watched: SigSet = [
         Signal::SIGINT,
         Signal::SIGQUIT,
@@ -39,14 +40,14 @@ pub(crate) fn run(command: &mut Command, directory: Option<&Path>) -> Result<Exi
     let signals = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC).map_err(|e| lost(&e))?;
     let status = watch(&mut child, &signals).map_err(|e| lost(&e));
     drop(signals);
-    // Cannot fail with a valid set; a signal that is pending now is meant for the report.
+    // Cannot fail with a valid set. A signal that is pending now concerns the report.
     let _ = watched.thread_unblock();
     status
 }
 
-/// Waits for the child's end and acts on signals until then.
+/// Waits for the child's end and handles signals until then.
 fn watch(child: &mut Child, signals: &SignalFd) -> std::io::Result<ExitStatus> {
-    // Not reaped before this function returns, so the number stays the child's.
+    // The child is not reaped before this function returns, so its number is not reused.
     let pid = Pid::from_raw(child.id() as i32);
     let mut interrupts = 0;
     loop {
@@ -65,7 +66,7 @@ fn watch(child: &mut Child, signals: &SignalFd) -> std::io::Result<ExitStatus> {
             continue;
         }
         interrupts += u32::from(number == Signal::SIGINT);
-        // A failure means that the child is gone, which the next round sees.
+        // A failure means that the child is gone; the next round sees that.
         if interrupts > 1 {
             let _ = kill(pid, Signal::SIGKILL);
         } else if signal.ssi_code != SI_KERNEL {
@@ -81,7 +82,7 @@ pub fn end_like(status: ExitStatus) -> ExitCode {
     }
     let number = status.signal().unwrap_or(0);
     if let Ok(number) = Signal::try_from(number) {
-        // Returns when the signal does not end us; then the shell's convention has to do.
+        // Returns if the signal does not end this process; then the shell's convention applies.
         let _ = raise(number);
     }
     ExitCode::from(128u8.wrapping_add(number as u8))

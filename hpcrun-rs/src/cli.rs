@@ -13,7 +13,8 @@ use std::process::ExitCode;
 #[command(
     name = "hpcrun-rs",
     version,
-    after_help = "The result is a measurement directory; `hpcprof-rs DIR` turns it into a database and views.",
+    after_help = "The result is a measurement directory; `hpcprof-rs DIR` turns it into a database and \
+     views.",
     after_long_help = "Examples:\n  \
         hpcrun-rs ./target/release/solver input.dat\n  \
         hpcrun-rs -e cpu-time@1000 -o run1 ./solver        1000 samples per CPU second and thread\n  \
@@ -135,10 +136,10 @@ fn parse_event(text: &str) -> Result<Event, String> {
     Ok(Event { name, rate })
 }
 
-/// Prints clap's message: help and version are no failure, everything else is ours (125).
+/// Prints clap's message. Help and version succeed; any other message is a failure of the launcher (125).
 pub fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // With what the user typed, control characters too.
+        // The text quotes the user's input, control characters included.
         let text = error.render().to_string();
         eprint!(
             "{}",
@@ -146,7 +147,7 @@ pub fn explain(error: &clap::Error) -> ExitCode {
         );
         return ExitCode::from(125);
     }
-    // Nothing sensible is left to do when the terminal is gone.
+    // Nothing to do if the terminal is gone.
     let _ = error.print();
     ExitCode::SUCCESS
 }

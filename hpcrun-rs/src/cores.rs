@@ -1,4 +1,5 @@
-//! n, the cores that the program may use: affinity mask and cgroup CPU quota (ARCHITECTURE.md: terms).
+//! n, the number of cores that the program may use: affinity mask and cgroup CPU quota (ARCHITECTURE.md:
+//! terms).
 
 use crate::cli::CoresOption;
 use crate::failure::Failure;
@@ -7,7 +8,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The value for the sampler: 0 stands for "as many as workers".
+/// The value for the sampler. 0 means "as many as workers".
 pub(crate) fn resolve(option: CoresOption) -> Result<u32, Failure> {
     match option {
         CoresOption::Number(n) => Ok(n),
@@ -26,7 +27,7 @@ pub(crate) fn resolve(option: CoresOption) -> Result<u32, Failure> {
     }
 }
 
-/// The smallest CPU quota on the way up the process's cgroup, in whole cores, rounded up.
+/// The smallest CPU quota of the process's cgroup and its ancestors, in whole cores, rounded up.
 fn quota() -> Option<u32> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups.lines().filter_map(group_quota).min()

@@ -1,4 +1,4 @@
-//! The program's command: its own arguments, and an environment that carries the sampler.
+//! The program's command: its own arguments, and the environment that loads the sampler.
 
 use crate::cli::Event;
 use hpc_formats::environment as names;
@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What was decided about the run.
+/// The run's settings.
 pub(crate) struct Settings<'a> {
     pub(crate) event: Event,
     pub(crate) cores: u32,
@@ -23,7 +23,7 @@ pub(crate) fn command(program: &Path, arguments: &[OsString]) -> Command {
     command
 }
 
-/// Has the command start under the sampler.
+/// Makes the command start under the sampler.
 pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     command
         .env("LD_PRELOAD", preload_list(settings.library))
@@ -35,7 +35,7 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         .env(names::ENV_SOURCE, settings.source);
 }
 
-/// Ours first, then what the user preloads already.
+/// The sampler first, then the libraries that the user preloads.
 fn preload_list(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
@@ -45,8 +45,8 @@ fn preload_list(library: &Path) -> OsString {
     list
 }
 
-/// The name of the table that the run's processes on this host share: no other host that sees the same
-/// directory has the same, nor this one after it was started again.
+/// The name of the table that the run's processes on this host share. It is unique to this host since its
+/// last boot, as several hosts may see the same directory.
 fn node_name() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = nix::unistd::gethostname().unwrap_or_default();

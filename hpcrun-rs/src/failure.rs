@@ -8,7 +8,7 @@ use std::path::Path;
 /// Why the program was not run.
 #[derive(Debug)]
 pub enum Failure {
-    /// Our own: status 125.
+    /// The launcher failed: status 125.
     Own(String),
     /// The program exists but cannot be executed: status 126.
     NotExecutable(String),
@@ -17,12 +17,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure of ours, said in one line with the remedy.
+    /// A failure of the launcher. The text is one line, with the remedy.
     pub fn own(text: impl Into<String>) -> Failure {
         Failure::Own(text.into())
     }
 
-    /// From the operating system's refusal to execute.
+    /// From the error of an attempt to execute the program.
     pub(crate) fn exec(program: &Path, error: &io::Error) -> Failure {
         let text = format!("cannot run {}: {error}", text::shown(program));
         match error.kind() {
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// The exit status that says so.
+    /// The exit status for this failure.
     pub fn status(&self) -> u8 {
         match self {
             Failure::Own(_) => 125,

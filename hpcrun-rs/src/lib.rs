@@ -1,10 +1,10 @@
-//! The launcher: prepares a measurement directory, puts the sampler into a program's environment,
-//! and becomes the program (or, with `--report`, waits for it and prints the report).
+//! The launcher: prepares a measurement directory, adds the sampler to the program's environment, and
+//! executes the program. With `--report` it waits for the program and prints the report.
 //!
-//! Exit status: the program's own; 125 for a failure of ours, 126 for a program that cannot be
-//! executed, 127 for one that is not found.
+//! Exit status: the program's own; 125 if the launcher fails, 126 if the program cannot be executed, 127 if
+//! it is not found.
 //!
-//! A library too, so that `cargo hpcrun` measures by the same code: [`measure`].
+//! Also a library: `cargo hpcrun` measures with the same code, [`measure`].
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// The `hpcrun-rs` command with these arguments, its name the first of them.
+/// The `hpcrun-rs` command. The first argument is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(code) => code,
@@ -72,7 +72,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
 /// A program that was measured.
 #[derive(Debug)]
 pub struct Measured {
-    /// The measurement directory, absolute; `None` for a program that cannot be profiled, which ran as it is.
+    /// The measurement directory, absolute. `None`: the program cannot be profiled, and ran unprofiled.
     pub directory: Option<PathBuf>,
     /// How the program ended.
     pub status: ExitStatus,
@@ -80,9 +80,9 @@ pub struct Measured {
     pub warnings: Vec<String>,
 }
 
-/// Runs a program as a child under the sampler and waits for it, as `hpcrun-rs` with these
-/// arguments (its name the first of them) would; `adjust` sees its command before the start.
-/// Prints nothing. A first interrupt ends the program and keeps the measurement, a second kills.
+/// Runs a program as a child under the sampler and waits for it. The arguments are those of `hpcrun-rs`, with
+/// its name first. `adjust` may change the command before the start. Prints nothing. The first interrupt ends
+/// the program and keeps the measurement, the second kills the program.
 pub fn measure(
     arguments: impl IntoIterator<Item = OsString>,
     adjust: impl FnOnce(&mut Command),
@@ -98,7 +98,7 @@ pub fn measure(
     })
 }
 
-/// Says what is wrong with arguments for [`measure`], the program aside, before anything is done.
+/// Checks arguments for [`measure`], except for the program, without running anything.
 pub fn check(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     parse(arguments)?.event().map(drop)
 }
@@ -111,7 +111,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<cli::Options, 
     })
 }
 
-/// A run that only needs to be started; without a directory, one that is not measured.
+/// A run that is ready to start. Without a directory, it is not measured.
 struct Prepared {
     program: PathBuf,
     directory: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! Puts the preloaded library, which this binary carries, where the dynamic linker finds it: in
-//! the user's cache, under a name that states its content.
+//! Writes the preloaded library, which this binary contains, to the user's cache, where the dynamic linker
+//! finds it. Its name has a fingerprint of its content.
 
 use crate::cache;
 use crate::failure::Failure;
@@ -26,12 +26,12 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     }
     cache::make(folder)?;
     let path = folder.join(name);
-    // Under this name there is only what was written and renamed as below, in a folder of the user's own:
-    // the content is not compared at every start.
+    // The content need not be compared: only this function creates files of this name, in a folder that
+    // belongs to the user, and it renames them when they are complete.
     if fs::metadata(&path).is_ok_and(|found| found.len() == LIBRARY.len() as u64) {
         return Ok(path);
     }
-    // A name of our own first, then renamed: another launcher never sees half a library.
+    // Written under a name of this process, then renamed: no other launcher sees a partial library.
     let partial = folder.join(format!("{name}.{}", std::process::id()));
     let written = fs::OpenOptions::new()
         .write(true)

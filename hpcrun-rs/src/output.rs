@@ -1,4 +1,4 @@
-//! The measurement directory: made before the run, never overwritten.
+//! The measurement directory: created before the run, never overwritten.
 
 use crate::failure::Failure;
 use crate::text;
@@ -52,7 +52,8 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
             return Ok(());
         }
         return Err(Failure::own(format!(
-            "{} is not empty; measurements are never overwritten: remove it or choose another directory with -o",
+            "{} is not empty; measurements are never overwritten: remove it or choose another directory \
+             with -o",
             text::shown(directory)
         )));
     }
@@ -79,9 +80,9 @@ fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
     )))
 }
 
-/// Takes back a directory that nothing was measured into.
+/// Removes a directory if nothing was measured into it.
 pub(crate) fn remove_if_empty(directory: &Path) {
-    // Fails, rightly, when it is not empty.
+    // Fails if it is not empty, as it should.
     let _ = fs::remove_dir(directory);
 }
 

@@ -1,4 +1,4 @@
-//! Finds the program and says beforehand what its profile will lack.
+//! Finds the program, and warns before the run what its profile will lack.
 
 use crate::failure::Failure;
 use crate::text;
@@ -73,7 +73,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What a look at the program's file tells before it starts.
+/// Findings about the program's file before it starts.
 #[derive(Debug, Default)]
 pub(crate) struct Inspected {
     /// Whether the sampler can be preloaded into it.
@@ -82,7 +82,7 @@ pub(crate) struct Inspected {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Judges the program's file; an error when the program itself is statically linked.
+/// Inspects the program's file. A statically linked program is an error.
 pub(crate) fn inspect(path: &Path) -> Result<Inspected, Failure> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let Some(Found {
@@ -112,7 +112,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Inspected, Failure> {
         "it runs without the profiler, and nothing is measured"
     };
     Ok(Inspected {
-        // What a static interpreter starts can be.
+        // The programs that a static interpreter starts can be profiled.
         is_profiled: is_static,
         warnings: vec![format!("{file} is {reason}: {consequence}; {remedy}")],
     })
@@ -137,7 +137,8 @@ fn missing_symbols(path: &Path) -> Option<String> {
     let has_lines = has(".debug_info") || has(".zdebug_info");
     (!has_lines).then(|| {
         format!(
-            "{} has no debug information: no source lines, inlined code or overhead tags; rebuild with {remedy}",
+            "{} has no debug information: no source lines, inlined code or overhead tags; rebuild with \
+             {remedy}",
             text::shown(path)
         )
     })

@@ -7,8 +7,8 @@ use crate::text;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Waits for the program, prints its report, and ends as the program did. A program that fails
-/// still has a profile.
+/// Waits for the program, prints its report, and ends as the program did. A program that fails still has a
+/// profile.
 pub(crate) fn supervise(
     mut command: Command,
     directory: &Path,
@@ -28,7 +28,8 @@ fn report(directory: &Path, quiet: bool) {
             output::display(directory)
         ),
         Err(error) => eprintln!(
-            "hpcrun-rs: warning: cannot run {}: {error}; install it (cargo install --path hpcprof-rs) and run: hpcprof-rs {}",
+            "hpcrun-rs: warning: cannot run {}: {error}; install it (cargo install --path hpcprof-rs) and \
+             run: hpcprof-rs {}",
             text::shown(&tool),
             output::display(directory)
         ),
@@ -41,7 +42,7 @@ fn report(directory: &Path, quiet: bool) {
     }
 }
 
-/// A tool of ours: beside this one, else in PATH.
+/// Another of the tools: beside this one, else in PATH.
 fn beside_us(name: &str) -> PathBuf {
     std::env::current_exe()
         .ok()

@@ -1,15 +1,15 @@
-//! Paths in messages: nothing of them reaches the terminal but printable characters.
+//! Paths in messages: only printable characters of them reach the terminal.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path in a sentence; what cannot be printed is escaped.
+/// A path in a sentence; unprintable characters are escaped.
 pub(crate) fn shown(path: &Path) -> String {
     let quoted = format!("{path:?}");
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// A path as a word that a shell takes for it.
+/// A path as a word for a shell.
 pub(crate) fn word(path: &Path) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@%,:".contains(c);
     match path.to_str() {

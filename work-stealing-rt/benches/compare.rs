@@ -1,8 +1,8 @@
 //! This runtime beside rayon and chili, on the same kernels.
 //!
-//! One duty: print a table of medians, taken in rounds of all candidates in drawn orders, so that
-//! a change of the machine's speed hits all alike and none always follows the same other one. Arguments: `--rounds N` (default 15),
-//! `--fib N` (default 36), `--only KERNEL`. The spread is half the width of the median's 95 %
+//! One duty: print a table of medians, taken in rounds of all candidates in drawn orders, so that a change of
+//! the machine's speed hits all alike and none always follows the same other one. Arguments: `--rounds N`
+//! (default 15), `--fib N` (default 36), `--only KERNEL`. The spread is half the width of the median's 95 %
 //! interval, in % of it. *To rayon* is the median of the ratios within one round.
 
 use statistics::{estimate, median, paired};

@@ -1,17 +1,18 @@
 //! Memory for the deques of workers.
 //!
-//! One duty: large blocks of which most is never touched, at little cost also for pools that live for a
-//! moment. New ones come from the kernel where that is known, since an allocator clears every byte of a
-//! block that it hands out for the second time. Some are kept for the workers to come: to give one back
-//! interrupts every core that runs the program.
+//! One duty: large blocks, mostly untouched, cheap even for pools that live for a moment. New blocks come
+//! from the kernel where possible, since an allocator clears every byte of a block that it reuses. Freed
+//! blocks are kept for later workers: unmapping one interrupts every core that runs the program.
 
 use std::alloc::Layout;
 use std::sync::Mutex;
 
+use crate::system;
+
 /// Blocks that nobody uses, most recently used last. Their untouched pages take no memory.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// How many are kept at most.
+/// The most blocks that are kept.
 const MOST: usize = 32;
 
 struct Kept {
@@ -19,14 +20,14 @@ struct Kept {
     layout: Layout,
 }
 
-// SAFETY: a block belongs to whoever has its address; those that are kept, to the list.
+// SAFETY: a block belongs to whoever has its address; a kept block belongs to the list.
 unsafe impl Send for Kept {}
 
-/// Memory that is zeroed, or as an earlier user of a block of that layout left it; null if there is none. It
-/// is to be freed by [`free`].
+/// Memory for [`free`]: zeroed, or as an earlier user of a block of that layout left it; null if there is
+/// none.
 pub(crate) fn allocate(layout: Layout) -> *mut u8 {
     debug_assert!(layout.size() > 0 && layout.align() <= 4096);
-    // Not to be waited for: a child of `fork` may find it locked for ever.
+    // Not waited for: in a child of `fork` the list may stay locked for ever.
     if let Ok(mut kept) = KEPT.try_lock() {
         if let Some(found) = kept.iter().rposition(|k| k.layout == layout) {
             return kept.remove(found).start;
@@ -48,54 +49,6 @@ pub(crate) unsafe fn free(start: *mut u8, layout: Layout) {
     }
     // SAFETY: the caller's promise.
     unsafe { system::free(start, layout) }
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-mod system {
-    use core::ptr;
-    use std::alloc::Layout;
-
-    pub(super) fn allocate(layout: Layout) -> *mut u8 {
-        // SAFETY: a new private mapping of no file; it replaces no other.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                layout.size(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return ptr::null_mut();
-        }
-        start.cast()
-    }
-
-    /// # Safety
-    /// As above.
-    pub(super) unsafe fn free(start: *mut u8, layout: Layout) {
-        // SAFETY: the whole mapping of `allocate`. It cannot fail: no mapping is split.
-        unsafe { libc::munmap(start.cast(), layout.size()) };
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-mod system {
-    use std::alloc::Layout;
-
-    pub(super) fn allocate(layout: Layout) -> *mut u8 {
-        // SAFETY: the layout is not empty.
-        unsafe { std::alloc::alloc_zeroed(layout) }
-    }
-
-    /// # Safety
-    /// As above.
-    pub(super) unsafe fn free(start: *mut u8, layout: Layout) {
-        // SAFETY: allocated by `allocate` with this layout.
-        unsafe { std::alloc::dealloc(start, layout) };
-    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! Broadcasts: one task on every worker of a pool.
 //!
-//! One duty: put a task into each worker's mailbox, and collect the results where somebody waits
-//! for them. A worker runs what is in its mailbox when it has no other task of its own.
+//! Puts a task into each worker's mailbox, and collects the results if a caller waits for them. A worker runs
+//! the tasks in its mailbox when it has no other task of its own.
 
 use core::fmt;
 use core::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::completion::Completion;
+use crate::count_latch::CountLatch;
 use crate::job::{Event, HeapTask, StackTask};
-use crate::parallel_overhead::sched;
 use crate::pool::{self, Pool};
 use crate::profiler;
+use crate::sched::offer::post;
 use crate::spawn::Detached;
 use crate::worker::Worker;
 
@@ -50,8 +50,7 @@ impl fmt::Debug for BroadcastContext<'_> {
 /// returns the results by worker. Each calls it when it has no other task of its own.
 ///
 /// # Panics
-/// If calls of `op` panic, the panic of the first worker among them goes on here, after all calls
-/// have ended.
+/// If calls of `op` panic, the panic of the first worker among them resumes here after all calls have ended.
 ///
 /// ```
 /// let indices = work_stealing_rt::broadcast(|context| context.index());
@@ -65,7 +64,7 @@ where
     pool::with_pool(|pool| broadcast_in(pool, op))
 }
 
-/// Calls `op` some time on every worker of the calling thread's pool, or of the global pool.
+/// Calls `op` later on every worker of the calling thread's pool, or of the global pool.
 ///
 /// A panic of `op` is treated as that of a [`spawn`](crate::spawn())ed task.
 pub fn spawn_broadcast<OP>(op: OP)
@@ -82,17 +81,18 @@ where
     R: Send,
 {
     let workers = pool.workers();
-    let completion = Completion::new(workers.len());
+    let completion = CountLatch::new(workers.len());
     let run = |_migrated: bool| call(&op);
     let tasks: Vec<_> = workers
         .iter()
-        .map(|_| StackTask::new(&run, OneOf(&completion)))
+        .map(|_| StackTask::new(&run, CountDown(&completion)))
         .collect();
     for (worker, task) in workers.iter().zip(&tasks) {
-        sched::post(worker, task.record());
+        post(worker, task.record());
     }
     completion.wait();
-    // All of them, before a panic among them goes on: an outcome that is not taken is never dropped.
+    // All outcomes are taken before a panic among them resumes: an outcome that is not taken is never
+    // dropped.
     let outcomes: Vec<_> = tasks
         .iter()
         // SAFETY: all tasks are over, and each is asked once.
@@ -114,7 +114,7 @@ where
     for worker in pool.workers() {
         let op = Arc::clone(&op);
         let task = HeapTask::boxed(move |_: &_| call(&*op), Detached::new(pool), context);
-        sched::post(worker, task);
+        post(worker, task);
     }
 }
 
@@ -129,12 +129,12 @@ pub(crate) fn call<R>(op: &impl Fn(BroadcastContext<'_>) -> R) -> R {
     })
 }
 
-/// The end of one of the tasks of a [`Completion`].
-struct OneOf<'a>(&'a Completion);
+/// The end of one of the tasks that a [`CountLatch`] counts.
+struct CountDown<'a>(&'a CountLatch);
 
-impl Event for OneOf<'_> {
+impl Event for CountDown<'_> {
     unsafe fn happen(this: *const Self) {
-        // SAFETY: valid until the waiter is told, which `one_over` does last.
-        unsafe { Completion::one_over((*this).0) }
+        // SAFETY: valid until the waiter is woken, which `decrement` does last.
+        unsafe { CountLatch::decrement((*this).0) }
     }
 }

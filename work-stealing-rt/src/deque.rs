@@ -13,15 +13,14 @@
 //!   thief's claim and the owner's retreat are decided by one compare-and-exchange.
 //! * A slot is a [`Latch`] that carries the task's address: the thief sets it when the task is
 //!   over. The slot stays the thief's until then, since the owner pops in LIFO order and waits.
-//! * The owner learns of hunger, of overflow and of a shallow deque by one comparison: `limit` is
-//!   the distance from the end of the *open zone* to the last usable slot, or 0 when the shared
-//!   part ran empty (*attention*), and the distance of a slot inside the open zone is negative,
-//!   that is, huge. Whoever empties the shared part stores that 0, so the oldest task is nearly
-//!   always open to thieves.
-//! * What is pushed into the first few slots, the open zone, is open to thieves at once. These are
+//! * The first few slots are the *open zone*: a task pushed there is open to thieves at once. These are
 //!   the large tasks of a divide-and-conquer program, whose owner may not push again for long.
-//!
-//! * `pace` is the owner's request to thieves that bring it less than they cost.
+//! * One comparison at a push detects three cases: thieves are hungry, the deque is full, the slot lies in
+//!   the open zone. `limit` is the distance from the end of the open zone to the last usable slot, or 0 if
+//!   the shared part ran empty (*attention*). The distance of a slot inside the open zone is negative, that
+//!   is, huge as an unsigned number. Whoever empties the shared part stores the 0, so the oldest task is
+//!   nearly always open to thieves.
+//! * `pace` is the owner's request that thieves look less often, if a steal costs it more than it gains.
 //!
 //! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
 //! `ends`) makes slot and task visible. `limit` and `pace` are hints and
@@ -32,7 +31,7 @@ use core::cell::Cell;
 use core::mem::align_of;
 use core::mem::size_of;
 use core::ptr;
-// Of `pace`, which orders nothing: not for loom to follow.
+// For `pace`, which orders nothing, so loom need not follow it.
 use core::sync::atomic::AtomicU32;
 
 use crossbeam_utils::CachePadded;
@@ -51,9 +50,9 @@ pub(crate) const CAPACITY: usize = if cfg!(loom) {
     1 << 16
 };
 
-/// How many of the oldest pending joins are never private: as many as a loop over all workers has,
-/// when it splits in halves, and one more. Deeper recursions have few joins so shallow, so
-/// that their two atomic operations do not count.
+/// How many of the oldest pending joins are never private: the depth of a loop that splits in halves over all
+/// workers, plus one. Deep recursions have few joins at these depths, so the two atomic operations of each do
+/// not matter.
 fn open_zone(workers: usize) -> usize {
     match workers {
         _ if cfg!(loom) => 1,
@@ -72,7 +71,7 @@ const ATTENTION: usize = 0;
 
 /// The deque; see the module. Methods marked *owner* are called by the owning worker alone.
 pub(crate) struct SplitDeque {
-    /// Apart from all that thieves read.
+    /// On cache lines that thieves do not read.
     owner: CachePadded<Owner>,
     block: *const Block,
 }
@@ -91,9 +90,9 @@ struct Owner {
     block: *const Block,
 }
 
-/// What thieves write, and the slots. The beginning is one cache line, which has the oldest slots:
-/// a thief that has seen `ends` there finds the task without another transfer between the cores,
-/// and can ask for attention; its owner, who reads `limit` at each push, has the line at hand.
+/// The words that thieves write, and the slots. The first cache line also holds the oldest slots: a thief
+/// that has read `ends` there finds the task and can ask for attention without another transfer between
+/// cores, and the owner, which reads `limit` at each push, has the line in its cache.
 #[repr(C)]
 struct Block {
     limit: AtomicUsize,
@@ -131,7 +130,7 @@ fn unpack(ends: u64) -> (u64, u64) {
 }
 
 impl SplitDeque {
-    /// The deque of one of so many workers.
+    /// The deque of one of `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         let block = Block::allocate();
         // SAFETY: just allocated.
@@ -182,12 +181,12 @@ impl SplitDeque {
         unsafe { slot.offset_from(self.base()) as u64 }
     }
 
-    /// Owner: pushes `task` (an address, a multiple of 4). `Err`: [`SplitDeque::attend`] must be
+    /// Owner: pushes `task` (an address, a multiple of 4). `Err`: [`SplitDeque::finish_push`] must be
     /// called with the slot before anything else.
     #[inline(always)]
     pub(crate) fn push(&self, task: usize) -> Result<SlotPtr, SlotPtr> {
         let slot = self.owner.head.get();
-        // SAFETY: `head <= last` always (`attend` sees to it), and a free slot is the owner's.
+        // SAFETY: `head <= last` always (`finish_push` ensures it), and a free slot is the owner's.
         let next = unsafe {
             (*slot).rearm(task);
             slot.add(1)
@@ -204,7 +203,7 @@ impl SplitDeque {
     /// Owner: the slow half of a push into `slot`: publishes half of the private part (in the open
     /// zone all of it), or takes the task out again (returning [`NONE`]) when the deque is full.
     #[inline(always)]
-    pub(crate) fn attend(&self, slot: SlotPtr) -> SlotPtr {
+    pub(crate) fn finish_push(&self, slot: SlotPtr) -> SlotPtr {
         if self.own().limit.load(Ordering::Relaxed) == ATTENTION {
             let limit = self.last() as usize - self.owner.zone;
             self.own().limit.store(limit, Ordering::Relaxed);
@@ -304,25 +303,25 @@ impl SplitDeque {
         self.own().ends.store(pack(index, index), Ordering::Release);
     }
 
-    /// Anyone: is it a slot of this deque?
+    /// Anyone: whether the slot belongs to this deque.
     pub(crate) fn has_slot(&self, slot: SlotPtr) -> bool {
         (self.base()..=self.last()).contains(&slot)
     }
 
-    /// Anyone: is there a shared task?
+    /// Anyone: whether there is a shared task.
     #[inline(always)]
     pub(crate) fn has_shared(&self) -> bool {
         let (tail, split) = unpack(self.shared().ends.load(Ordering::Acquire));
         tail < split
     }
 
-    /// Owner: are there tasks that nobody has taken?
+    /// Owner: whether there are tasks that nobody has taken.
     pub(crate) fn has_tasks(&self) -> bool {
         let (tail, split) = unpack(self.own().ends.load(Ordering::Relaxed));
         self.owner.head.get() != self.owner.split.get() || tail < split
     }
 
-    /// Owner: do others look for tasks that they could take?
+    /// Owner: whether other workers look for tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
         !self.owner.solo && self.own().limit.load(Ordering::Relaxed) == ATTENTION
@@ -336,7 +335,7 @@ impl SplitDeque {
         }
     }
 
-    /// Owner: from now on thieves are to wait for so many pauses before they look for a task here.
+    /// Owner: asks thieves to wait for this many pauses before they look for a task here.
     #[inline(always)]
     pub(crate) fn set_pace(&self, pauses: u32) {
         if self.pace() != pauses {
@@ -344,7 +343,7 @@ impl SplitDeque {
         }
     }
 
-    /// Anyone: how many pauses thieves are to wait.
+    /// Anyone: the pauses that thieves are asked to wait.
     #[inline(always)]
     pub(crate) fn pace(&self) -> u32 {
         self.shared().pace.load(Ordering::Relaxed)

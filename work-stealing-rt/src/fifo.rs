@@ -1,8 +1,8 @@
 //! First-in-first-out order on top of a last-in-first-out queue.
 //!
-//! One duty: let `spawn_fifo` tasks start in the order of their spawns although a worker takes the
-//! youngest entry of its queue first. What is queued for such a task is not the task but a
-//! *ticket*: whoever takes a ticket gets the oldest task of the ticket's [`Fifo`].
+//! A worker takes the youngest entry of its queue first, but `spawn_fifo` tasks start in the order of their
+//! spawns. For such a task the queue holds a *ticket*: whoever takes a ticket gets the oldest task of the
+//! ticket's [`Fifo`].
 //!
 //! Invariant: a task is put into the `Fifo` before its ticket is queued, and each ticket is
 //! redeemed once; so there is a task for every ticket.
@@ -52,7 +52,7 @@ impl Fifo {
         Fifo(Injector::new())
     }
 
-    /// Adds the task, and returns the ticket to be queued for it. The `Fifo` must stay in place
+    /// Adds the task, and returns the ticket for its queue. The `Fifo` must stay in place
     /// until the ticket is redeemed.
     pub(crate) fn push(&self, task: TaskRef) -> Queued {
         self.0.push(task);

@@ -1,13 +1,13 @@
 //! Tasks in memory: a header that the profiler can read, a closure, an outcome.
 //!
-//! One duty: store a closure where another worker can find and run it, and bring its result or
-//! its panic back. [`StackTask`] lives in the frame of a spawner that waits for it (join,
-//! install); [`HeapTask`] is on its own (scope, spawn).
+//! One duty: store a closure where another worker can find and run it, and return its result or its panic.
+//! [`StackTask`] lives in the frame of a spawner that waits for it (join, install); [`HeapTask`] owns its
+//! memory (scope, spawn).
 //!
-//! Life of a task that is not run inline: `entry` runs it, under the boundary; when the boundary's
-//! frame is gone, `finish` publishes that it is over and gives its memory up. In between, the
-//! worker's state says *idle* already, so that a profiler never follows a header into a frame
-//! that its owner may have left.
+//! Life of a task that its spawner does not run inline: `entry` runs it, below the boundary's frame. After
+//! that frame is gone, `finish` publishes that the task has ended and gives up its memory. In between, the
+//! worker's state is already *idle*, so a profiler never follows a header into a frame that its owner may
+//! have left.
 
 use core::cell::UnsafeCell;
 use core::mem::{self, ManuallyDrop, MaybeUninit, offset_of};
@@ -19,7 +19,8 @@ use std::thread;
 use hpcrun_abi::{SpawnSite, TaskHeader};
 
 use crate::boundary;
-use crate::parallel_overhead::sched;
+use crate::sched::prefetch::prefetch_for_write;
+use crate::sched::state::{begin_work, end_work};
 use crate::worker::Worker;
 
 /// Runs the task with this header on the given worker, the caller's; catches every panic.
@@ -83,17 +84,16 @@ impl TaskRef {
     }
 }
 
-/// Calls the user's closure from a frame of its own, outside the runtime's code range: what is
-/// inlined here is user code.
+/// Calls the user's closure from a frame outside the runtime's code range: code inlined here is user code.
 #[inline(never)]
 fn call_task<R>(closure: impl FnOnce() -> R) -> R {
     closure()
 }
 
-/// Drops a value of the user's where a panic must not go on.
+/// Drops a user's value where a panic must not propagate.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // Its destructor might panic, too.
+        // The payload's destructor might panic too.
         mem::forget(payload);
     }
 }
@@ -130,7 +130,7 @@ where
     R: Send,
     E: Event,
 {
-    /// A task whose header is yet to be recorded. The closure is dropped only by one of the
+    /// A task whose header is not recorded yet. The closure is dropped only by one of the
     /// `unsafe` methods, or by running.
     #[inline(always)]
     pub(crate) fn new(closure: F, event: E) -> Self {
@@ -145,7 +145,7 @@ where
     /// Records the calling frame as the spawner.
     #[inline(always)]
     pub(crate) fn record(&self) -> TaskRef {
-        // From the whole task, for whoever has the header's address gets at the rest by it.
+        // Derived from the whole task: whoever has the header's address reaches the rest through it.
         let header = ptr::from_ref(self).cast::<TaskHeader>();
         // SAFETY: the header lies in an `UnsafeCell`, is ours until the task is handed out, and
         // belongs to this type.
@@ -181,58 +181,52 @@ where
     E: Event,
 {
     #[inline(never)]
-    #[cfg_attr(
-        all(target_os = "linux", not(miri)),
-        unsafe(link_section = "wsrt_text")
-    )]
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
     unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
         // SAFETY: the header is the first field of a live `Self` in the spawner's frame, which
         // stays until the event; `worker` is the calling thread's. A panic of the closure is
         // caught and becomes the outcome.
         unsafe {
-            sched::begin_work(&*worker);
+            begin_work(&*worker);
             let this = &*header.cast::<Self>();
-            // The spawner's core has the line; it comes while the closure runs.
-            sched::prefetch_for_write(this.outcome.get());
+            // The spawner's core owns the cache line; it arrives while the closure runs.
+            prefetch_for_write(this.outcome.get());
             let closure = this.take_closure();
             let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(true))));
             (*this.outcome.get()).write(outcome);
-            sched::end_work(&*worker);
+            end_work(&*worker);
         }
     }
 
     #[inline(never)]
-    #[cfg_attr(
-        all(target_os = "linux", not(miri)),
-        unsafe(link_section = "wsrt_text")
-    )]
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
     unsafe extern "C" fn finish(header: *const TaskHeader) {
         // SAFETY: the task is live until its event happens; only raw pointers are passed on.
         unsafe { E::happen(&raw const (*header.cast::<Self>()).event) }
     }
 }
 
-/// What becomes of a [`HeapTask`].
-pub(crate) trait Keeper {
+/// What happens when a [`HeapTask`] ends.
+pub(crate) trait CompletionHook {
     /// The closure has panicked with this payload.
     fn panicked(&self, payload: Box<dyn Any + Send>);
-    /// The task is over. Called once, last.
-    fn over(self);
+    /// The task has ended. Called once, last.
+    fn completed(self);
 }
 
-/// A task on the heap, which frees itself. The closure gets the keeper, so that neither has to hold what
-/// the other knows.
+/// A task on the heap, which frees itself. The closure borrows the hook, so that data both need is stored
+/// once.
 #[repr(C)]
-pub(crate) struct HeapTask<F, K> {
+pub(crate) struct HeapTask<F, H> {
     header: TaskHeader,
     closure: UnsafeCell<ManuallyDrop<F>>,
-    keeper: K,
+    hook: H,
 }
 
-impl<F: FnOnce(&K) + Send, K: Keeper + Send> HeapTask<F, K> {
+impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> HeapTask<F, H> {
     /// A task in the given captured context (0: unknown). It must be run.
     #[inline(always)]
-    pub(crate) fn boxed(closure: F, keeper: K, context: usize) -> TaskRef {
+    pub(crate) fn boxed(closure: F, hook: H, context: usize) -> TaskRef {
         let task = Box::new(HeapTask {
             header: TaskHeader {
                 site: ptr::from_ref(Self::SITE).cast(),
@@ -240,43 +234,37 @@ impl<F: FnOnce(&K) + Send, K: Keeper + Send> HeapTask<F, K> {
                 fp: 0,
             },
             closure: UnsafeCell::new(ManuallyDrop::new(closure)),
-            keeper,
+            hook,
         });
         TaskRef(Box::into_raw(task).cast_const().cast::<TaskHeader>())
     }
 }
 
-impl<F: FnOnce(&K) + Send, K: Keeper + Send> Task for HeapTask<F, K> {
+impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> Task for HeapTask<F, H> {
     #[inline(never)]
-    #[cfg_attr(
-        all(target_os = "linux", not(miri)),
-        unsafe(link_section = "wsrt_text")
-    )]
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
     unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
         // SAFETY: the header is the first field of a live boxed `Self` that runs once, and is
-        // freed by `finish` only. A panic of the closure goes to the keeper.
+        // freed by `finish` only. A panic of the closure goes to the hook.
         unsafe {
-            sched::begin_work(&*worker);
+            begin_work(&*worker);
             let this = &*header.cast::<Self>();
             let closure = ManuallyDrop::take(&mut *this.closure.get());
-            let call = || call_task(|| closure(&this.keeper));
+            let call = || call_task(|| closure(&this.hook));
             if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-                this.keeper.panicked(payload);
+                this.hook.panicked(payload);
             }
-            sched::end_work(&*worker);
+            end_work(&*worker);
         }
     }
 
     #[inline(never)]
-    #[cfg_attr(
-        all(target_os = "linux", not(miri)),
-        unsafe(link_section = "wsrt_text")
-    )]
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
     unsafe extern "C" fn finish(header: *const TaskHeader) {
         // SAFETY: made by `boxed`, and nobody refers to it any more. The closure has been taken,
         // and `ManuallyDrop` keeps the box from dropping it again.
         let task = unsafe { Box::from_raw(header.cast::<Self>().cast_mut()) };
-        let HeapTask { keeper, .. } = *task;
-        keeper.over();
+        let HeapTask { hook, .. } = *task;
+        hook.completed();
     }
 }

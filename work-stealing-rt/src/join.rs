@@ -1,8 +1,8 @@
 //! `join` and `join_context`: two closures, potentially in parallel.
 //!
-//! One duty: run the first closure while the second is open to thieves, then run the second or
-//! wait for its thief. Invariant: whether the closures return or unwind, this frame is not left
-//! while another worker may use the task in it.
+//! Runs the first closure while the second is open to thieves, then runs the second or waits for its thief.
+//! Invariant: whether the closures return or unwind, this frame is not left while another worker may use the
+//! task in it.
 
 use core::marker::PhantomData;
 use std::any::Any;
@@ -10,21 +10,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::deque::SlotPtr;
 use crate::job::{self, InSlot, StackTask};
-use crate::parallel_overhead::sched::{self, Place};
 use crate::pool;
+use crate::sched::fork::{fork, take_back, task};
+use crate::sched::kept::Place;
+use crate::sched::state;
 use crate::worker::Worker;
 
 /// Runs both closures, potentially in parallel, and returns their results.
 ///
-/// The first one runs at once; the second one is open to idle workers, and is run by the caller
-/// afterwards if nobody took it. Outside of a pool this happens in the global pool.
+/// The first one runs at once. The second one is open to idle workers; the caller runs it afterwards if
+/// nobody took it. Outside of a pool this happens in the global pool.
 ///
-/// A call costs a few nanoseconds more than calling both closures, so a cut-off to serial code
-/// is rarely worth while.
+/// A call costs a few nanoseconds more than calling both closures, so a cut-off to serial code rarely pays.
 ///
 /// # Panics
-/// A panic of either closure goes on here, after the other one has ended: both are always run. If
-/// both panic, the first one's panic goes on.
+/// A panic of either closure resumes here after the other one has ended: both always run. If both panic, the
+/// first one's panic resumes.
 ///
 /// ```
 /// fn fib(n: u64) -> u64 {
@@ -45,15 +46,14 @@ where
     RB: Send,
 {
     // SAFETY: for this call.
-    match unsafe { sched::current() } {
+    match unsafe { state::current() } {
         Some(worker) => join_on::<_, _, _, _, false>(worker, false, |_| oper_a(), |_| oper_b()),
         None => join_outside(|_| oper_a(), |_| oper_b()),
     }
 }
 
-/// As [`join`], and tells each closure whether it *migrated*: whether another thread runs it than
-/// the one that called `join_context`. Loops that split adaptively do so as long as parts of
-/// them migrate.
+/// As [`join`], and tells each closure whether it *migrated*: whether it runs on another thread than the one
+/// that called `join_context`. Loops that split adaptively continue to split while parts of them migrate.
 ///
 /// # Panics
 /// As [`join`].
@@ -77,17 +77,17 @@ where
     let oper_a = |migrated| oper_a(FnContext::new(migrated));
     let oper_b = |migrated| oper_b(FnContext::new(migrated));
     // SAFETY: for this call.
-    match unsafe { sched::current() } {
+    match unsafe { state::current() } {
         Some(worker) => join_on::<_, _, _, _, true>(worker, false, oper_a, oper_b),
         None => join_outside(oper_a, oper_b),
     }
 }
 
-/// What a closure of [`join_context`] is told of itself.
+/// Tells a closure of [`join_context`] where it runs.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
-    /// It speaks of one thread: neither `Send` nor `Sync`.
+    /// Valid on one thread: neither `Send` nor `Sync`.
     marker: PhantomData<*mut ()>,
 }
 
@@ -100,8 +100,8 @@ impl FnContext {
         }
     }
 
-    /// Does the closure run on another thread than the one that called [`join_context`]? (Or was it
-    /// taken out of its order by that thread itself, which comes to the same.)
+    /// Whether the closure runs on another thread than the one that called [`join_context`], or was taken out
+    /// of order by that thread itself.
     #[inline]
     pub fn migrated(&self) -> bool {
         self.migrated
@@ -121,7 +121,7 @@ where
     pool::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
 }
 
-/// `migrated`: what closures that run on this worker are told. `COUNTED`: see `sched::fork`.
+/// `migrated`: the value for closures that run on this worker. `COUNTED`: see [`fork`].
 #[inline(always)]
 fn join_on<A, B, RA, RB, const COUNTED: bool>(
     worker: &Worker,
@@ -135,18 +135,18 @@ where
     RA: Send,
     RB: Send,
 {
-    let task = sched::task(oper_b);
+    let task = task(oper_b);
     let (mut slot, mut result_a) = (Place::new(), Place::new());
-    let slot = slot.keep(sched::fork::<_, _, COUNTED>(worker, &task));
+    let slot = slot.keep(fork::<_, _, COUNTED>(worker, &task));
     let result_a = match catch_unwind(AssertUnwindSafe(|| oper_a(migrated))) {
         Ok(result) => result_a.keep(result),
-        Err(payload) => complete(&task, slot.get(), payload),
+        Err(payload) => recover_from_panic(&task, slot.get(), payload),
     };
     let slot = slot.get();
     // SAFETY: `worker` is the calling thread's.
-    let worker = unsafe { sched::same_worker() };
+    let worker = unsafe { state::same_worker() };
     // SAFETY: forked above. If the closure unwinds, its task is out of the deque already.
-    if let Some(oper_b) = unsafe { sched::take_back(worker, slot, &task) } {
+    if let Some(oper_b) = unsafe { take_back(worker, slot, &task) } {
         let result_b = oper_b(migrated);
         return (result_a.take(), result_b);
     }
@@ -157,20 +157,24 @@ where
     }
 }
 
-/// The first closure has panicked: nobody will want the second one's result, but it is run; then
-/// the panic goes on. A call that does not return: the spawner needs to keep nothing over it.
+/// The first closure has panicked: runs the second one, drops its result, and resumes the panic. It never
+/// returns, so the spawner saves no register across the call.
 #[cold]
 #[inline(never)]
-fn complete<F, R>(task: &StackTask<F, R, InSlot>, slot: SlotPtr, payload: Box<dyn Any + Send>) -> !
+fn recover_from_panic<F, R>(
+    task: &StackTask<F, R, InSlot>,
+    slot: SlotPtr,
+    payload: Box<dyn Any + Send>,
+) -> !
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,
 {
     // SAFETY: the spawner is a worker, and this runs on its thread.
-    let worker = unsafe { sched::same_worker() };
+    let worker = unsafe { state::same_worker() };
     // SAFETY: forked, and not taken back since.
-    let outcome = match unsafe { sched::take_back(worker, slot, task) } {
-        // Out of its order: as if another had taken it.
+    let outcome = match unsafe { take_back(worker, slot, task) } {
+        // `true`: it runs out of order, as if it had been stolen.
         Some(closure) => catch_unwind(AssertUnwindSafe(|| closure(true))),
         // SAFETY: the thief has announced the end.
         None => unsafe { task.take_outcome() },

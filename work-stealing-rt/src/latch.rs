@@ -1,8 +1,7 @@
 //! Latches: one-shot events.
 //!
-//! One duty: let a thread wait for a single event without missing it. A [`Latch`] is what a
-//! *worker* waits for (it goes on stealing meanwhile, so the sleeping itself is `sleep`'s
-//! business); a [`ThreadLatch`] blocks a thread that is not a worker.
+//! A thread that waits for a latch cannot miss its event. A *worker* waits for a [`Latch`]: it steals
+//! meanwhile, and `sleep` puts it to sleep. A [`ThreadLatch`] blocks a thread that is not a worker.
 //!
 //! Pairing: [`Latch::set`] releases, [`Latch::probe`] acquires. The setter's exchange is its last
 //! access to the latch: the waiter may free it from that moment on. The `ASLEEP` bit and the
@@ -26,7 +25,7 @@ impl Latch {
         Latch(AtomicUsize::new(0))
     }
 
-    /// Starts anew with `payload`, of which no other thread knows yet.
+    /// Resets the latch, with `payload`. No other thread knows the latch yet.
     #[inline(always)]
     pub(crate) fn rearm(&self, payload: usize) {
         debug_assert_eq!(payload & FLAGS, 0);
@@ -39,7 +38,7 @@ impl Latch {
         self.0.load(Ordering::Relaxed) & !FLAGS
     }
 
-    /// Has the event happened? If so, all that its setter wrote is visible.
+    /// Whether the event has happened. If so, everything that its setter wrote is visible.
     #[inline(always)]
     pub(crate) fn probe(&self) -> bool {
         self.0.load(Ordering::Acquire) & DONE != 0

@@ -1,38 +1,38 @@
 //! A work-stealing fork-join runtime with rayon's interface, built to be profiled.
 //!
-//! One duty: run fork-join programs at a few nanoseconds a fork, while keeping, for every task
-//! that is not run by its spawner itself, the context from which it was spawned. A profiler that
-//! exports [`hpcrun_abi::REGISTER_SYMBOL`] reads that context from its signal handler; without a
-//! profiler nothing but a few plain stores is spent.
+//! One duty: run fork-join programs at a few nanoseconds a fork, and keep the spawn context of every task
+//! that its spawner does not run itself. A profiler that exports [`hpcrun_abi::REGISTER_SYMBOL`] reads
+//! that context from its signal handler. Without a profiler the cost is a few plain stores.
 //!
 //! The map of the crate, from the bottom up:
 //!
 //! | module | duty |
 //! |---|---|
+//! | `system` | what the operating system provides: a futex, memory |
 //! | `primitives` | atomics and futexes, or loom's models of them |
 //! | `latch` | one-shot events that a worker or a foreign thread waits for |
-//! | `queue` | the queues of spawned tasks: crossbeam's, or a stand-in for loom and Miri |
-//! | `block_memory` | large blocks of which most is never touched |
+//! | `queue` | the queues of spawned tasks: crossbeam's, or a model for loom and Miri |
+//! | `block_memory` | large blocks, mostly untouched |
 //! | `deque` | the split deque of join tasks |
 //! | `sleep` | who is asleep, who searches, who must be woken (proof in `sleep/README.md`) |
 //! | `job` | tasks in memory: header, closure, result |
 //! | `boundary` | the one call through which tasks are entered, and the recording of contexts |
 //! | `profiler` | registration with a profiler |
-//! | `worker` | one worker's state and life |
-//! | `completion` | waiting for a number of tasks |
+//! | `worker`, `main_loop` | one worker's state, and the life of its thread |
+//! | `count_latch` | waiting for a number of tasks |
 //! | `fifo` | first-in-first-out order on top of a stack |
 //! | `pool` | pools, the global pool, installing work from outside |
-//! | `parallel_overhead` | all code that is runtime work; its *place* is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; they call the user's closures |
+//! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures |
 //!
-//! A rule that the tests of the profiler rely on: a function that calls a user's closure never
-//! lives under `parallel_overhead/`, and every out-of-line function that is runtime work does.
+//! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
+//! `parallel_overhead/`, and every out-of-line function that is runtime work does.
 
 #[cfg(not(loom))]
 mod block_memory;
 mod boundary;
 mod broadcast;
-mod completion;
+mod count_latch;
 mod deque;
 mod fifo;
 mod job;
@@ -40,15 +40,35 @@ mod join;
 mod latch;
 #[cfg(all(loom, test))]
 mod loom_tests;
+mod main_loop;
 mod par_for;
-mod parallel_overhead;
 mod pool;
 mod primitives;
 mod profiler;
 mod queue;
+#[path = "parallel_overhead/sched/mod.rs"]
+mod sched;
 mod scope;
 mod sleep;
 mod spawn;
+#[path = "parallel_overhead/sync/mod.rs"]
+mod sync;
+#[cfg(all(
+    not(loom),
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[path = "system/linux.rs"]
+mod system;
+#[cfg(all(
+    not(loom),
+    not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))
+))]
+#[path = "system/portable.rs"]
+mod system;
 mod worker;
 mod yielding;
 

@@ -1,17 +1,17 @@
 //! Models of the runtime, for loom: small programs in all orders of their steps.
 //!
-//! One duty: run what ships (the pool, its workers' loop, join, scope and broadcast) on loom's atomics
-//! and threads. Only three things differ: the queues of spawned tasks (`queue`), which promise no more
-//! than crossbeam's; a worker's patience, which is one round; and sizes. A lost wake-up shows as a
-//! deadlock, a missing ordering as a racing access to [`Cell`] or a failed assertion.
+//! They run the shipped code (the pool, its workers' loop, join, scope and broadcast) on loom's atomics and
+//! threads. Three things differ: the queues of spawned tasks (`queue`), which guarantee no more than
+//! crossbeam's; a worker's patience, which is one round; and sizes. A lost wake-up shows as a deadlock, a
+//! missing ordering as a racing access to [`Cell`] or a failed assertion.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p work-stealing-rt --lib --release`; all together take some
-//! 25 seconds of processor time. Each model says in how many orders it runs, and with which changes to
-//! the code it was seen to fail. All in which a worker sleeps fail without `announce_sleep`.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p work-stealing-rt --lib --release`; together they take some 25
+//! seconds of processor time. Each model states in how many orders it runs, and which changes to the code
+//! make it fail. All models in which a worker sleeps fail without `announce_sleep`.
 //!
-//! What they do not show: the fences of `stop_searching` and `wake`, which matter in longer programs of
-//! three workers; and that sequentially consistent accesses do in `notify_after_rmw` what the fence does
-//! that loom needs there. `sleep/README.md` argues for these.
+//! Not covered: the fences of `stop_searching` and `wake`, which matter in longer programs of three workers;
+//! and that in `notify_after_rmw` sequentially consistent accesses replace the fence that loom needs there.
+//! `sleep/README.md` argues for these.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -28,7 +28,7 @@ fn model(preemptions: usize, program: impl Fn() + Sync + Send + 'static) {
     builder.check(program);
 }
 
-/// A pool of so many workers that have no threads yet.
+/// A pool of workers that have no threads yet.
 fn without_threads(
     workers: usize,
     set_up: impl FnOnce(ThreadPoolBuilder) -> ThreadPoolBuilder,
@@ -201,7 +201,7 @@ fn a_waiting_spawner_steals_from_its_thief() {
 
 /// Two tasks of a scope, one spawned by the other; the last one wakes the scope's worker.
 ///
-/// 32,048 orders. Fails without the fence of `notify` or of `park`, and if the count of `Completion`
+/// 32,048 orders. Fails without the fence of `notify` or of `park`, and if the count of `CountLatch`
 /// is relaxed.
 #[test]
 fn a_scope_waits_for_all_its_tasks() {
@@ -266,7 +266,7 @@ fn a_worker_alone_takes_its_own_half_while_it_waits() {
 
 /// Who sleeps is woken for what only it may run.
 ///
-/// 18,499 orders. Fails without the fence of `notify_one` or of `park`, and if the count of `Completion` is
+/// 18,499 orders. Fails without the fence of `notify_one` or of `park`, and if the count of `CountLatch` is
 /// relaxed.
 #[test]
 fn a_broadcast_reaches_every_worker() {

@@ -1,8 +1,7 @@
 //! `par_for`: a loop whose iterations may run in parallel.
 //!
-//! One duty: split a range only as far as idle workers ask for it. A worker runs its part of
-//! the range block by block; between two blocks it looks whether its deque has run empty of
-//! tasks that others could take, and if so gives away the upper half of what is left.
+//! Splits a range only as far as idle workers ask for it. A worker runs its part of the range block by block.
+//! If its deque has no task for other workers between two blocks, it forks the upper half of the rest.
 
 use core::ops::Range;
 
@@ -10,7 +9,7 @@ use crate::join;
 use crate::pool;
 use crate::worker::Worker;
 
-/// Blocks per worker in which [`par_for`] goes through its range, at least.
+/// The least number of blocks per worker into which [`par_for`] divides its range.
 const BLOCKS_PER_WORKER: usize = 64;
 /// The largest block of [`par_for`], in iterations.
 const LARGEST_BLOCK: usize = 1024;
@@ -18,13 +17,12 @@ const LARGEST_BLOCK: usize = 1024;
 /// Calls `body` for each index of the range, in no particular order, potentially in parallel.
 /// Outside of a pool this happens in the global pool.
 ///
-/// The splitting adapts to demand: a worker goes through its part in blocks, each at most 1/64
-/// of the range per worker and at most 1024 iterations, and gives half of the rest away when
-/// others are out of work. Where an iteration takes very long or very short,
-/// [`par_for_grain`] can do better.
+/// The splitting adapts to demand: a worker runs its part in blocks, each at most 1/64 of the range per
+/// worker and at most 1024 iterations, and forks half of the rest when other workers have no task. If an
+/// iteration takes very long or very short, [`par_for_grain`] can be faster.
 ///
 /// # Panics
-/// A panic of `body` goes on here; the iterations after it in the same part do not happen.
+/// A panic of `body` resumes here. The later iterations of the same part do not run.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -53,7 +51,7 @@ where
     pool::on_worker(|_| part(range, grain.max(1), &body));
 }
 
-/// Goes through a part of the range on the calling worker.
+/// Runs a part of the range on the calling worker.
 fn part<F>(mut range: Range<usize>, block: usize, body: &F)
 where
     F: Fn(usize) + Sync,

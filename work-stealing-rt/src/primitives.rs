@@ -1,9 +1,8 @@
 //! Atomics and futexes: the real ones, or loom's models of them under `cfg(loom)`.
 //!
-//! One duty: let all above be compiled unchanged for both. A [`Futex`] is a
-//! word on which a thread sleeps while it has a given value. A wait may end for no reason, so
-//! callers loop; a wake may come when the futex's memory is already reused, which wakes nobody or
-//! causes one such wait to end.
+//! All other modules compile unchanged for both. A [`Futex`] is a word on which a thread sleeps while the
+//! word has a given value. A wait may end spuriously, so callers loop. A wake may arrive after the futex's
+//! memory was reused; then it wakes nobody, or ends one wait spuriously.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -11,6 +10,9 @@ pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 
 pub(crate) use core::sync::atomic::Ordering;
+
+#[cfg(not(loom))]
+use crate::system;
 
 /// A 32-bit word on which threads can sleep.
 #[cfg(not(loom))]
@@ -31,15 +33,10 @@ impl Futex {
     /// Sleeps while the word is `value`; may return early.
     #[inline(always)]
     pub(crate) fn wait(&self, value: u32) {
-        if cfg!(miri) {
-            // Miri refuses the types in the crate's system call. A wait may end for no reason.
-            std::thread::yield_now();
-        } else {
-            atomic_wait::wait(&self.0, value);
-        }
+        system::wait(&self.0, value);
     }
 
-    /// What it takes to wake a thread that sleeps here, also when the futex is gone.
+    /// Wakes a thread that sleeps here, even after the futex is gone.
     #[inline(always)]
     pub(crate) fn waker(&self) -> Waker {
         Waker(&raw const self.0)
@@ -56,13 +53,11 @@ impl Waker {
     #[inline(always)]
     pub(crate) fn wake(self) {
         // The address is only a key for the kernel.
-        if !cfg!(miri) {
-            atomic_wait::wake_one(self.0);
-        }
+        system::wake_one(self.0);
     }
 }
 
-/// loom's stand-in: a condition variable beside the word.
+/// loom's replacement: a condition variable beside the word.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct Futex {

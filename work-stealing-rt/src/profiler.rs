@@ -1,11 +1,11 @@
 //! Registration with a profiler.
 //!
-//! One duty: find a profiler once per process, describe the runtime to it, and pass its services
-//! on. The counters are kept whether or not there is one: they change only where a worker starts
-//! or ends a stolen task or a wait.
+//! Finds a profiler once per process, describes the runtime to it, and passes its services on. The counters
+//! are kept with and without a profiler: they change only where a worker starts or ends a stolen task or a
+//! wait.
 //!
-//! Invariant: the table and the counters are never freed nor moved, for the profiler's signal
-//! handler reads them.
+//! Invariant: the table and the counters are never freed or moved, since the profiler's signal handler reads
+//! them.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -16,8 +16,7 @@ static N_WORKING: AtomicU32 = AtomicU32::new(0);
 /// Workers alive, over all pools.
 static N_WORKERS: AtomicU32 = AtomicU32::new(0);
 
-/// Notes that the worker whose state this is works from now on. `is_counted`: it has not rested since it
-/// worked last.
+/// The worker with this state starts to work. `is_counted`: it still counts as working since its last task.
 #[inline(always)]
 pub(crate) fn begin_work(state: &AtomicU8, is_counted: bool) {
     if !is_counted {
@@ -26,16 +25,16 @@ pub(crate) fn begin_work(state: &AtomicU8, is_counted: bool) {
     state.store(WORKER_WORKING, Ordering::Relaxed);
 }
 
-/// Notes that the worker whose state this is has no task any more. It counts as working until it rests:
-/// between two tasks that lie ready nobody else would have had to work.
+/// The worker with this state has ended its task. It still counts as working until
+/// [`count_one_less_working`]: between two tasks that are both ready, no core is idle for want of work.
 #[inline(always)]
 pub(crate) fn end_work(state: &AtomicU8) {
     state.store(WORKER_IDLE, Ordering::Relaxed);
 }
 
-/// Notes that a counted worker without a task has none at hand.
+/// A worker that counted as working has no task, and none is ready.
 #[inline(always)]
-pub(crate) fn rest() {
+pub(crate) fn count_one_less_working() {
     N_WORKING.fetch_sub(1, Ordering::Relaxed);
 }
 
@@ -64,6 +63,7 @@ pub(crate) use registry::{attach, capture_context, counts};
 mod registry {
     //! Where a profiler can be looked up at run time.
 
+    use core::ffi::{c_char, c_void};
     use core::mem::size_of;
     use core::ptr;
     use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -75,6 +75,12 @@ mod registry {
     };
 
     use crate::boundary;
+
+    unsafe extern "C" {
+        fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
+    }
+    /// Searches every object of the process.
+    const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 
     /// The profiler's table; null when there is none.
     static PROFILER: AtomicPtr<ProfilerTable> = AtomicPtr::new(ptr::null_mut());
@@ -90,13 +96,12 @@ mod registry {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             // SAFETY: a NUL-terminated name; `dlsym` has no other precondition.
-            let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, REGISTER_SYMBOL.as_ptr()) };
+            let symbol = unsafe { dlsym(RTLD_DEFAULT, REGISTER_SYMBOL.as_ptr()) };
             if symbol.is_null() {
                 return;
             }
             // SAFETY: whoever exports this name promises this type (hpcrun-abi).
-            let register =
-                unsafe { core::mem::transmute::<*mut libc::c_void, RegisterRuntime>(symbol) };
+            let register = unsafe { core::mem::transmute::<*mut c_void, RegisterRuntime>(symbol) };
             // SAFETY: the table is leaked, and leads to statics only.
             let table = unsafe { register(Box::leak(Box::new(describe()))) };
             // SAFETY: null or a table at least as long as its own `size` says.
@@ -160,7 +165,7 @@ mod registry {
         }
     }
 
-    /// The calling thread's logical context, to be kept in a task; 0 without a profiler.
+    /// The calling thread's logical context, for a task to keep; 0 without a profiler.
     #[inline(always)]
     pub(crate) fn capture_context() -> usize {
         match profiler() {
@@ -173,7 +178,7 @@ mod registry {
 
 #[cfg(not(all(feature = "context", target_os = "linux")))]
 mod registry {
-    //! Where no profiler is looked for.
+    //! Targets and builds without a profiler.
 
     use core::sync::atomic::AtomicU8;
 

@@ -1,10 +1,11 @@
-//! The queues of spawned tasks: crossbeam's, or a stand-in that loom and Miri can follow.
+//! The queues of spawned tasks: crossbeam's, or a model that loom and Miri can follow.
 //!
-//! One duty: let all above be compiled unchanged for both. loom does not see crossbeam's atomics, and
-//! crossbeam-epoch does not keep to the borrow rules that Miri checks; both have tests of their own.
+//! All other modules compile unchanged for both. loom does not see crossbeam's atomics, and crossbeam-epoch
+//! violates the borrow rules that Miri checks; both crates have tests of their own.
 //!
-//! The stand-in promises as little as crossbeam does: who takes a task sees what was written before
-//! it was put there, and nothing more is ordered. So a look that needs a fence needs it here, too.
+//! The model guarantees no more than crossbeam: whoever takes a task sees everything written before it was
+//! queued, and nothing else is ordered. Code that needs a fence with crossbeam's queues needs it with the
+//! model too.
 
 #[cfg(not(any(loom, miri)))]
 pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
@@ -12,10 +13,10 @@ pub(crate) use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 #[cfg(any(loom, miri))]
 pub(crate) use crossbeam_deque::Steal;
 #[cfg(any(loom, miri))]
-pub(crate) use stand_in::{Injector, Stealer, Worker};
+pub(crate) use model::{Injector, Stealer, Worker};
 
 #[cfg(any(loom, miri))]
-mod stand_in {
+mod model {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,8 @@
 //! Scopes: any number of tasks that may borrow from outside the scope.
 //!
-//! One duty: let no task of a scope outlive it. A scope counts its body and its tasks, and is left
-//! when all have ended. The first panic is kept and goes on in the caller then. The forms differ
-//! in the order of tasks (`fifo`) and in where the body runs (`in_place`).
+//! No task outlives its scope: a scope counts its body and its tasks, and returns when all have ended. It
+//! keeps the first panic and resumes it then in the caller. The forms differ in the order of tasks (`fifo`)
+//! and in the thread that runs the body (`in_place`).
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,12 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::broadcast::{self, BroadcastContext};
-use crate::completion::Completion;
+use crate::count_latch::CountLatch;
 use crate::fifo::Fifo;
-use crate::job::{self, HeapTask, Keeper, TaskRef};
-use crate::parallel_overhead::sched;
+use crate::job::{self, CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
+use crate::sched::offer::{offer, offer_in_order, post};
 
 type Payload = Box<dyn Any + Send>;
 
@@ -45,7 +45,7 @@ pub struct ScopeFifo<'scope> {
 /// A worker that runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Panics
-/// If `op` or a task panics, the first of these panics goes on here when all have ended.
+/// If `op` or a task panics, the first of these panics resumes here when all have ended.
 ///
 /// ```
 /// let mut squares = [0; 4];
@@ -104,15 +104,14 @@ impl<'scope> Scope<'scope> {
         self.base.run(|| op(&self))
     }
 
-    /// Spawns a task into the scope. It gets the scope, so as to spawn more.
+    /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
     ///
-    /// The task is put on the heap; where a caller waits for two things only,
-    /// [`join`](crate::join) is much cheaper.
+    /// The task is stored on the heap. For two closures, [`join`](crate::join) is much cheaper.
     pub fn spawn<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
     {
-        sched::offer(self.base.pool(), task(self, body));
+        offer(self.base.pool(), task(self, body));
     }
 
     /// Spawns one task for each worker of the scope's pool. Each gets the scope, and says where it
@@ -140,13 +139,13 @@ impl<'scope> ScopeFifo<'scope> {
         self.base.run(|| op(&self))
     }
 
-    /// Spawns a task into the scope. It gets the scope, so as to spawn more.
+    /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
     pub fn spawn_fifo<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
     {
         let task = task(self, body);
-        sched::offer_in_order(self.base.pool(), task, |worker| &self.fifos[worker.index]);
+        offer_in_order(self.base.pool(), task, |worker| &self.fifos[worker.index]);
     }
 
     /// As [`Scope::spawn_broadcast`].
@@ -163,7 +162,7 @@ struct ScopeBase {
     /// Where the tasks run. The scope's caller keeps it.
     pool: *const Pool,
     /// The body and the tasks.
-    completion: Completion,
+    completion: CountLatch,
     /// The first panic; null while there is none.
     panic: AtomicPtr<Payload>,
 }
@@ -177,7 +176,7 @@ impl ScopeBase {
     fn new(pool: &Pool) -> Self {
         ScopeBase {
             pool,
-            completion: Completion::new(1),
+            completion: CountLatch::new(1),
             panic: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -187,13 +186,13 @@ impl ScopeBase {
         unsafe { &*self.pool }
     }
 
-    /// Calls the scope's body, waits for the tasks, and lets a panic go on.
+    /// Calls the scope's body, waits for the tasks, and resumes a panic.
     #[inline(always)]
     fn run<R>(&self, body: impl FnOnce() -> R) -> R {
         let result = catch_unwind(AssertUnwindSafe(body));
         let result = result.map_err(|payload| self.keep_panic(payload));
         // SAFETY: the body is counted, and the calling frame keeps the scope.
-        unsafe { Completion::one_over(&raw const self.completion) };
+        unsafe { CountLatch::decrement(&raw const self.completion) };
         self.completion.wait();
         let panic = self.panic.swap(ptr::null_mut(), Ordering::Acquire);
         match result {
@@ -215,7 +214,7 @@ impl ScopeBase {
             Ordering::Relaxed,
         );
         if first.is_err() {
-            // The scope's tasks are still to be waited for, or its count to be kept.
+            // A panic of the destructor must not propagate: the scope still waits for tasks.
             // SAFETY: boxed above, and not kept.
             job::discard(unsafe { Box::from_raw(boxed) });
         }
@@ -261,7 +260,7 @@ fn broadcast_in<S: AnyScope>(scope: &S, body: impl Fn(&S, BroadcastContext<'_>) 
         let call = move |member: &Member<S>| {
             broadcast::call(&|context: BroadcastContext<'_>| body(member.scope(), context));
         };
-        sched::post(worker, HeapTask::boxed(call, Member::new(scope), context));
+        post(worker, HeapTask::boxed(call, Member::new(scope), context));
     }
 }
 
@@ -277,7 +276,7 @@ impl<S: AnyScope> Member<S> {
     fn new(scope: &S) -> Self {
         // The caller is itself counted (the body or a task), or else holds a borrow of the scope
         // that one of these waits for.
-        scope.base().completion.add();
+        scope.base().completion.increment();
         Member(scope)
     }
 
@@ -289,15 +288,15 @@ impl<S: AnyScope> Member<S> {
     }
 }
 
-impl<S: AnyScope> Keeper for Member<S> {
+impl<S: AnyScope> CompletionHook for Member<S> {
     fn panicked(&self, payload: Payload) {
         self.scope().base().keep_panic(payload);
     }
 
-    fn over(self) {
+    fn completed(self) {
         let completion = &raw const self.scope().base().completion;
         // SAFETY: the scope counts the task until here.
-        unsafe { Completion::one_over(completion) };
+        unsafe { CountLatch::decrement(completion) };
     }
 }
 

@@ -1,16 +1,15 @@
 //! `spawn`, `spawn_fifo`: detached tasks.
 //!
-//! One duty: run a closure some time, with nobody waiting for it. The pool stays until it is
-//! over.
+//! One duty: run a closure later, without anyone waiting for it. The pool stays alive until it has ended.
 
 use std::any::Any;
 
-use crate::job::{HeapTask, Keeper, TaskRef};
-use crate::parallel_overhead::sched;
+use crate::job::{CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
+use crate::sched::offer::{offer, offer_in_order};
 
-/// Runs the closure some time in the calling thread's pool, or in the global pool. A worker that
+/// Runs the closure later in the calling thread's pool, or in the global pool. A worker that
 /// runs tasks it has spawned itself begins with the youngest.
 ///
 /// # Aborts
@@ -37,7 +36,7 @@ pub(crate) fn spawn_in<F>(pool: &Pool, func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    sched::offer(pool, task(pool, func));
+    offer(pool, task(pool, func));
 }
 
 /// [`spawn_fifo`] in the given pool.
@@ -45,7 +44,7 @@ pub(crate) fn spawn_fifo_in<F>(pool: &Pool, func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    sched::offer_in_order(pool, task(pool, func), |worker| &worker.fifo);
+    offer_in_order(pool, task(pool, func), |worker| &worker.fifo);
 }
 
 #[inline(always)]
@@ -73,13 +72,13 @@ impl Detached {
 // SAFETY: a `Pool` is `Sync`, and stays while it counts the task.
 unsafe impl Send for Detached {}
 
-impl Keeper for Detached {
+impl CompletionHook for Detached {
     fn panicked(&self, payload: Box<dyn Any + Send>) {
         // SAFETY: the calling thread is one of the pool's workers, and keeps it.
         unsafe { &*self.0 }.handle_panic(payload);
     }
 
-    fn over(self) {
+    fn completed(self) {
         // SAFETY: as above.
         unsafe { &*self.0 }.release();
     }

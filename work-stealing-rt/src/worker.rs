@@ -1,12 +1,11 @@
-//! One worker: its state and its life.
+//! One worker's state: its own part, and the part that other workers see.
 //!
-//! One duty: hold what a worker owns and what others see of it. The `Worker` belongs to its
-//! pool, which every worker thread keeps alive; the thread-local pointer to it is set for as long
-//! as the thread is a worker.
+//! A `Worker` belongs to its pool, which every worker thread keeps alive. The thread-local pointer to it is
+//! set while the thread is a worker (`main_loop`).
 
 use core::cell::Cell;
+use core::ptr;
 use core::sync::atomic::AtomicU8;
-use core::{mem, ptr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,9 +16,7 @@ use crate::deque::SplitDeque;
 use crate::fifo::{Fifo, Queued};
 use crate::job::TaskRef;
 use crate::latch::{Latch, ThreadLatch};
-use crate::parallel_overhead::{sched, sync};
-use crate::pool::{Hold, Pool};
-use crate::profiler::Enrolment;
+use crate::pool::Pool;
 use crate::queue::{self, Injector};
 
 #[cfg(not(loom))]
@@ -39,7 +36,7 @@ pub(crate) struct Worker {
     pub(crate) spawns: queue::Worker<Queued>,
     /// The other end of `spawns`.
     pub(crate) stealer: queue::Stealer<Queued>,
-    /// Those of its detached tasks that start in the order of their spawns.
+    /// Its detached tasks that start in the order of their spawns.
     pub(crate) fifo: Fifo,
     /// Tasks that this worker alone may run: broadcasts.
     pub(crate) mailbox: Injector<TaskRef>,
@@ -57,24 +54,24 @@ pub(crate) struct Worker {
     pub(crate) terminate: Latch,
 }
 
-/// What only the worker's own thread touches, apart from all that others read. (The profiler looks at `state` in a
-/// signal handler on that thread.)
+/// The part that only the worker's own thread touches, on cache lines of its own. The profiler reads `state`
+/// in a signal handler on that thread.
 pub(crate) struct Own {
     /// For the profiler: idle or working.
     pub(crate) state: AtomicU8,
-    /// Does the profiler's number of working threads include it?
+    /// Whether the profiler's number of working threads includes it.
     pub(crate) counted: Cell<bool>,
-    /// Does `Sleep` count it as a searcher?
+    /// Whether `Sleep` counts it as a searcher.
     pub(crate) searching: Cell<bool>,
-    /// Tasks that it has run while it waited, as far as is of interest.
+    /// Tasks that it has run while it waited; saturates.
     pub(crate) tasks: Cell<u32>,
     /// State of the victim choice.
     pub(crate) random: Cell<u64>,
-    /// Pauses before its next look at the others, as the last one asked for.
+    /// Pauses before its next look at other workers, as the last of them asked for.
     pub(crate) pace: Cell<u32>,
     /// Open joins that it has taken back since the last one that was stolen.
     pub(crate) taken_back: Cell<u32>,
-    /// When the last stolen one was over, if others were taken back before it.
+    /// When the last stolen one ended, if others were taken back before it.
     pub(crate) stolen_at: Cell<Option<Instant>>,
 }
 
@@ -85,7 +82,7 @@ unsafe impl Sync for Worker {}
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// Worker `index` of `pool`, which has so many; `breadth_first`: its oldest spawned task comes first.
+    /// Worker `index` of `workers` in `pool`. `breadth_first`: it runs its oldest spawned task first.
     pub(crate) fn new(
         index: usize,
         workers: usize,
@@ -144,10 +141,15 @@ impl Worker {
         CURRENT.with(Cell::get)
     }
 
+    /// Makes the calling thread this worker, or, if null, none.
+    pub(crate) fn set_current(worker: *const Worker) {
+        CURRENT.with(|current| current.set(worker));
+    }
+
     /// Calls the closure with the calling thread's worker; `None` on other threads.
     #[inline(always)]
     pub(crate) fn with_current<R>(use_worker: impl FnOnce(Option<&Worker>) -> R) -> R {
-        // SAFETY: null, or a worker of the pool that the thread keeps until `live`, which is then
+        // SAFETY: null, or a worker of the pool that the thread keeps until `main_loop`, which is then
         // among the closure's callers, returns or unwinds.
         use_worker(unsafe { Worker::current().as_ref() })
     }
@@ -160,71 +162,14 @@ impl Worker {
         ptr::eq(worker.pool, pool).then_some(worker)
     }
 
-    /// Has it spawned or forked tasks that nobody has taken?
+    /// Whether it has spawned or forked tasks that nobody has taken.
     pub(crate) fn has_pending_tasks(&self) -> bool {
         !self.spawns.is_empty() || self.joins.has_tasks()
     }
 
-    /// Is the calling thread to split its work, because others look for some?
+    /// Whether other workers look for tasks, so that the calling thread should split its work.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
         self.joins.is_hungry()
     }
-}
-
-/// The life of worker `index`: the body of its thread.
-///
-/// # Panics
-/// If the calling thread is a worker already.
-pub(crate) fn live(hold: Hold, index: usize) {
-    assert!(
-        Worker::current().is_null(),
-        "this thread is a worker already; run a pool's threads on threads of their own"
-    );
-    let pool = Arc::clone(hold.pool());
-    let worker = &pool.workers()[index];
-    let enrolment = begin(worker);
-    pool.begin_worker();
-    if let Some(handler) = &pool.handlers.start {
-        // The user's code: it works.
-        sched::begin_work(worker);
-        pool.call_handler(|| handler(index));
-        sched::end_work(worker);
-    }
-    // Only now, for the handler may have spawned tasks.
-    drop(hold);
-    if let Some(handler) = &pool.handlers.exit {
-        sync::wait(worker, &worker.exit);
-        sched::begin_work(worker);
-        pool.call_handler(|| handler(index));
-        sched::end_work(worker);
-        // So may this one; and other workers' may need this worker for theirs.
-        pool.release();
-    }
-    sync::wait(worker, &worker.terminate);
-    sched::rest(worker);
-    drop(enrolment);
-    CURRENT.with(|current| current.set(ptr::null()));
-}
-
-/// Makes the calling thread worker `index` for the rest of its life, without a scheduling loop:
-/// it takes tasks only where it waits for some. False if it is a worker already.
-pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
-    if !Worker::current().is_null() {
-        return false;
-    }
-    // Kept for as long as the thread lives, which is as good as for ever.
-    let pool = mem::ManuallyDrop::new(Arc::clone(pool));
-    let worker = &pool.workers()[index];
-    mem::forget(begin(worker));
-    sched::begin_work(worker);
-    true
-}
-
-fn begin(worker: &Worker) -> Enrolment<'_> {
-    CURRENT.with(|current| current.set(worker));
-    let enrolment = Enrolment::new(&worker.own.state);
-    // SAFETY: the latch lives as long as the pool, which the calling thread keeps.
-    unsafe { ThreadLatch::set(&raw const worker.started) };
-    enrolment
 }

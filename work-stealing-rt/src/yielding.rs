@@ -1,8 +1,9 @@
 //! `yield_now`, `yield_local`: running another task in the middle of one.
 //!
-//! One duty: let a task that waits for something outside the runtime's knowledge be of use.
+//! For a task that waits for an event that the runtime does not know.
 
-use crate::parallel_overhead::sched;
+use crate::sched::find::{find, find_local};
+use crate::sched::in_task::run_one;
 use crate::worker::Worker;
 
 /// What became of a yield.
@@ -31,12 +32,12 @@ pub fn yield_local() -> Option<Yield> {
 
 /// [`yield_now`] on the calling worker.
 pub(crate) fn yield_now_on(worker: &Worker) -> Yield {
-    executed(sched::run_one(worker, |worker| sched::find(worker, true)))
+    executed(run_one(worker, |worker| find(worker, true)))
 }
 
 /// [`yield_local`] on the calling worker.
 pub(crate) fn yield_local_on(worker: &Worker) -> Yield {
-    executed(sched::run_one(worker, sched::find_local))
+    executed(run_one(worker, find_local))
 }
 
 fn executed(executed: bool) -> Yield {

@@ -1,15 +1,15 @@
-//! The build: cargo as the user would run it, in a target folder of its own, with symbols, and with
-//! the stand-in for rayon-core where that is wanted.
+//! The build: cargo as the user would run it, in a target folder of its own, with symbols, and with the
+//! replacement for rayon-core if wanted.
 //!
-//! Invariant: nothing is written but below that target folder and by cargo itself; what is compiled
-//! with the stand-in never lies where the user's own builds look.
+//! Invariant: this program writes only below that target folder, so the user's own builds never find code
+//! that was compiled with the replacement.
 
 use crate::cli::Build;
 use crate::configuration;
 use crate::project::{Kind, Project};
-use crate::stand_in;
+use crate::replacement;
 use crate::toolchain::cargo;
-use crate::wrapper::{ENV_INNER, ENV_STAND_IN};
+use crate::wrapper::{ENV_INNER, ENV_REPLACEMENT};
 use cargo_metadata::Message;
 use hpcrun_rs::Failure;
 use std::fs;
@@ -31,24 +31,25 @@ pub(crate) fn own_folder(project: &Project) -> PathBuf {
     project.target_dir.join("hpcrun")
 }
 
-/// Builds the project's program, with the stand-in in the given folder, or with what is locked.
+/// Builds the project's program, with the replacement from the given folder or with the locked rayon-core.
 pub(crate) fn build(
     project: &Project,
     options: &Build,
-    stand_in: Option<&Path>,
+    replacement: Option<&Path>,
     is_quiet: bool,
 ) -> Result<Built, Failure> {
-    let target = target_folder(project, stand_in.is_some());
+    let target = target_folder(project, replacement.is_some());
     let mut command = command(project, options, &target, is_quiet);
     let own = std::env::current_exe()
         .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
     command
         .env("RUSTC_WRAPPER", own)
-        .env(ENV_STAND_IN, stand_in.unwrap_or(Path::new("")));
+        .env(ENV_REPLACEMENT, replacement.unwrap_or(Path::new("")));
     match configuration::wrapper(options) {
         Some(inner) => command
             .env(ENV_INNER, inner)
-            // Cargo would keep its answers under our name, and give them when it is gone.
+            // Cargo would cache the inner wrapper's answers under this wrapper's name, and use them after the
+            // inner one has changed.
             .env("CARGO_CACHE_RUSTC_INFO", "0"),
         None => command.env_remove(ENV_INNER),
     };
@@ -79,14 +80,14 @@ pub(crate) fn build(
     Ok(Built { program, libraries })
 }
 
-/// A target folder for each content of the stand-in, for cargo does not see that rayon-core's
-/// source is exchanged; those for other contents are removed.
+/// The target folder for the replacement's current content; folders for other contents are removed. Cargo
+/// does not see that rayon-core's source is replaced, so each content needs a folder of its own.
 fn target_folder(project: &Project, is_patched: bool) -> PathBuf {
     let own = own_folder(project);
     if !is_patched {
         return own.join("stock");
     }
-    let name = format!("rayon-{}", stand_in::fingerprint());
+    let name = format!("rayon-{}", replacement::fingerprint());
     for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
         let other = entry.file_name();
         let is_older = other.to_str().is_some_and(|o| {
@@ -95,7 +96,7 @@ fn target_folder(project: &Project, is_patched: bool) -> PathBuf {
             })
         });
         if is_older {
-            // What cannot be removed only takes space.
+            // A folder that cannot be removed only takes space.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -129,7 +130,7 @@ fn command(project: &Project, options: &Build, target: &Path, is_quiet: bool) ->
     command
 }
 
-/// Symbols and line tables are what a profile is attributed by, whatever the profile says.
+/// Asks for symbols and line tables, whatever the profile says: samples are attributed by them.
 fn symbols(command: &mut Command, profile: &str) {
     let prefix = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
     let debug = format!("{prefix}_DEBUG");
@@ -143,7 +144,7 @@ fn symbols(command: &mut Command, profile: &str) {
     command.env(format!("{prefix}_SPLIT_DEBUGINFO"), "off");
 }
 
-/// The program and the library folders that cargo's messages name.
+/// The program and the library folders from cargo's messages.
 fn read(
     messages: impl std::io::BufRead,
     project: &Project,

@@ -1,8 +1,8 @@
-//! What cargo's configuration (its files, the environment, `--config`) says that concerns us: for
-//! which machine is built, which wrapper the compiler has, and what `cargo run` gives a program.
+//! The parts of cargo's configuration (files, environment, `--config`) that matter here: the target, the
+//! compiler's wrapper, and the environment that `cargo run` gives a program.
 //!
-//! Cargo itself is asked, by a command that is unstable in its output; what cannot be understood
-//! counts as not configured, and the build then goes as it would without us knowing.
+//! Asks cargo itself, by `cargo config get`, whose output is unstable. A value that cannot be parsed counts
+//! as not configured.
 
 use crate::cli::Build;
 use crate::toolchain::cargo;
@@ -11,14 +11,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A configured text and where it is from.
+/// A configured text and its origin.
 #[derive(Debug, PartialEq, Eq)]
 struct Value {
     text: String,
     origin: String,
 }
 
-/// Says what is wrong with the machine that is built for, which must be this one.
+/// Checks that the build targets this machine.
 pub(crate) fn check_target(build: &Build, host: &str) -> Result<(), Failure> {
     let is_host = |triple: &str| triple == host || triple == "host-tuple";
     if let Some(other) = &build.target {
@@ -33,13 +33,14 @@ pub(crate) fn check_target(build: &Build, host: &str) -> Result<(), Failure> {
     match targets.iter().find(|t| !is_host(&t.text)) {
         None => Ok(()),
         Some(Value { text, origin }) => Err(Failure::own(format!(
-            "build.target is {text} by {origin}: only programs for this machine can be run and profiled: add --target {host}"
+            "build.target is {text} by {origin}: only programs for this machine can be run and profiled: \
+             add --target {host}"
         ))),
     }
 }
 
-/// The compiler's wrapper that the user's own builds have, as cargo would find it: a name for
-/// PATH, or an absolute path.
+/// The compiler's wrapper of the user's own builds, as cargo would find it: a name for PATH, or an absolute
+/// path.
 pub(crate) fn wrapper(build: &Build) -> Option<OsString> {
     let here = std::env::current_dir().unwrap_or_default();
     let found = match std::env::var_os("RUSTC_WRAPPER") {
@@ -86,9 +87,9 @@ pub(crate) fn environment(build: &Build) -> Vec<(OsString, OsString)> {
 #[derive(Debug, PartialEq, Eq)]
 struct Variable<'a> {
     text: &'a str,
-    /// It goes above what the environment has.
+    /// It overrides the environment.
     is_forced: bool,
-    /// A path, relative to what names it.
+    /// A path, relative to the file that configures it.
     is_relative: bool,
 }
 
@@ -102,7 +103,7 @@ fn variable(given: &serde_json::Value) -> Option<Variable<'_>> {
     })
 }
 
-/// The program that `cargo run` would run programs by, which we cannot: in words, and where it is from.
+/// The runner that `cargo run` would use, which cannot be used here: its command line and its origin.
 pub(crate) fn runner(build: &Build, host: &str) -> Option<(String, String)> {
     let words = get(&format!("target.{host}.runner"), build);
     let origin = words.first()?.origin.clone();
@@ -135,7 +136,7 @@ fn get(key: &str, build: &Build) -> Vec<Value> {
     parse(&ask(&["--show-origin"], key, build))
 }
 
-/// What cargo says of a key; nothing where it is not set.
+/// Cargo's answer for a key; empty if it is not set.
 fn ask(options: &[&str], key: &str, build: &Build) -> String {
     let mut command = Command::new(cargo());
     command.args(["-Zunstable-options", "config", "get"]);
@@ -143,7 +144,7 @@ fn ask(options: &[&str], key: &str, build: &Build) -> String {
     for value in &build.config {
         command.args(["--config", value]);
     }
-    // A stable cargo has the command, too.
+    // A stable cargo has the command too, behind this variable.
     let output = command.arg(key).env("RUSTC_BOOTSTRAP", "1").output();
     output.map_or_else(
         |_| String::new(),

@@ -1,11 +1,15 @@
 //! `cargo hpcrun`: builds a Rust program with symbols and with a rayon whose tasks keep their
 //! logical contexts, profiles it, and prints the report.
 //!
-//! [`project`] asks cargo what is meant; [`compile`] builds it, with this very program as the
-//! compiler's [`wrapper`], which has the [`mod@stand_in`] compiled in rayon-core's place; [`marker`]
-//! checks the result; [`profile`] measures and reports. The user's files stay as they are.
+//! | step | module |
+//! |---|---|
+//! | ask cargo which program is meant | [`project`], [`configuration`], [`toolchain`] |
+//! | build it, with this program as the compiler's wrapper | [`compile`] |
+//! | compile the replacement crate in rayon-core's place | [`wrapper`], [`mod@replacement`] |
+//! | check that the program links it | [`marker`] |
+//! | measure and report | [`profile`] |
 //!
-//! Exit status: the program's own; 125 for a failure of ours or of the build.
+//! The user's files stay as they are. Exit status: the program's own; 125 if this program or the build fails.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +19,7 @@ mod configuration;
 mod marker;
 mod profile;
 mod project;
-mod stand_in;
+mod replacement;
 mod toolchain;
 mod wrapper;
 
@@ -30,7 +34,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(folder) = std::env::var_os(wrapper::ENV_STAND_IN) {
+    if let Some(folder) = std::env::var_os(wrapper::ENV_REPLACEMENT) {
         let folder = Some(Path::new(&folder)).filter(|f| !f.as_os_str().is_empty());
         return wrapper::main(folder, &arguments[1..]);
     }
@@ -59,8 +63,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     configuration::check_target(&options.build, &toolchain.host)?;
     let project = project::inspect(&options.choice, &options.build, &toolchain.host)?;
     let is_quiet = options.profiling.quiet;
-    let stand_in = stand_in(&project, options, toolchain.minor)?;
-    let built = compile::build(&project, &options.build, stand_in.as_deref(), is_quiet)?;
+    let replacement = replacement(&project, options, toolchain.minor)?;
+    let built = compile::build(&project, &options.build, replacement.as_deref(), is_quiet)?;
     verify(&project, &built.program, &options.profiling)?;
     match options.action {
         Action::Build => {
@@ -79,8 +83,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The folder of the stand-in for rayon-core, where the program is to have it.
-fn stand_in(
+/// The folder of the replacement's sources, if the program is to link it.
+fn replacement(
     project: &Project,
     options: &Options,
     rust_minor: u64,
@@ -90,18 +94,23 @@ fn stand_in(
         Rayon::Absent | Rayon::Foreign(_) => Ok(None),
         _ if options.profiling.no_patch => Ok(None),
         Rayon::Unserved(version) => Err(Failure::own(format!(
-            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
+            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p \
+             rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
         ))),
-        Rayon::Served(_) if rust_minor < stand_in::OLDEST_RUST_MINOR => Err(Failure::own(format!(
-            "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} or newer (cargo +stable hpcrun), or --no-patch",
-            stand_in::OLDEST_RUST_MINOR
-        ))),
-        Rayon::Served(_) => stand_in::install().map(Some),
+        Rayon::Served(_) if rust_minor < replacement::OLDEST_RUST_MINOR => {
+            Err(Failure::own(format!(
+                "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} \
+                 or newer (cargo +stable hpcrun), or --no-patch",
+                replacement::OLDEST_RUST_MINOR
+            )))
+        }
+        Rayon::Served(_) => replacement::install().map(Some),
     }
 }
 
-/// The program must have what it was built for; of a rayon-core that is the project's own choice,
-/// the program tells whether it is ours. Says why a program does not have the stand-in.
+/// Checks that the program links the replacement crate if it was built with it, and otherwise says why it
+/// does not. For a rayon-core that the project itself chose, the program's symbols tell whether it is this
+/// one.
 fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), Failure> {
     let name = &project.program;
     let say = |text: String| {
@@ -116,14 +125,16 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
         return Ok(());
     }
     match (&project.rayon, marker::linked(program)?) {
-        (Rayon::Absent, _) | (_, Linked::StandIn) => {}
+        (Rayon::Absent, _) | (_, Linked::Replacement) => {}
         (_, Linked::Nothing) => say(format!("{name} links no code of rayon: profiled as it is")),
         (Rayon::Foreign(version), Linked::Stock) => say(format!(
-            "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen tasks lie under workers"
+            "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen \
+             tasks lie under workers"
         )),
         (_, Linked::Stock) => {
             return Err(Failure::own(format!(
-                "{name} still has the published rayon-core in it, perhaps through a wrapper of its own build; --no-patch profiles it as it is"
+                "{name} still has the published rayon-core in it, perhaps through a wrapper of its own \
+                 build; --no-patch profiles it as it is"
             )));
         }
     }

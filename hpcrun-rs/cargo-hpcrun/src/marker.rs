@@ -1,6 +1,6 @@
-//! Whether a built program has the stand-in in it, by its symbols.
+//! Whether a built program links the replacement crate, by its symbols.
 
-use crate::stand_in::MARKER;
+use crate::replacement::MARKER;
 use hpcrun_rs::Failure;
 use object::{Object, ObjectSymbol, ReadCache};
 use std::fs::File;
@@ -9,8 +9,8 @@ use std::path::Path;
 /// What a program's symbols say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// The stand-in.
-    StandIn,
+    /// The replacement crate.
+    Replacement,
     /// crates.io's rayon-core.
     Stock,
     /// No rayon at all.
@@ -25,25 +25,26 @@ pub(crate) fn linked(program: &Path) -> Result<Linked, Failure> {
     let object = object::File::parse(&cache).map_err(|e| failure(&e.to_string()))?;
     if object.symbols().next().is_none() {
         return Err(failure(
-            "built without symbols; take -C strip and -s out of RUSTFLAGS and of the linker's arguments, and strip out of a package's profile",
+            "built without symbols; take -C strip and -s out of RUSTFLAGS and of the linker's arguments, \
+             and strip out of a package's profile",
         ));
     }
     let defined = object.symbols().filter(ObjectSymbol::is_definition);
     Ok(judge(defined.filter_map(|s| s.name().ok())))
 }
 
-/// By the names of all that is defined. Some linkers leave the marker out, as nothing reads it; the
-/// stand-in has no code but the runtime's, and rayon-core has code of its own.
+/// Decides by the names of the defined symbols. Some linkers drop the marker, as nothing reads it. The
+/// replacement crate has no code beside the runtime's, while rayon-core has code of its own.
 fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
     let mut found = Linked::Nothing;
     for name in names {
         if name == MARKER {
-            return Linked::StandIn;
+            return Linked::Replacement;
         }
         if name.contains("rayon_core") {
             found = Linked::Stock;
         } else if name.contains("work_stealing_rt") && found == Linked::Nothing {
-            found = Linked::StandIn;
+            found = Linked::Replacement;
         }
     }
     found
@@ -54,16 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stand_in_is_known_without_its_marker() {
+    fn the_replacement_is_known_without_its_marker() {
         let main = "_ZN3app4main17h0123456789abcdefE";
         let core = "_ZN10rayon_core4join17h0123456789abcdefE";
         let runtime = "_ZN16work_stealing_rt4join17h0123456789abcdefE";
         for (names, expected) in [
             (&[main][..], Linked::Nothing),
             (&[main, core], Linked::Stock),
-            (&[main, runtime], Linked::StandIn),
-            (&[main, MARKER], Linked::StandIn),
-            (&[core, MARKER], Linked::StandIn),
+            (&[main, runtime], Linked::Replacement),
+            (&[main, MARKER], Linked::Replacement),
+            (&[core, MARKER], Linked::Replacement),
             // The program's own copy of the runtime.
             (&[runtime, core], Linked::Stock),
             (&[core, runtime], Linked::Stock),

@@ -38,7 +38,8 @@ pub(crate) fn run(
         Ok(()) => true,
         Err(Error::NoSample { .. }) => {
             eprintln!(
-                "cargo hpcrun: warning: no report: {} ended before its first sample; give it more to do, or sample more often (-e cpu-time@1000)",
+                "cargo hpcrun: warning: no report: {} ended before its first sample; give it more to do, \
+                 or sample more often (-e cpu-time@1000)",
                 project.program
             );
             true

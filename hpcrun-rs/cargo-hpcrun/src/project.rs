@@ -1,12 +1,11 @@
-//! What cargo says of the project: which program is meant, which rayon-core it is locked to.
+//! Which program is meant, and which rayon-core it is locked to.
 //!
-//! Input: `cargo metadata`, which resolves as `cargo build` does and changes nothing that the build
-//! would not. Without the network it fails where a dependency that only tests need was never
-//! fetched; then the lock file says which rayon-core there is, and [`crate::marker`] whether the
-//! program links it.
+//! Input: `cargo metadata`, which resolves as `cargo build` does and changes nothing that the build would not
+//! change. Offline it fails if a dependency that only tests need was never fetched. Then the lock file names
+//! the rayon-core, and [`crate::marker`] finds out whether the program links it.
 
 use crate::cli::{Build, Choice};
-use crate::stand_in::SERVED;
+use crate::replacement::SERVED;
 use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{
@@ -63,7 +62,7 @@ impl Kind {
 pub(crate) enum Rayon {
     /// None.
     Absent,
-    /// A version that the stand-in can stand for.
+    /// A version that can be replaced.
     Served(Version),
     /// Another version.
     Unserved(Version),
@@ -71,7 +70,7 @@ pub(crate) enum Rayon {
     Foreign(Version),
 }
 
-/// The program that is meant, and what is known of it before it is built.
+/// The chosen program, as known before it is built.
 #[derive(Debug)]
 pub(crate) struct Project {
     /// Its package.
@@ -148,7 +147,7 @@ fn metadata(build: &Build, host: &str, manifest: &Path) -> Result<Metadata, Fail
 
 /// Cargo's own words, in one line.
 fn complaint(text: &str) -> Failure {
-    // What cargo says before is of its progress.
+    // Lines before it report progress.
     let start = text.find("error: ").map_or(0, |at| at + "error: ".len());
     let text = &text[start..];
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -254,7 +253,7 @@ fn choose<'a>(
     }
 }
 
-/// What there is in the place of a program: other kinds of them, other packages of the workspace.
+/// Suggests other kinds of programs and other packages of the workspace.
 fn no_program(candidates: &[&Package], members: &[&Package]) -> Failure {
     let mut choices = Vec::new();
     for kind in [Kind::Example, Kind::Bench, Kind::Test] {
@@ -267,7 +266,9 @@ fn no_program(candidates: &[&Package], members: &[&Package]) -> Failure {
     choices.extend(packages);
     let names: Vec<&str> = choices.iter().map(String::as_str).collect();
     Failure::own(match names.as_slice() {
-        [] => "there is no program here, and no example or benchmark; add a src/main.rs, or an examples/NAME.rs and --example NAME".to_owned(),
+        [] => "there is no program here, and no example or benchmark; add a src/main.rs, or an \
+         examples/NAME.rs and --example NAME"
+            .to_owned(),
         names => format!("there is no program here; choose one with {}", list(names)),
     })
 }
@@ -309,7 +310,7 @@ fn named<'a>(
     }
 }
 
-/// So many names are listed in a message at most.
+/// The most names that a message lists.
 const MOST_NAMES: usize = 20;
 
 fn list(names: &[&str]) -> String {
@@ -323,7 +324,7 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// The rayon-core that a program links, as far as the graph of dependencies tells.
+/// The rayon-core that a program links, by the graph of dependencies.
 fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
     let Some(resolve) = &metadata.resolve else {
         return Rayon::Absent;
@@ -356,7 +357,7 @@ fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
     Rayon::Absent
 }
 
-/// By version and source, as cargo writes them.
+/// Decides by version and source, as cargo writes them.
 fn judge(version: Version, source: Option<&str>) -> Rayon {
     let is_published =
         source.is_some_and(|s| s.starts_with("registry+") || s.starts_with("sparse+"));

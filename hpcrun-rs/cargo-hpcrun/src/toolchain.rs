@@ -1,4 +1,4 @@
-//! The cargo in use, and what it says of itself.
+//! The cargo in use, its version and host.
 
 use hpcrun_rs::Failure;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
     })
 }
 
-/// Where the standard library's shared form lies, for programs that are linked to it.
+/// The folder of the standard library's shared objects, for programs that link them.
 pub(crate) fn shared_libraries() -> Option<PathBuf> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(compiler)

@@ -1,21 +1,21 @@
-//! The compiler's wrapper: cargo runs it in place of rustc, and it runs rustc, except that it sees
-//! to line tables, and has the stand-in compiled where cargo asks for rayon-core.
+//! The compiler's wrapper: cargo runs it in place of rustc. It runs rustc, adds line tables where they are
+//! missing, and compiles the replacement crate when cargo asks for rayon-core.
 //!
-//! Cargo resolves, locks and checks what it always does, with the user's files as they are; the
-//! exchange is made where a crate's name, version and compiler options are final. The stand-in is
-//! compiled with the options of the crate it stands for (optimisation, panics, link-time
-//! optimisation, the user's flags), and the crates below it beside it, in the same folder.
+//! Cargo resolves, locks and checks as always, and the user's files stay as they are. The replacement happens
+//! where a crate's name, version and compiler options are final. The replacement crate is compiled with
+//! rayon-core's options: optimisation, panics, link-time optimisation, the user's flags. The crates it needs
+//! are compiled into the same folder.
 
-use crate::stand_in::{BELOW, Crate, EDITION, FROM_RAYON_CORE, TOP};
+use crate::replacement::{BELOW, Crate, EDITION, FROM_RAYON_CORE, TOP};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Environment: the stand-in's folder, empty where none is wanted. Its presence makes this program
-/// the wrapper.
-pub(crate) const ENV_STAND_IN: &str = "CARGO_HPCRUN_STAND_IN";
-/// Environment: the user's own wrapper, to be run in turn.
+/// Environment variable: the folder of the replacement's sources, empty if none is wanted. If it is set, this
+/// program acts as the wrapper.
+pub(crate) const ENV_REPLACEMENT: &str = "CARGO_HPCRUN_REPLACEMENT";
+/// Environment variable: the user's own wrapper, which this one runs.
 pub(crate) const ENV_INNER: &str = "CARGO_HPCRUN_INNER_WRAPPER";
 
 /// Runs the compiler: `arguments` are its path (or a further wrapper's) and its arguments.
@@ -43,10 +43,11 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
     compiler.replace_us(&in_place(arguments, folder))
 }
 
-/// With line tables where a crate of an optimised program would have none: the profile of a single
-/// package and RUSTFLAGS go above what cargo is told of the whole profile, and cargo strips what it
-/// thinks is the standard library's alone. Crates without optimisation are, in a release, programs
-/// that only the build runs.
+/// The arguments, with line tables for optimised crates that would have none.
+///
+/// The profile of a single package and RUSTFLAGS override the settings of the whole profile, and cargo strips
+/// debug information that it takes for the standard library's. Crates without optimisation are, in a release
+/// build, build scripts and macros.
 fn with_lines(arguments: &[OsString]) -> Vec<OsString> {
     let is_optimised = codegen(arguments, "opt-level").is_some_and(|level| level != "0");
     if !is_optimised {
@@ -87,7 +88,7 @@ impl Compiler {
         }
     }
 
-    /// Becomes the compiler.
+    /// Replaces this process by the compiler.
     fn replace_us(&self, arguments: &[OsString]) -> ExitCode {
         let mut command = self.command();
         let error = command.args(arguments).exec();
@@ -98,7 +99,7 @@ impl Compiler {
         ExitCode::from(125)
     }
 
-    /// Compiles quietly; what the compiler said is the error.
+    /// Compiles quietly; the compiler's messages are the error.
     fn compile(&self, arguments: &[OsString]) -> Result<(), String> {
         let output = self
             .command()
@@ -184,7 +185,7 @@ fn is_source(group: &[OsString]) -> bool {
     group.len() == 1 && !name.starts_with(b"-") && name.ends_with(b".rs")
 }
 
-/// The compiled file of a crate below: beside rayon-core's, with the same ending.
+/// The compiled file of a crate that the replacement needs: beside rayon-core's, with the same suffix.
 fn artifact(arguments: &[OsString], name: &str) -> PathBuf {
     let folder = value_of(arguments, "--out-dir").unwrap_or(OsStr::new("."));
     let ending = codegen(arguments, "extra-filename").unwrap_or("");
@@ -198,7 +199,7 @@ fn external(arguments: &[OsString], name: &str) -> [OsString; 2] {
     ["--extern".into(), value]
 }
 
-/// rayon-core's arguments with the stand-in's source, edition and crates.
+/// rayon-core's arguments, with the replacement crate's source, edition and dependencies.
 fn in_place(arguments: &[OsString], folder: &Path) -> Vec<OsString> {
     let mut all = Vec::new();
     for group in groups(arguments) {
@@ -216,7 +217,7 @@ fn in_place(arguments: &[OsString], folder: &Path) -> Vec<OsString> {
     all
 }
 
-/// The arguments for a crate below, made from rayon-core's.
+/// The arguments for a crate that the replacement needs, derived from rayon-core's.
 fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec![
         "--crate-name".into(),
@@ -237,7 +238,7 @@ fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
         let (name, value) = option(group);
         let is_dropped = match name {
             b"--crate-name" | b"--edition" | b"--emit" | b"--cap-lints" | b"--check-cfg" => true,
-            // Its messages are for us, not for cargo, which would take them for rayon-core's.
+            // Cargo would take this crate's messages for rayon-core's.
             b"--error-format" | b"--json" | b"--diagnostic-width" => true,
             b"--cfg" => value.starts_with(b"feature="),
             b"--extern" => !FROM_RAYON_CORE
@@ -252,7 +253,7 @@ fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
     all
 }
 
-/// Whether the value of `--extern` is of the crate `name`: `[options:]name=file`.
+/// Whether the value of `--extern`, `[options:]name=file`, names the crate `name`.
 fn has_name(value: &[u8], name: &str) -> bool {
     let end = value.iter().position(|b| *b == b'=').unwrap_or(value.len());
     let full = &value[..end];
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_crates_below_share_its_code_generation() {
-        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[3]));
+        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[1]));
         for part in [
             "--crate-name work_stealing_rt --edition=2024 /s/work-stealing-rt/src/lib.rs",
             "--emit=metadata,link",

@@ -46,8 +46,8 @@ pub struct RuntimeTable {
     pub version: u32,
     /// The runtime's name, NUL-terminated.
     pub name: *const c_char,
-    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a
-    /// task and not yet looked for one beyond their own queues. One that is blocked in a task stays counted: the
+    /// Number of workers, over all pools, whose state is [`WORKER_WORKING`], or that have just ended a task
+    /// and not yet looked for one beyond their own queues. One that is blocked in a task stays counted: the
     /// profiler knows of such waits and takes it off.
     pub n_working: *const AtomicU32,
     /// Number of workers alive, over all pools.
@@ -134,8 +134,8 @@ pub struct ProfilerTable {
     /// outlive the registration, and be [`WORKER_IDLE`] at that moment. A thread may be a worker of several
     /// runtimes, one of each; only the innermost, in whose task it is, has it in its scheduling loop.
     pub worker_enter: unsafe extern "C" fn(state: *const AtomicU8),
-    /// The calling thread is no longer the worker that was entered with this byte, which is [`WORKER_IDLE`] and
-    /// counted no more.
+    /// The calling thread is no longer the worker that was entered with this byte, which is [`WORKER_IDLE`]
+    /// and counted no more.
     pub worker_leave: unsafe extern "C" fn(state: *const AtomicU8),
     /// Keeps the calling thread's current logical call path and returns a handle for it, valid
     /// until the process ends; 0 when it could not be kept. Costs about as much as a sample.

@@ -1,13 +1,11 @@
 //! The boundary: the one call through which tasks are entered, and the recording of contexts.
 //!
-//! One duty: make a stolen task's spawner findable from the task's physical stack. Every task
-//! that its spawner does not run inline is entered by `enter`, whose frame keeps the task's
-//! header at a fixed place; a profiler recognises the frame by its return address alone.
-//! `record` notes in the header where the spawner stands.
+//! Makes a stolen task's spawner findable from the task's physical stack. `enter` enters every task that its
+//! spawner does not run inline. Its frame keeps the task's header at a fixed place; a profiler recognises the
+//! frame by its return address alone. `record` stores the spawner's place in the header.
 //!
-//! The architecture is chosen here and nowhere else. `portable` enters tasks by a plain call and
-//! records no context; it also serves Miri, which has no assembly, and builds without the
-//! feature `context`.
+//! The architecture is chosen only here. `portable` enters tasks by a plain call and records no context; it
+//! also serves Miri, which has no assembly, and builds without the feature `context`.
 
 #[cfg(all(
     feature = "context",

@@ -1,6 +1,4 @@
-//! The boundary where there is no assembly for it: a plain call, no contexts.
-//!
-//! One duty: the same interface with headers that say "no known spawner".
+//! The boundary on other systems: a plain call, and headers that say "no known spawner".
 
 use core::ptr;
 

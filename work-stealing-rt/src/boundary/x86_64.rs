@@ -6,11 +6,10 @@
 //! with the stack and frame pointers *at that address*, so that the frame's unwinding rule there
 //! applies to the recorded registers.
 //!
-//! A program may have this crate several times: in two versions, or once of its own and once in
-//! rayon-core's place. The copies of one module (program or shared library) then share everything
-//! here that has a name of its own: the trampoline, in which nothing belongs to a copy, and the
-//! sections of the runtime's code and of the sites, which the linker joins. So a name changes
-//! whenever what it names does.
+//! A program may contain this crate several times: in two versions, or once of its own and once in
+//! rayon-core's place. The copies of one module (program or shared library) then share every named item here:
+//! the trampoline, which has no data of a copy, and the sections of the runtime's code and of the sites,
+//! which the linker joins. So an item whose meaning changes gets a new name.
 
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
@@ -29,8 +28,8 @@ pub(crate) const TASK_SLOT: usize = 8;
 // wsrt_enter_task(header, worker, entry): after the prologue the stack holds, from rsp up:
 // worker, header, the caller's rbp, the return address. 16-byte aligned at the call.
 //
-// Of the copies of a module the linker keeps one group; where they are optimised as one (fat
-// link-time optimisation) they are assembled as one file, too, which may define a name once.
+// The linker keeps one group of a module's copies. With fat link-time optimisation the copies are assembled
+// as one file, which may define a name only once.
 global_asm!(
     ".ifndef wsrt_enter_task",
     ".pushsection wsrt_text,\"axG\",@progbits,wsrt_enter_task,comdat",
@@ -83,8 +82,7 @@ unsafe extern "C" {
     static SITES_STOP: CountedSite;
 }
 
-/// A record of no code, so that there is a section, and with it the linker's two symbols, in every
-/// program.
+/// A record without code, so that every program has the section and the linker's two symbols.
 #[unsafe(link_section = "wsrt_sites")]
 static NO_SITE: CountedSite = CountedSite {
     ip: 0,
@@ -119,10 +117,10 @@ pub(crate) fn text_range() -> (usize, usize) {
     )
 }
 
-/// The records of all sites that [`record`] has emitted, in all copies of this module: told once,
-/// to the copy that asks first, so that a profiler counts none twice. The others are told of none.
+/// The records of all sites that [`record`] has emitted, in all copies of this module. Only the first copy
+/// that asks gets them, so that a profiler counts none twice; the others get an empty range.
 pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
-    // Linkers drop a section that nothing names.
+    // Linkers drop a section that nothing refers to.
     black_box(&raw const NO_SITE);
     // SAFETY: a byte of zero at first, reached as this type alone, by whatever copy; nothing can
     // panic.
@@ -132,7 +130,7 @@ pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
     (&raw const SITES_START, &raw const SITES_STOP)
 }
 
-/// Fills `header` with this very place as the spawner's context, and the task's entry points.
+/// Fills `header` with the current place as the spawner's context, and the task's entry points.
 ///
 /// Always inlined, so that the place is in the spawner's own frame.
 ///
@@ -140,8 +138,9 @@ pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
 /// `header` is valid for a write and is the header of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
-    // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of
-    // which a `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and nothing can panic.
+    // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of which a
+    // `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and
+    // nothing can panic.
     unsafe {
         asm!(
             "lea {site}, [rip + 771f]",

@@ -9,11 +9,12 @@ use std::{env, io, thread};
 use super::error::Cause;
 use super::threads::{self, CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 use super::{Handlers, Hold, MOST_THREADS, Pool, ThreadPool, ThreadPoolBuildError};
-use crate::{profiler, worker};
+use crate::main_loop::adopt_current;
+use crate::profiler;
 
-/// The environment variable with the default number of workers; nonsense in it is an error.
+/// The environment variable with the default number of workers; an invalid value is an error.
 const THREADS_VARIABLE: &str = "WORK_STEALING_RT_NUM_THREADS";
-/// rayon's variables for the same, newest first; as in rayon, nonsense in them counts as unset.
+/// rayon's variables for the same, newest first. As in rayon, an invalid value counts as unset.
 const RAYON_VARIABLES: [&str; 2] = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
 
 /// Sets up a pool.
@@ -99,8 +100,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Makes the calling thread worker 0, for the rest of its life. It takes tasks only where it
-    /// waits for some, or yields.
+    /// Makes the calling thread worker 0 for the rest of its life. It runs other tasks only while it waits or
+    /// yields.
     pub fn use_current_thread(mut self) -> Self {
         self.use_current_thread = true;
         self
@@ -139,8 +140,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Called on each worker thread, with its index, when it starts. What it spawns runs, also when the
-    /// pool has been dropped meanwhile.
+    /// Called on each worker thread, with its index, when it starts. Its tasks run even if the pool has been
+    /// dropped meanwhile.
     pub fn start_handler<H>(mut self, start_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -149,8 +150,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Called on each worker thread, with its index, when the pool's last task is over. The threads end
-    /// when all have called it, and what they have spawned in it is over.
+    /// Called on each worker thread, with its index, when the pool's last task has ended. The threads end
+    /// after all calls, and after the tasks that these calls spawn.
     pub fn exit_handler<H>(mut self, exit_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -159,9 +160,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Starts the pool's threads by `spawn`, in which [`ThreadBuilder::run`] must be called on a
-    /// thread of its own for each worker. One that is not run takes no tasks, and nobody takes those of
-    /// a broadcast for it.
+    /// Starts the pool's threads by `spawn`, which must call [`ThreadBuilder::run`] on a separate thread for
+    /// each worker. A worker that does not run takes no tasks, and no other worker takes its broadcasts.
     pub fn spawn_handler<F>(self, spawn: F) -> ThreadPoolBuilder<CustomSpawn<F>>
     where
         F: FnMut(ThreadBuilder) -> io::Result<()>,
@@ -183,8 +183,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     ///
     /// # Errors
     /// [`ThreadPoolBuildError`] if an environment variable is needed and does not hold a number, if
-    /// the system refuses a thread, or if the current thread is to be used and is a worker
-    /// already.
+    /// the system refuses a thread, or if the current thread should be used and is a worker already.
     pub fn build(mut self) -> Result<ThreadPool, ThreadPoolBuildError> {
         profiler::attach();
         let count = match self.num_threads {
@@ -207,8 +206,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             };
             self.spawn.spawn(thread).map_err(Cause::Thread)?;
         }
-        // Last, for a thread cannot stop being a worker.
-        if self.use_current_thread && !worker::adopt_current(pool.pool(), 0) {
+        // Last, since a thread cannot stop being a worker.
+        if self.use_current_thread && !adopt_current(pool.pool(), 0) {
             return Err(Cause::AlreadyInPool.into());
         }
         Ok(pool)

@@ -1,6 +1,6 @@
 //! Why a pool could not be made.
 //!
-//! One duty: one error type, with messages that name the remedy where there is one.
+//! One error type, whose messages name the remedy if there is one.
 
 use core::fmt;
 use std::ffi::OsString;

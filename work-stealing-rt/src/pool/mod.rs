@@ -1,10 +1,9 @@
 //! Pools of workers, the global pool, and work that comes from outside a pool.
 //!
-//! One duty: hold what a pool's workers share, and carry a closure to a pool while its caller
-//! waits. How a pool is set up is `builder`'s business, how its threads come to be `threads`'s;
-//! `thread_pool` is the owner's handle.
+//! `builder` sets a pool up, `threads` starts its threads, `thread_pool` is the owner's handle. This file has
+//! the part that workers share, and runs closures in a pool while their callers wait.
 //!
-//! Life of a pool. Its worker threads share it, and the last one frees it. `pending` counts whoever can
+//! Life of a pool: its worker threads share it, and the last one frees it. `pending` counts whoever can
 //! make tasks in it, in two phases:
 //!
 //! 1. The handle, the workers that have not finished their start handlers, and detached tasks. At zero
@@ -12,9 +11,9 @@
 //! 2. The workers that have not finished their exit handlers, and detached tasks. At zero each worker is
 //!    told to terminate.
 //!
-//! Without an exit handler the second phase is left out. So no worker leaves its loop while a task for it
-//! may come. The global pool's handle is never dropped. A current thread in use is a worker that is not
-//! counted: what it spawns when the others have terminated it must run itself.
+//! Without an exit handler the second phase is skipped. So no worker leaves its loop while it may still get a
+//! task. The global pool's handle is never dropped. A pool's current thread (`use_current_thread`) is a
+//! worker that is not counted: after the others have terminated, it must run its own tasks itself.
 
 mod builder;
 mod configuration;
@@ -32,10 +31,12 @@ use std::thread;
 use crate::deque::SlotPtr;
 use crate::job::{Event, StackTask, TaskRef};
 use crate::latch::{Latch, ThreadLatch};
-use crate::parallel_overhead::{sched, sync};
 use crate::primitives::{AtomicUsize, Ordering};
 use crate::queue::Injector;
+use crate::sched::in_task::wait_in_task;
+use crate::sched::offer::offer;
 use crate::sleep::Sleep;
+use crate::sync::announce::announce;
 use crate::worker::Worker;
 
 pub use builder::ThreadPoolBuilder;
@@ -48,13 +49,13 @@ pub use threads::{CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
 /// The most workers that a pool can have.
 const MOST_THREADS: usize = 65_535;
 
-/// See [`Pool::cores`]. Asking the system takes longer than to make a pool.
+/// See [`Pool::cores`]. Kept, since asking the system takes longer than making a pool.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// What the user wants to be called for; all may be called by several workers at once.
+/// The user's handlers. Several workers may call one at the same time.
 #[derive(Default)]
 pub(crate) struct Handlers {
     /// A worker has started; its index.
@@ -119,12 +120,12 @@ impl Pool {
         owner.expect("tasks are stolen within a pool")
     }
 
-    /// One more hold on the pool: the caller has one itself, or makes the pool.
+    /// Adds a hold on the pool. The caller has one itself, or is making the pool.
     pub(crate) fn retain(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A hold on the pool ends; the last one ends the phase.
+    /// Ends a hold on the pool. The last one ends the phase.
     pub(crate) fn release(&self) {
         let left = self.pending.fetch_sub(1, Ordering::AcqRel) - 1;
         if left & !EXITS != 0 {
@@ -138,14 +139,14 @@ impl Pool {
             .compare_exchange(0, EXITS | begun, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
         {
-            // On failure a current thread in use has spawned a task, whose end comes here again.
+            // On failure the pool's current thread has spawned a task, whose end calls this again.
             self.tell_all(|worker| &worker.exit);
         }
     }
 
     fn tell_all(&self, event: impl Fn(&Worker) -> &Latch) {
         for worker in self.workers() {
-            sync::announce(self, event(worker), || worker.index);
+            announce(self, event(worker), || worker.index);
         }
     }
 
@@ -161,7 +162,7 @@ impl Pool {
         }
     }
 
-    /// Code for which nobody waits has panicked. Aborts the process unless a handler takes care.
+    /// Handles a panic of code that nobody waits for. Aborts the process if there is no handler.
     pub(crate) fn handle_panic(&self, payload: Box<dyn Any + Send>) {
         let Some(handler) = &self.handlers.panic else {
             eprintln!("work-stealing-rt: a detached task panicked; aborting");
@@ -174,7 +175,7 @@ impl Pool {
         }
     }
 
-    /// Runs the closure on a worker of this pool while the caller, which is none of them, waits.
+    /// Runs the closure on a worker of this pool while the caller, which is not one of them, waits.
     #[cold]
     #[inline(never)]
     fn run_from_outside<R: Send>(&self, closure: impl FnOnce() -> R + Send) -> R {
@@ -182,21 +183,21 @@ impl Pool {
         Worker::with_current(|worker| match worker {
             None => {
                 let task = StackTask::new(closure, ThreadLatch::new());
-                sched::offer(self, task.record());
+                offer(self, task.record());
                 task.event.wait();
                 finished(&task)
             }
             Some(caller) => {
                 let task = StackTask::new(closure, ForeignWorker::new(caller));
-                sched::offer(self, task.record());
-                sched::wait_in_task(caller, &task.event.latch);
+                offer(self, task.record());
+                wait_in_task(caller, &task.event.latch);
                 finished(&task)
             }
         })
     }
 }
 
-/// The result of an installed task that is over; its panic goes on here.
+/// The result of an installed task that has ended. Its panic resumes here.
 fn finished<F, R, E>(task: &StackTask<F, R, E>) -> R
 where
     F: FnOnce(bool) -> R + Send,
@@ -240,7 +241,7 @@ impl Event for ForeignWorker {
         // kept beyond that by a handle of our own.
         let (pool, index) = unsafe { (Arc::clone(&(*this).pool), (*this).index) };
         // SAFETY: as above; the latch is not touched after it is set.
-        sync::announce(&pool, unsafe { &(*this).latch }, || index);
+        announce(&pool, unsafe { &(*this).latch }, || index);
     }
 }
 
@@ -327,12 +328,12 @@ pub(crate) fn with_pool<R>(use_pool: impl FnOnce(&Pool) -> R) -> R {
     })
 }
 
-/// The most workers that a pool can have; a builder that is asked for more makes so many.
+/// The most workers that a pool can have. A builder makes this many if it is asked for more.
 pub fn max_num_threads() -> usize {
     MOST_THREADS
 }
 
-/// Has the calling worker spawned or forked tasks that nobody has taken yet? `None` if the calling
+/// Whether the calling worker has spawned or forked tasks that nobody has taken yet. `None` if the calling
 /// thread is not a worker.
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
     Worker::with_current(|worker| worker.map(Worker::has_pending_tasks))

@@ -1,6 +1,4 @@
-//! The handle of a pool.
-//!
-//! One duty: every operation of the crate, in a given pool.
+//! The handle of a pool: every operation of the crate, in a given pool.
 
 use core::fmt;
 use std::error::Error;
@@ -14,8 +12,8 @@ use crate::yielding::{self, Yield};
 
 /// A pool of worker threads.
 ///
-/// Dropping it lets its start handlers and its detached tasks finish, then calls the exit
-/// handlers, and ends the threads when what these have spawned is over; it waits for none of that.
+/// After it is dropped, its start handlers and detached tasks finish, then its exit handlers and their tasks
+/// run, then its threads end. Dropping does not wait for that.
 pub struct ThreadPool {
     hold: Hold,
 }
@@ -42,7 +40,7 @@ impl ThreadPool {
     }
 
     /// Runs the closure on one of the pool's workers and returns its result. Inside, [`join`],
-    /// [`scope`] and so on use this pool. A panic of the closure goes on in the caller.
+    /// [`scope`] and so on use this pool. A panic of the closure resumes in the caller.
     ///
     /// The calling thread blocks; if it is a worker of another pool it works there meanwhile.
     ///

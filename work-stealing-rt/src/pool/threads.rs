@@ -1,19 +1,18 @@
 //! The threads of a pool: how they are started.
 //!
-//! One duty: hand each worker's life to a thread, one of the standard library's or one that the
-//! user starts.
+//! Each worker runs on a thread of the standard library, or on one that the user starts.
 
 use core::fmt;
 use std::{io, thread};
 
 use super::Hold;
-use crate::worker;
+use crate::main_loop::main_loop;
 
-/// A worker that waits for a thread to live on; see
+/// A worker that waits for its thread; see
 /// [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler). Its pool does not end before it has
 /// run or is dropped.
 pub struct ThreadBuilder {
-    /// What the worker's start handler makes is for the pool as it is.
+    /// Keeps the pool from ending before the worker's start handler has run.
     pub(super) hold: Hold,
     pub(super) index: usize,
     pub(super) name: Option<String>,
@@ -41,7 +40,7 @@ impl ThreadBuilder {
     /// # Panics
     /// If the calling thread is a worker already.
     pub fn run(self) {
-        worker::live(self.hold, self.index);
+        main_loop(self.hold, self.index);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Who sleeps, who searches, and who must be woken.
 //!
-//! One duty: a worker that finds nothing sleeps in the kernel, and no worker sleeps on while
-//! there is work that it could take and nobody looks for it. The protocol and why it is right
-//! are in `README.md` beside this file; the loom models check it.
+//! A worker that finds no task sleeps in the kernel. No worker stays asleep while there is a task that it
+//! could take and no other worker looks for it. `README.md` beside this file has the protocol and its proof
+//! sketch; the loom models check it.
 //!
 //! Input: announcements of new work ([`Sleep::notify`]) and of events ([`Sleep::wake`]).
 
@@ -51,7 +51,7 @@ impl Sleep {
         }
     }
 
-    /// How many neither sleep nor are about to, at about this moment.
+    /// The number of workers that neither sleep nor are about to, approximately.
     #[inline(always)]
     pub(crate) fn awake(&self) -> usize {
         let sleepers = sleepers(self.counts.load(Ordering::Relaxed)) as usize;
@@ -66,7 +66,8 @@ impl Sleep {
     }
 
     /// As [`Sleep::notify`], for work that was made available by a sequentially consistent
-    /// read-modify-write. As the looks that follow are so, too, it needs no fence (`README.md`).
+    /// read-modify-write. The loads that follow are sequentially consistent too, so no fence is needed
+    /// (`README.md`).
     #[inline(always)]
     pub(crate) fn notify_after_rmw(&self) {
         // loom takes such accesses for weaker ones.

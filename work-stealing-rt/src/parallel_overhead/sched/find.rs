@@ -1,13 +1,13 @@
-//! Where workers look for tasks.
+//! Finding the next task of a worker.
 //!
-//! One duty: find the next task of a worker: its own, those that only it may run, those that others have
-//! open, in the order of what they cost to look at.
+//! The places are searched in order of cost: the worker's own tasks, those that only it may run, then those
+//! that other workers have opened to thieves.
 
 use core::ptr::{self, NonNull};
 
 use hpcrun_abi::TaskHeader;
 
-use super::rest;
+use super::state::count_as_idle;
 use crate::deque::{NONE, SlotPtr, Steal};
 use crate::fifo::Queued;
 use crate::job::TaskRef;
@@ -15,12 +15,12 @@ use crate::pool::Pool;
 use crate::queue;
 use crate::worker::Worker;
 
-/// A task to run, and where its end is to be announced. Two words with a niche: an `Option` of it is
+/// A task to run, and where to announce its end. Two words with a niche, so that an `Option` of it is
 /// returned in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     task: NonNull<TaskHeader>,
-    /// The deque slot it was stolen from; [`NONE`]: the task itself knows whom to tell.
+    /// The deque slot it was stolen from. [`NONE`]: the task itself announces its end.
     pub(super) slot: SlotPtr,
 }
 
@@ -39,7 +39,7 @@ impl Found {
 
     #[inline(always)]
     fn queued(queued: Queued) -> Self {
-        // SAFETY: who queued it keeps it alive until it has run, and it was taken off its queue.
+        // SAFETY: whoever queued it keeps it alive until it has run, and it has left its queue.
         Found::on_its_own(unsafe { queued.redeem() })
     }
 
@@ -50,31 +50,25 @@ impl Found {
     }
 }
 
-/// Looks once for a task: own spawned tasks, tasks for this worker alone, then the others' joins.
-/// If `everywhere`, also the others' spawned tasks, the common queue, and at last its own shared
-/// joins (which a worker that waits in the middle of a task may have); these cost more to look at.
+/// Looks once for a task: own spawned tasks, tasks for this worker alone, then other workers' joins. If
+/// `everywhere`, also at places that cost more: other workers' spawned tasks, the common queue, and last the
+/// worker's own shared joins, which exist if it waits in the middle of a task.
 #[cold]
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 pub(crate) fn find(worker: &Worker, everywhere: bool) -> Option<Found> {
     find_own(worker).or_else(|| find_other(worker, everywhere))
 }
 
-/// As [`find`], for a worker that has no task: it rests if it has none of its own.
+/// As [`find`], for a worker without a task: it counts as idle unless a task of its own is ready.
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 pub(crate) fn find_idle(worker: &Worker, everywhere: bool) -> Option<Found> {
     let found = find_own(worker);
     if found.is_some() {
         return found;
     }
-    rest(worker);
+    count_as_idle(worker);
     find_other(worker, everywhere)
 }
 
@@ -110,7 +104,7 @@ fn find_other(worker: &Worker, everywhere: bool) -> Option<Found> {
     }
 }
 
-/// The youngest task that this worker has spawned; else one that is for it alone.
+/// The youngest task that this worker has spawned, else one for this worker alone.
 #[inline(always)]
 fn find_own(worker: &Worker) -> Option<Found> {
     if let Some(queued) = worker.spawns.pop() {
@@ -122,21 +116,15 @@ fn find_own(worker: &Worker) -> Option<Found> {
     steal_retrying(|| worker.mailbox.steal()).map(Found::on_its_own)
 }
 
-/// As [`find`], without the tasks of others.
+/// As [`find`], without other workers' tasks.
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 pub(crate) fn find_local(worker: &Worker) -> Option<Found> {
     find_own(worker).or_else(|| steal_join(worker, false))
 }
 
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
     let pool = worker.pool();
     let workers = pool.workers();
@@ -149,7 +137,7 @@ fn find_elsewhere(worker: &Worker, start: usize) -> Option<Found> {
         .or_else(|| steal_join(worker, false))
 }
 
-/// Is there a task in a place that more than one worker looks into?
+/// Whether there is a task in a place where more than one worker looks.
 pub(crate) fn is_available(pool: &Pool) -> bool {
     let has_tasks = |worker: &Worker| worker.joins.has_shared() || !worker.stealer.is_empty();
     !pool.injector.is_empty() || pool.workers().iter().any(has_tasks)

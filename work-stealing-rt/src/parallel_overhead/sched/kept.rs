@@ -1,18 +1,17 @@
-//! Values that stay in the frame while foreign code runs.
+//! Frame slots for the values that a join needs after a closure.
 //!
-//! One duty: keep what a join needs after a closure out of registers. A value in a register
-//! outlives a call only in one that the function has to save when it is entered and to restore when it
-//! returns, also where it forks nothing: in a fine-grained recursion that is every second call. In the frame it
-//! costs one store and one load, on the way that needs it.
+//! A value that lives in a register across a call needs a callee-saved register. The function saves that
+//! register on entry and restores it on return, even on paths without a fork; in a fine-grained recursion
+//! that is every second call. A frame slot costs one store and one load, on the forking path only.
 
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
-/// Room for one value, in the frame that holds it.
+/// Room for one value, in the caller's frame.
 pub(crate) struct Place<T>(MaybeUninit<T>);
 
 impl<T> Place<T> {
-    /// Larger values lie in memory anyway.
+    /// Larger values are in memory anyway.
     const IS_SMALL: bool = mem::size_of::<T>() <= 2 * mem::size_of::<usize>();
 
     #[inline(always)]
@@ -20,11 +19,12 @@ impl<T> Place<T> {
         Place(MaybeUninit::uninit())
     }
 
-    /// Puts `value` here until it is taken, or dropped with the guard.
+    /// Stores `value` here until it is taken, or dropped with the guard.
     #[inline(always)]
     pub(crate) fn keep(&mut self, value: T) -> Kept<'_, T> {
         if Self::IS_SMALL {
-            // SAFETY: the place is ours alone, and fit for a `T`. Volatile, that is: in memory.
+            // SAFETY: `&mut self` is exclusive, and the place has the layout of a `T`. A volatile write goes
+            // to memory.
             unsafe { ptr::write_volatile(self.0.as_mut_ptr(), value) };
         } else {
             self.0.write(value);
@@ -43,7 +43,7 @@ impl<T> Kept<'_, T> {
     where
         T: Copy,
     {
-        // SAFETY: the value stays where it is; a copy of a `Copy` type is a value of its own.
+        // SAFETY: `keep` has written the value, and a `Copy` type may be read any number of times.
         unsafe { self.read() }
     }
 
@@ -56,7 +56,7 @@ impl<T> Kept<'_, T> {
     }
 
     /// # Safety
-    /// What is read is a copy, or nobody reads the value again.
+    /// `T` is `Copy`, or the value is not read again.
     #[inline(always)]
     unsafe fn read(&self) -> T {
         // SAFETY: `keep` has written the value; the rest is this function's contract.
@@ -74,8 +74,8 @@ impl<T> Drop for Kept<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         if mem::needs_drop::<T>() {
-            // SAFETY: a guard is dropped once. Should the value's destructor panic, the value is
-            // not dropped again.
+            // SAFETY: a guard is dropped once. If the value's destructor panics, the value is not
+            // dropped again.
             drop(unsafe { self.read() });
         }
     }

@@ -1,24 +1,24 @@
 //! How often thieves look at an owner's joins.
 //!
-//! One duty: ask thieves to come less often where they bring their owner less than they cost, and take
-//! that back as soon as a stolen task was worth it. A look takes the cache line of the deque's
-//! ends away from the owner, a steal costs some hundred nanoseconds on both sides. In a loop of joins that
-//! take less than that, the owner does best alone.
+//! A look takes the cache line of the deque's ends away from the owner, and a steal costs some hundred
+//! nanoseconds on both sides. In a loop of joins shorter than that, the owner is faster alone. So an owner
+//! whose joins are too short to be worth a steal asks thieves to look less often, and revokes that as soon as
+//! a stolen task was worth it.
 //!
-//! The owner judges when a stolen task of its is over: by the mean time of its open joins since the last
-//! such moment, or, where every join is stolen, by the time that it had to wait.
+//! The owner decides each time one of its stolen tasks ends: by the mean time of its open joins since the
+//! last such moment, or, if every join is stolen, by the time it had to wait.
 
 use std::time::{Duration, Instant};
 
 use crate::worker::Worker;
 
-/// A join of this length is worth a steal.
+/// A join that takes this long is worth a steal.
 const WORTH_A_STEAL: Duration = Duration::from_micros(1);
-/// So long an owner waits at most for the thief of a task that was not worth it.
+/// An owner that waits longer than this for a thief had a task that was worth stealing.
 const LONGEST_WAIT: Duration = Duration::from_micros(2);
 /// The most pauses between two looks, some microseconds.
 const SLOWEST: u32 = 512;
-/// The most where every join is stolen: nobody can tell there whether the owner goes on without a thief.
+/// The most pauses if every join is stolen: then nothing tells whether the owner would be faster alone.
 const SLOWEST_IF_ALL_ARE_STOLEN: u32 = 64;
 
 /// The worker has taken an open join back.
@@ -28,7 +28,8 @@ pub(super) fn taken_back(worker: &Worker) {
     joins.set(joins.get().saturating_add(1));
 }
 
-/// A stolen join of the worker's is over; `waited`: how long it had to wait for that, `None` if hardly at all.
+/// A stolen join of the worker has ended. `waited`: how long the worker waited for it, `None` if hardly at
+/// all.
 #[inline(always)]
 pub(super) fn stolen(worker: &Worker, waited: Option<Duration>) {
     let joins = worker.own.taken_back.replace(0);
@@ -43,7 +44,7 @@ pub(super) fn stolen(worker: &Worker, waited: Option<Duration>) {
     }
     let now = Instant::now();
     if let Some(last) = worker.own.stolen_at.replace(Some(now)) {
-        // The stolen join is one of them.
+        // Plus one: the stolen join itself.
         if now - last >= WORTH_A_STEAL.saturating_mul(joins.saturating_add(1)) {
             worker.joins.set_pace(0);
         } else {

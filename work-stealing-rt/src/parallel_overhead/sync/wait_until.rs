@@ -1,17 +1,17 @@
-//! Overhead of the category `sync`: waiting, and telling those who wait.
+//! The scheduling loop: a worker searches, runs tasks and sleeps until a latch is set.
 //!
-//! One duty: let a worker do something useful until an event happens, sleep when there is
-//! nothing, and be woken. A waiting worker is *idle*: its callers see to that.
+//! Every wait of a worker ends up here: for a stolen task, for a scope, for the end of the pool. Callers mark
+//! the worker *idle* first.
 
 use std::thread;
 
 use crate::latch::Latch;
-use crate::parallel_overhead::sched;
-use crate::pool::Pool;
+use crate::sched::find::{self, Found};
+use crate::sched::run;
 use crate::worker::Worker;
 
-/// Fruitless rounds of searching before a worker of a small pool sleeps: a few tens of microseconds, about what
-/// it costs to sleep and to be woken.
+/// Fruitless rounds of searching before a worker of a small pool sleeps: a few tens of microseconds, about
+/// the cost of sleeping and being woken.
 const PATIENCE: u32 = if cfg!(loom) {
     1
 } else if cfg!(miri) {
@@ -19,23 +19,24 @@ const PATIENCE: u32 = if cfg!(loom) {
 } else {
     500
 };
-/// A round takes about as long as so many pauses.
+/// A round takes about as long as this many pauses.
 const PAUSES_A_ROUND: u32 = 4;
-/// A round that looks at so many workers more takes twice as long.
+/// A round takes one unit longer for each this many workers it looks at.
 const WORKERS_A_ROUND: usize = 8;
-/// One round in so many looks everywhere.
+/// One round in this many looks everywhere.
 const FULL_ROUND: u32 = 8;
-/// A worker that has run fewer tasks is young.
-const YOUNG: u32 = 8;
-/// A round with a yield takes about as long as so many without, where nobody else wants the core.
+/// A worker that has run fewer tasks than this is new.
+const NEW_WORKER_TASKS: u32 = 8;
+/// A round with a yield takes about as long as this many without, if no other thread wants the core.
 const ROUNDS_A_YIELD: u32 = 8;
-/// Pauses for which a worker waits for a thief without turning idle: about what it costs to
-/// turn idle and back.
-const GRACE: u32 = if cfg!(loom) { 0 } else { 8 };
+/// Pauses for which a worker waits for a thief before it turns idle: about the cost of turning idle and back.
+const BRIEF_SPINS: u32 = if cfg!(loom) { 0 } else { 8 };
 
-/// For how many rounds of [`PATIENCE`] a round counts in a pool of so many workers, of which so many are awake, on so many
-/// cores. In a large pool it takes longer. Of workers awake that are more than the cores one that searches keeps another from its
-/// work, or from its own search (when a broadcast has woken them all, they search in turn), so each does for the less.
+/// The cost of one round, in rounds of [`PATIENCE`].
+///
+/// A round over a large pool takes longer. If more workers are awake than there are cores, a searching worker
+/// keeps another from its work or from its own search, so each searches for a shorter time: the cost grows by
+/// the number of awake workers for each core.
 #[inline(always)]
 fn cost_of_a_round(workers: usize, cores: usize, awake: impl FnOnce() -> usize) -> u32 {
     let length = 1 + workers / WORKERS_A_ROUND;
@@ -47,11 +48,11 @@ fn cost_of_a_round(workers: usize, cores: usize, awake: impl FnOnce() -> usize) 
     length.saturating_mul(turns).min(PATIENCE as usize) as u32
 }
 
-/// Is the latch set within a very short time? The worker still counts as working meanwhile, and
+/// Spins for a very short time; returns whether the latch is set. The worker still counts as working, and
 /// the time as overhead.
 #[inline(always)]
-pub(crate) fn comes_soon(latch: &Latch) -> bool {
-    for _ in 0..GRACE {
+pub(crate) fn spin_briefly(latch: &Latch) -> bool {
+    for _ in 0..BRIEF_SPINS {
         if latch.probe() {
             return true;
         }
@@ -60,17 +61,14 @@ pub(crate) fn comes_soon(latch: &Latch) -> bool {
     latch.probe()
 }
 
-/// Runs other tasks until the latch is set.
+/// Runs other tasks until the latch is set; sleeps when there are none.
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-pub(crate) fn wait(worker: &Worker, latch: &Latch) {
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
+pub(crate) fn wait_until(worker: &Worker, latch: &Latch) {
     let (mut rounds, mut fruitless) = (0_u32, 0);
     let pool = worker.pool();
     while !latch.probe() {
-        let mut found = sched::find_idle(worker, rounds % FULL_ROUND == 1);
+        let mut found = find::find_idle(worker, rounds % FULL_ROUND == 1);
         rounds = rounds.wrapping_add(1);
         if found.is_none() {
             let awake = || pool.sleep.awake();
@@ -79,7 +77,7 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
             if fruitless >= PATIENCE {
                 found = sleep(worker, latch);
                 (rounds, fruitless) = (0, 0);
-            } else if is_young(worker) {
+            } else if is_new(worker) {
                 thread::yield_now();
                 fruitless += ROUNDS_A_YIELD - 1;
             } else {
@@ -88,39 +86,39 @@ pub(crate) fn wait(worker: &Worker, latch: &Latch) {
         }
         if let Some(found) = found {
             stop_searching(worker);
-            sched::run(worker, found);
-            grow_older(worker);
+            run::run(worker, found);
+            count_task(worker);
             (rounds, fruitless) = (0, 0);
         }
     }
     stop_searching(worker);
 }
 
-/// While a pool is new there are more threads than it has workers: the one that makes it, uses it and perhaps drops it
-/// again, workers that have not begun yet, and those of the pool before, which end. A worker that searches keeps its core from
-/// them, so it yields until it has run a few tasks.
+/// Whether the worker has run only a few tasks; if so, it yields its core between rounds.
+///
+/// While a pool is new, the program has more threads than the pool has workers: the thread that makes the
+/// pool, uses it and perhaps drops it again, workers that have not started yet, and those of an earlier pool
+/// that are ending. A searching worker would keep its core from them.
 #[inline(always)]
-fn is_young(worker: &Worker) -> bool {
-    worker.own.tasks.get() < YOUNG
+fn is_new(worker: &Worker) -> bool {
+    worker.own.tasks.get() < NEW_WORKER_TASKS
 }
 
+/// Counts a task that the worker has run while it waited, for [`is_new`].
 #[inline(always)]
-fn grow_older(worker: &Worker) {
+fn count_task(worker: &Worker) {
     let tasks = &worker.own.tasks;
     tasks.set(tasks.get().saturating_add(1));
 }
 
 #[cold]
 #[inline(never)]
-#[cfg_attr(
-    all(target_os = "linux", not(miri)),
-    unsafe(link_section = "wsrt_text")
-)]
-fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
+fn sleep(worker: &Worker, latch: &Latch) -> Option<Found> {
     let sleep = &worker.pool().sleep;
     let was_searching = worker.own.searching.replace(true);
     sleep.park(worker.index, was_searching, latch, || {
-        sched::find_idle(worker, true)
+        find::find_idle(worker, true)
     })
 }
 
@@ -128,16 +126,7 @@ fn sleep(worker: &Worker, latch: &Latch) -> Option<sched::Found> {
 fn stop_searching(worker: &Worker) {
     if worker.own.searching.replace(false) {
         let pool = worker.pool();
-        pool.sleep.stop_searching(|| sched::is_available(pool));
-    }
-}
-
-/// The event of `latch`, for which worker `waiter` of `pool` waits, happens. The latch may be
-/// gone afterwards; the pool must not.
-#[inline(always)]
-pub(crate) fn announce(pool: &Pool, latch: &Latch, waiter: impl FnOnce() -> usize) {
-    if latch.set() {
-        pool.sleep.wake(waiter());
+        pool.sleep.stop_searching(|| find::is_available(pool));
     }
 }
 
@@ -145,8 +134,8 @@ pub(crate) fn announce(pool: &Pool, latch: &Latch, waiter: impl FnOnce() -> usiz
 mod tests {
     use super::*;
 
-    /// Looks at other workers, a core, before all workers of a pool, which were woken at once, sleep again: one after the
-    /// other, as if none slept before the next begins.
+    /// Looks at other workers, for each core, until all workers of a pool that were woken at once sleep
+    /// again. They search one after the other.
     fn looks_a_core(workers: usize, cores: usize) -> usize {
         let searching = (1..=workers).rev();
         let rounds = |awake| PATIENCE.div_ceil(cost_of_a_round(workers, cores, || awake)) as usize;
@@ -157,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_have_a_core_search_for_all_their_patience() {
+    fn workers_that_have_a_core_search_with_full_patience() {
         for workers in 1..WORKERS_A_ROUND {
             assert_eq!(cost_of_a_round(workers, workers, || workers), 1);
             assert_eq!(cost_of_a_round(workers, 1, || 1), 1);
@@ -168,12 +157,12 @@ mod tests {
         assert_eq!(cost_of_a_round(65_535, 1, || 65_535), PATIENCE);
     }
 
-    /// Were each to search as long as in a small pool, 500 on 2 cores would look 62 million times.
+    /// If each searched as long as in a small pool, 500 workers on 2 cores would look 62 million times.
     #[test]
-    fn the_search_of_all_hardly_grows_with_the_pool() {
+    fn the_total_search_hardly_grows_with_the_pool() {
         for cores in [1, 2, 8] {
             for workers in [16, 64, 500] {
-                // All look at all once, at least; beyond that, the turns are those of a harmonic series.
+                // Each looks at all others at least once; the rest is bounded by a harmonic series.
                 let once = workers * workers / cores;
                 let looks = looks_a_core(workers, cores);
                 let usual = PATIENCE as usize * WORKERS_A_ROUND;

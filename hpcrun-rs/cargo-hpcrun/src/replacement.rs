@@ -1,46 +1,45 @@
-//! The stand-in for rayon-core: our runtime's sources, which this binary carries, its crates in the
-//! order in which they are compiled, and where they are written to in the user's cache.
+//! The replacement for rayon-core: the sources of work-stealing-rt, which this binary contains.
 //!
-//! Invariant: a folder under a name that states its content is complete, and holds exactly that.
+//! Lists the crates in the order of their compilation, and writes the sources to the user's cache. Invariant:
+//! a folder whose name is a fingerprint is complete and has exactly that content.
 
 use hpcrun_rs::{Failure, cache};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-include!(concat!(env!("OUT_DIR"), "/stand_in_files.rs"));
+include!(concat!(env!("OUT_DIR"), "/replacement_files.rs"));
 
-/// The symbol by which a linked program tells that the stand-in is in it.
+/// A symbol that the replacement crate defines: a program that has it links the replacement.
 pub(crate) const MARKER: &str = "work_stealing_rt_rayon_core";
 
-/// The lines of rayon-core whose interface the stand-in has: (major, minor).
+/// The versions of rayon-core whose interface the replacement crate has: (major, minor).
 pub(crate) const SERVED: [(u64, u64); 2] = [(1, 12), (1, 13)];
 
-/// Rust 1.MINOR is the oldest that compiles the stand-in.
+/// The oldest compiler that compiles the replacement crate is Rust 1.MINOR.
 pub(crate) const OLDEST_RUST_MINOR: u64 = 85;
 
-/// One crate of the stand-in.
+/// One of the crates that are compiled.
 #[derive(Debug)]
 pub(crate) struct Crate {
     /// As the compiler names it.
     pub(crate) name: &'static str,
-    /// Its root file in the stand-in's folder.
+    /// Its root file in the folder of sources.
     pub(crate) root: &'static str,
     /// Features that are on.
     pub(crate) features: &'static [&'static str],
-    /// Those of the stand-in's crates that it uses; further ones come from rayon-core's own
-    /// dependencies.
+    /// The crates of this list that it uses; others come from rayon-core's own dependencies.
     pub(crate) uses: &'static [&'static str],
 }
 
-/// All crates of the stand-in use this edition.
+/// The edition of all these crates.
 pub(crate) const EDITION: &str = "2024";
 
-/// What rayon-core's own dependencies provide.
+/// The crates that rayon-core's own dependencies provide.
 pub(crate) const FROM_RAYON_CORE: [&str; 2] = ["crossbeam_deque", "crossbeam_utils"];
 
-/// The crates below the stand-in itself, each after those that it uses.
-pub(crate) const BELOW: [Crate; 4] = [
+/// The crates that the replacement crate needs, each after those that it uses.
+pub(crate) const BELOW: [Crate; 2] = [
     Crate {
         name: "hpcrun_abi",
         root: "hpcrun-abi/src/lib.rs",
@@ -48,22 +47,10 @@ pub(crate) const BELOW: [Crate; 4] = [
         uses: &[],
     },
     Crate {
-        name: "libc",
-        root: "shims/libc.rs",
-        features: &[],
-        uses: &[],
-    },
-    Crate {
-        name: "atomic_wait",
-        root: "shims/atomic_wait.rs",
-        features: &[],
-        uses: &[],
-    },
-    Crate {
         name: "work_stealing_rt",
         root: "work-stealing-rt/src/lib.rs",
         features: &["default", "context"],
-        uses: &["hpcrun_abi", "libc", "atomic_wait"],
+        uses: &["hpcrun_abi"],
     },
 ];
 
@@ -75,7 +62,7 @@ pub(crate) const TOP: Crate = Crate {
     uses: &["work_stealing_rt"],
 };
 
-/// States the content: sixteen hexadecimal digits.
+/// A fingerprint of the content: sixteen hexadecimal digits.
 pub(crate) fn fingerprint() -> String {
     let bytes = FILES
         .iter()
@@ -95,7 +82,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if is_whole(&path) {
         return Ok(path);
     }
-    // Names of our own first, then renamed: nobody else sees half of it.
+    // Written under a name of this process, then renamed: no other process sees a partial folder.
     let partial = folder.join(format!("{name}.{}", std::process::id()));
     let written = write(&partial).and_then(|()| {
         if path.exists() {
@@ -108,7 +95,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if let Err(error) = written {
         // The partial folder may not exist; the error that matters is the first.
         let _ = fs::remove_dir_all(&partial);
-        // Another of us may have been faster.
+        // Another process may have been faster.
         if !is_whole(&path) {
             return Err(error.to_string());
         }
@@ -137,7 +124,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The dependencies that a manifest of the repository names, those for loom and tests aside.
+    /// The dependencies that a manifest of the repository names, without those for loom, tests and systems
+    /// other than Linux.
     fn dependencies(manifest: &str) -> BTreeSet<String> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../work-stealing-rt")
@@ -147,7 +135,7 @@ mod tests {
         let mut is_ours = false;
         for line in text.lines() {
             if line.starts_with('[') {
-                is_ours = line == "[dependencies]" || line.contains("\"linux\")'.dependencies");
+                is_ours = line == "[dependencies]";
             } else if let Some(name) = line.split(['.', ' ', '=']).next().filter(|_| is_ours) {
                 if !name.is_empty() && !name.starts_with('#') {
                     names.insert(name.replace('-', "_"));
@@ -162,7 +150,7 @@ mod tests {
         let expected = |c: &Crate, more: &[&str]| -> BTreeSet<String> {
             c.uses.iter().chain(more).map(|n| (*n).to_owned()).collect()
         };
-        let runtime = &BELOW[3];
+        let runtime = &BELOW[1];
         assert_eq!(
             dependencies("Cargo.toml"),
             expected(runtime, &FROM_RAYON_CORE)
@@ -171,7 +159,7 @@ mod tests {
         assert_eq!(
             dependencies("rayon-core/Cargo.toml"),
             expected(&TOP, &[]),
-            "a dependency that the stand-in lacks"
+            "a dependency that the replacement lacks"
         );
     }
 
