@@ -12,6 +12,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) event: Event,
     pub(crate) cores: u32,
     pub(crate) source: &'a str,
+    pub(crate) unwinder: &'a str,
     pub(crate) library: &'a Path,
     pub(crate) directory: &'a Path,
 }
@@ -32,7 +33,8 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         .env(names::ENV_EVENT, settings.event.name)
         .env(names::ENV_RATE, settings.event.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
-        .env(names::ENV_SOURCE, settings.source);
+        .env(names::ENV_SOURCE, settings.source)
+        .env(names::ENV_UNWINDER, settings.unwinder);
 }
 
 /// The sampler first, then the libraries that the user preloads.

@@ -133,6 +133,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             event,
             cores,
             source: &options.source,
+            unwinder: &options.unwinder,
             library: &library,
             directory: &made,
         };

@@ -71,6 +71,7 @@ pub struct Spec {
     rate: u32,
     cores: String,
     source: &'static str,
+    unwinder: &'static str,
     environment: Vec<(String, OsString)>,
     condition: Condition,
 }
@@ -86,6 +87,7 @@ impl Spec {
             rate: 200,
             cores: "2".into(),
             source: "auto",
+            unwinder: "native",
             environment: Vec::new(),
             condition: Condition::by_default(),
         }
@@ -126,6 +128,12 @@ impl Spec {
         self
     }
 
+    /// With this unwinder.
+    pub fn unwinder(mut self, unwinder: &'static str) -> Spec {
+        self.unwinder = unwinder;
+        self
+    }
+
     /// With this environment variable.
     pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Spec {
         self.environment.push((name.into(), value.into()));
@@ -153,7 +161,8 @@ impl Spec {
             .arg("-o")
             .arg(&measurements)
             .args(["-e", &format!("{}@{}", self.event, self.rate)])
-            .args(["--cores", &self.cores, "--source", self.source, "--"])
+            .args(["--cores", &self.cores, "--source", self.source])
+            .args(["--unwinder", self.unwinder, "--"])
             .arg(&self.program)
             .args(&self.arguments)
             .output()

@@ -99,8 +99,9 @@ fn printed(run: &Run, key: &str) -> f64 {
     line[key].as_f64().expect("a number")
 }
 
-fn check(workers: usize) {
-    let run = Spec::fixture(&format!("oracle-{workers}"), "oracle")
+fn check(workers: usize, unwinder: &'static str) {
+    let run = Spec::fixture(&format!("oracle-{unwinder}-{workers}"), "oracle")
+        .unwinder(unwinder)
         .arguments(&[&workers.to_string(), &N.to_string(), "1500"])
         .rate(RATE)
         .cores(workers)
@@ -157,8 +158,15 @@ fn check(workers: usize) {
 fn no_sample_is_under_a_wrong_parent_on_1_to_8_workers() {
     let _machine = machine();
     for workers in 1..=8 {
-        check(workers);
+        check(workers, "native");
     }
+}
+
+/// Where call frame information is complete framehop sees the same.
+#[test]
+fn framehop_sees_no_wrong_parent_either() {
+    let _machine = machine();
+    check(2, "framehop");
 }
 
 #[test]

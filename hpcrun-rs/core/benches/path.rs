@@ -13,7 +13,7 @@ use framehop::{
 use hpcrun_core::lcct::{Identity, Tree};
 use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, Trail, agents};
 use hpcrun_core::unwind::stack::StackSlot;
-use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -225,7 +225,7 @@ fn main() {
     };
     let mut bench = Bench {
         bounds: StackBounds { low, high },
-        unwind: Unwind::new(agents::owner_of).expect("memory"),
+        unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
         trail: Trail::new().expect("memory"),
         tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),

@@ -1,8 +1,9 @@
 //! Settings that the launcher passes to the preloaded library through the environment.
 
+use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
     ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_NODE, ENV_OUTPUT, ENV_RATE,
-    ENV_SOURCE, MAX_RATE,
+    ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -64,6 +65,8 @@ pub struct Config {
     pub node: Option<CString>,
     /// Source asked for; `None` = the best that is allowed.
     pub source: Option<SourceKind>,
+    /// What steps from frame to frame.
+    pub unwinder: UnwinderKind,
     /// Benchmark: do nothing in the handler.
     pub empty_handler: bool,
     /// Benchmark: keep handler latencies.
@@ -101,6 +104,11 @@ impl Config {
             Some("posix-timer") => Some(SourceKind::PosixTimer),
             Some(other) => return Err(format!("{ENV_SOURCE}={other} is not a sample source")),
         };
+        let unwinder = match text(ENV_UNWINDER).as_deref() {
+            None | Some("native") => UnwinderKind::DEFAULT,
+            Some("framehop") => UnwinderKind::Framehop,
+            Some(other) => return Err(format!("{ENV_UNWINDER}={other} is not an unwinder")),
+        };
         Ok(Config {
             output,
             event,
@@ -108,6 +116,7 @@ impl Config {
             cores: number(ENV_CORES, 1)?,
             node: variable(ENV_NODE).and_then(|path| CString::new(path.into_vec()).ok()),
             source,
+            unwinder,
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),
         })

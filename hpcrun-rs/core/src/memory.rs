@@ -5,11 +5,10 @@
 
 use crate::system;
 use hpc_formats::loss::LossCause;
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 
-/// Size of a page on x86-64.
+/// Size of a page on x86-64, and on most AArch64 systems.
 pub const PAGE: usize = 4096;
 
 /// Maps `len` zeroed bytes, private and anonymous; pages appear when touched.
@@ -110,13 +109,6 @@ impl<T: Copy> FixedArray<T> {
     pub fn clear(&mut self) {
         self.len = 0;
     }
-}
-
-/// Asks for the line of the cache that holds this address; any will do.
-#[inline]
-pub fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch reads nothing that a program could see, and does not fault.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
 /// A file that is mapped shared and grows in place: bytes written are in the file at once, and

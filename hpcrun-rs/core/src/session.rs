@@ -8,7 +8,7 @@ use crate::sample::{latency, signal};
 use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
-use crate::unwind::loadmap;
+use crate::unwind::{UnwinderKind, loadmap};
 use crate::{activity, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
@@ -50,6 +50,9 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if let Some(node) = &config.node {
         // A process that cannot share the table is counted by itself.
         activity::attach(node);
+    }
+    if config.unwinder == UnwinderKind::Framehop {
+        loadmap::prepare_framehop();
     }
     open_image(config, kind, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;

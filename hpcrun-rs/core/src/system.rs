@@ -3,33 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use std::arch::asm;
-
-/// Makes a system call of up to five arguments; the result is negative for an error.
-///
-/// # Safety
-/// As the system call.
-#[inline]
-pub unsafe fn call(number: i64, arguments: [usize; 5]) -> isize {
-    let result;
-    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the
-    // caller's promise.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
+pub use crate::arch::system_call as call;
 
 /// Closes a descriptor of ours.
 pub fn close(descriptor: i32) {

@@ -1,4 +1,5 @@
-//! Walks that go on in the way of the walk before see what walks of the whole stack see.
+//! Walks that go on in the way of the walk before see what walks of the whole stack see, and what framehop
+//! sees.
 //!
 //! The program recurses at random, through functions of several kinds, and takes its path at
 //! random places twice: with the trail of the path before, and from the beginning.
@@ -6,7 +7,7 @@
 use hpcrun_core::logical::{self, LogicalCursor, Note, PathBuffer, PathRoot, Trail, agents};
 use hpcrun_core::session;
 use hpcrun_core::unwind::stack::StackSlot;
-use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, loadmap};
+use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
 
 #[inline(always)]
@@ -23,6 +24,7 @@ fn here() -> Registers {
 struct Walker {
     bounds: StackBounds,
     unwind: Unwind,
+    framehop: Unwind,
     path: PathBuffer,
     trail: Trail,
     no_trail: Trail,
@@ -36,6 +38,7 @@ struct Walker {
 
 impl Walker {
     fn new() -> Walker {
+        loadmap::prepare_framehop();
         loadmap::refresh(|| true);
         let (low, high) = session::pthread_stack().expect("the stack has bounds");
         let slot: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
@@ -43,7 +46,8 @@ impl Walker {
         slot.publish();
         Walker {
             bounds: StackBounds { low, high },
-            unwind: Unwind::new(agents::owner_of).expect("memory"),
+            unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
+            framehop: Unwind::new(UnwinderKind::Framehop, agents::owner_of).expect("memory"),
             path: PathBuffer::new().expect("memory"),
             trail: Trail::new().expect("memory"),
             no_trail: Trail::new().expect("memory"),
@@ -86,10 +90,23 @@ impl Walker {
         assert_eq!(none, 0);
         assert_eq!(root, expected_root);
         assert_eq!(notes, expected);
+        self.compare_with_framehop(registers, &expected);
         self.paths += 1;
         self.shared += outer;
         self.notes += notes.len();
         self.last = notes;
+    }
+
+    fn compare_with_framehop(&mut self, registers: Registers, expected: &[Note]) {
+        let snapshot = loadmap::current().expect("a snapshot was taken");
+        let mut cursor = Cursor::new(&mut self.framehop, snapshot, registers, self.bounds);
+        let mut frames = vec![];
+        let mut placed = cursor.start();
+        while placed.is_ok() {
+            frames.push(cursor.frame().code);
+            placed = cursor.advance();
+        }
+        assert!(expected.iter().map(|note| note.ip).eq(frames));
     }
 
     /// Calls on, at random.

@@ -17,7 +17,7 @@ pub use runtimes::{
 };
 pub use silence::{estimated_ns, set_distance};
 
-use crate::memory;
+use crate::arch;
 use node::HOT;
 use std::sync::atomic::Ordering;
 
@@ -46,7 +46,7 @@ pub struct Charge {
 /// A sample of the thread with this slot is about to be charged.
 #[inline]
 pub fn prepare(slot: &Slot) {
-    memory::prefetch(std::ptr::from_ref(slot).cast());
+    arch::prefetch(std::ptr::from_ref(slot).cast());
     node::prefetch();
 }
 

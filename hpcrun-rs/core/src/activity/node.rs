@@ -25,7 +25,7 @@
 //!
 //! Async-signal-safe, but for [`attach`], [`acquire`] and [`enter_child`].
 
-use crate::memory;
+use crate::arch;
 use crate::system;
 use std::ffi::CStr;
 use std::ptr;
@@ -297,11 +297,11 @@ pub(super) fn used() -> &'static [Slot] {
 /// The table's first line and the next slot's are about to be read.
 #[inline]
 pub(super) fn prefetch() {
-    memory::prefetch(ptr::from_ref(node()).cast());
+    arch::prefetch(ptr::from_ref(node()).cast());
     let slots = used();
     let next = HOT.next.load(Relaxed) as usize;
     if let Some(slot) = slots.get(next % slots.len().max(1)) {
-        memory::prefetch(ptr::from_ref(slot).cast());
+        arch::prefetch(ptr::from_ref(slot).cast());
     }
 }
 

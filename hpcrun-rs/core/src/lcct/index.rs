@@ -7,6 +7,7 @@
 //!
 //! Invariant: at least one slot is empty, so every search ends. Async-signal-safe.
 
+use crate::arch::prefetch;
 use crate::memory;
 use std::ptr::NonNull;
 
@@ -63,7 +64,7 @@ impl Index {
     pub(super) fn prefetch(&self, hash: u32) {
         // SAFETY: within the mapping, as above.
         let slot = unsafe { self.slots.add(hash as usize & self.mask) };
-        memory::prefetch(slot.as_ptr().cast());
+        prefetch(slot.as_ptr().cast());
     }
 
     /// The record that a search for the hash is likely to look at.

@@ -8,6 +8,7 @@
 
 use super::index::Index;
 use super::key;
+use crate::arch::prefetch;
 use crate::logical::path::MAX_NOTES;
 use crate::logical::{Note, PathRoot};
 use crate::memory::{self, GrowingFile};
@@ -189,9 +190,9 @@ impl Tree {
         let start = self.start.as_ptr();
         let next = start.wrapping_add(self.size());
         for line in 0..PREPARED {
-            memory::prefetch(next.wrapping_add(64 * line));
+            prefetch(next.wrapping_add(64 * line));
         }
-        memory::prefetch(start);
+        prefetch(start);
     }
 
     fn write_header(&mut self, id: &Identity) {
@@ -353,7 +354,7 @@ impl Tree {
         };
         for hash in hashes.iter().take(sought) {
             if let Some(node) = self.index.likely(*hash) {
-                memory::prefetch(self.record(node).cast());
+                prefetch(self.record(node).cast());
             }
         }
         let mut at = from;

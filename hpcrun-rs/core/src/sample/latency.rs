@@ -23,12 +23,7 @@ pub fn enabled() -> bool {
     !CYCLES.load(Ordering::Relaxed).is_null()
 }
 
-/// Processor cycles (time-stamp counter).
-#[inline]
-pub fn now() -> u64 {
-    // SAFETY: every x86-64 processor has the counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
+pub use crate::arch::counter as now;
 
 /// Keeps one latency; those beyond 2^20 are dropped.
 #[inline]

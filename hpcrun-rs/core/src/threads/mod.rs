@@ -2,17 +2,17 @@
 //! word, retired when the thread ends, and then reused for a later thread.
 //!
 //! `recorder` makes records of paths and samples, `capture` keeps a context for a task, `deferred` the
-//! samples that arrive meanwhile; `working` says whether the thread works, `lifecycle` who may do what when;
-//! `slot` is the thread-local word. Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
+//! samples that arrive meanwhile; `working` says whether the thread works, `lifecycle` who may do what when.
+//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
 
 mod capture;
 mod deferred;
 mod lifecycle;
 mod recorder;
-mod slot;
 mod working;
 
 use crate::activity::Charge;
+use crate::arch::thread_slot;
 use crate::config::Event;
 use crate::image;
 use crate::lcct::{Identity, spare};
@@ -35,7 +35,7 @@ use working::Working;
 #[inline]
 pub fn current() -> Option<&'static ThreadState> {
     // SAFETY: states are never freed; the slot is null or points to this thread's.
-    unsafe { slot::get().as_ref() }
+    unsafe { thread_slot::get::<ThreadState>().as_ref() }
 }
 
 /// Size of the alternate signal stack that every thread gets: the handler's frames, with room
@@ -108,14 +108,14 @@ pub fn count() -> u32 {
 
 /// Whether no thread but the calling one is inside the profiler.
 pub fn quiescent() -> bool {
-    let me = slot::get();
+    let me: *mut ThreadState = thread_slot::get();
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
 /// Waits until each thread but the calling one was outside the profiler at some moment, a hundred
 /// milliseconds at most.
 pub fn wait_until_quiescent() {
-    let me = slot::get();
+    let me: *mut ThreadState = thread_slot::get();
     for thread in all().filter(|t| !ptr::eq(*t, me)) {
         wait_until(|| !thread.is_busy());
     }
@@ -137,7 +137,7 @@ pub fn release(state: &'static ThreadState) {
 /// record), zeros when unknown; `stack` its bounds. Not async-signal-safe.
 pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64), is_main: bool) {
     begin_unnamed(state, creation, stack, is_main);
-    slot::set(ptr::from_ref(state).cast_mut());
+    thread_slot::set(ptr::from_ref(state).cast_mut());
 }
 
 /// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its
@@ -540,8 +540,8 @@ impl ThreadState {
         if closes {
             self.complete();
         }
-        if ptr::eq(slot::get(), self) {
-            slot::set(ptr::null_mut());
+        if ptr::eq(thread_slot::get(), self) {
+            thread_slot::set(ptr::null_mut::<ThreadState>());
         }
         self.working.end(image::now());
         self.stack.clear();

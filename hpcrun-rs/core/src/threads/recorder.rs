@@ -10,7 +10,7 @@ use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
 use crate::logical::{self, LogicalCursor, PathBuffer, Trail};
-use crate::unwind::{Cursor, Registers, Unwind, loadmap, stack};
+use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 
@@ -54,9 +54,10 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be had.
     pub(super) fn new() -> Option<Recorder> {
+        let unwinder = image::current().map_or(UnwinderKind::DEFAULT, |i| i.config.unwinder);
         Some(Recorder {
             tree: None,
-            unwind: Unwind::new(agents::owner_of)?,
+            unwind: Unwind::new(unwinder, agents::owner_of)?,
             path: PathBuffer::new()?,
             trail: Trail::new()?,
         })

@@ -9,8 +9,8 @@
 //! Async-signal-safe, but for [`Working::begin`] and [`Working::end`].
 
 use crate::activity::{self, Charge, MAX_RUNTIMES, Slot, State};
+use crate::arch::{counter, stack_pointer};
 use hpcrun_abi::WORKER_IDLE;
-use std::arch::x86_64::_rdtsc;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -82,12 +82,6 @@ impl Yields {
     fn is_recent(&self) -> bool {
         counter().wrapping_sub(self.last.get()) < YIELD_GAP
     }
-}
-
-#[inline]
-fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has it.
-    unsafe { _rdtsc() }
 }
 
 impl Working {
@@ -224,7 +218,7 @@ impl Working {
     /// The thread begins to wait.
     #[inline]
     pub(super) fn begin_wait(&self) {
-        let here = frame();
+        let here = stack_pointer();
         let depth = match self.waiting.get() {
             depth if depth > 0 && self.was_left(here) => 0,
             depth => depth,
@@ -336,15 +330,4 @@ impl Working {
 #[inline]
 fn is_null(worker: &AtomicPtr<AtomicU8>) -> bool {
     worker.load(Ordering::Relaxed).is_null()
-}
-
-/// Where the calling function's frame is.
-#[inline(always)]
-fn frame() -> usize {
-    let sp;
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
-    }
-    sp
 }

@@ -10,7 +10,7 @@
 //!
 //! Async-signal-safe.
 
-use std::arch::x86_64::_rdtsc;
+use crate::arch::counter;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// At most so many samples in a row are reckoned.
@@ -137,13 +137,6 @@ impl Elapsed {
         self.asked_counter.store(counter, Relaxed);
         self.real.store(real, Relaxed);
     }
-}
-
-/// The processor's counter.
-#[inline]
-fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has it.
-    unsafe { _rdtsc() }
 }
 
 /// A clock's time, nanoseconds.

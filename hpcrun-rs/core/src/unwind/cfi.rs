@@ -7,6 +7,7 @@ use super::End;
 use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
 use super::stack::StackReader;
+use super::stepper::Method;
 use super::usual::Usual;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,
@@ -14,7 +15,6 @@ use gimli::{
     UnwindSection, UnwindTableRow, Value,
 };
 use hpc_formats::loss::LossCause;
-use std::ops::Range;
 
 /// rbx, rbp, r12 to r15.
 const CALLEE_SAVED: [u16; 6] = [3, number::RBP, 12, 13, 14, 15];
@@ -37,22 +37,6 @@ impl gimli::EvaluationStorage<Bytes> for Storage {
     type Stack = [Value; 16];
     type ExpressionStack = [(Bytes, Bytes); 1];
     type Result = [gimli::Piece<Bytes>; 1];
-}
-
-/// How the frames at one address are stepped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)] // zero: the first
-pub(super) enum Method {
-    /// Of the usual form.
-    Usual(Usual) = 0,
-    /// Needs this module.
-    Cfi,
-    /// As `Cfi`; the caller was interrupted, so its address is exact.
-    SignalFrame,
-    /// The return address is undefined: the outermost frame.
-    Root,
-    /// There is no information for this address.
-    None,
 }
 
 fn bases(sections: &UnwindSections) -> BaseAddresses {
@@ -81,26 +65,20 @@ fn find_fde(
     fde.contains(address).then_some((eh_frame, bases, fde))
 }
 
-/// Classifies an address; the same holds of all addresses in the range.
-pub(super) fn classify(
-    sections: &UnwindSections,
-    address: u64,
-    context: &mut Context,
-) -> (Method, Range<u64>) {
-    let unknown = (Method::None, address..address);
+/// Classifies an address.
+pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Context) -> Method {
     let Some((eh_frame, bases, fde)) = find_fde(sections, address) else {
-        return unknown;
+        return Method::None;
     };
     let Ok(row) = fde.unwind_info_for_address(&eh_frame, &bases, context, address) else {
-        return unknown;
+        return Method::None;
     };
-    let method = match row.register(gimli::X86_64::RA) {
+    match row.register(gimli::X86_64::RA) {
         _ if fde.is_signal_trampoline() => Method::SignalFrame,
         RegisterRule::Undefined => Method::Root,
         RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Usual),
         _ => Method::Cfi,
-    };
-    (method, row.start_address()..row.end_address())
+    }
 }
 
 /// The usual form, if the rule, whose return address is where it always is, has it.

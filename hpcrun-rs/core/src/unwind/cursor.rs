@@ -1,15 +1,12 @@
-//! Walks one physical stack, frame by frame.
+//! Walks one physical stack, frame by frame, with either stepper.
 //!
 //! Async-signal-safe. The return-address-minus-one of the whole project is in `Cursor::place`.
 
-use super::bare;
-use super::cfi::{self, Method};
-use super::loadmap::{self, Located, Snapshot};
-use super::registers::Registers;
+use super::loadmap::{self, Snapshot};
+use super::registers::{Pointers, Registers};
 use super::rules::{Rule, RuleTable};
 use super::stack::{StackBounds, StackReader};
-use super::stretches::Stretches;
-use super::usual::Pointers;
+use super::stepper::{Callee, Method, Stepper};
 use super::words::Words;
 use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::CodeAddress;
@@ -42,30 +39,16 @@ pub struct Position {
 
 /// The walk: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
-    cfi: &'a mut cfi::Context,
+    stepper: &'a mut Stepper,
     rules: &'a mut RuleTable,
-    stretches: &'a mut Stretches,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
     stack: StackReader<'a>,
-    /// Most steps need no other registers.
     registers: Pointers,
-    /// The full register file, valid while only `cfi` has stepped since `start`.
-    full: Option<Registers>,
     frame: Frame,
     /// Whether the instruction pointer is an interrupted instruction rather than a return address.
     exact: bool,
-    start: Registers,
-    /// As `exact`, at `start`.
-    start_exact: bool,
-    steps: u32,
-    /// Bare frames left since `full` was last given up.
-    bare_steps: u32,
 }
-
-/// Bare frames that are left with the full register file: parts of one kernel call each other with
-/// conventions of their own. Then it is given up, so that a walk can go on in the way of the last one.
-const FULL_BARE_STEPS: u32 = 4;
 
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,15 +67,14 @@ impl<'a> Cursor<'a> {
         registers: Registers,
         bounds: StackBounds,
     ) -> Cursor<'a> {
+        unwind.stepper.begin(&registers);
         Cursor {
-            cfi: &mut unwind.cfi,
+            stepper: &mut unwind.stepper,
             rules: &mut *unwind.rules,
-            stretches: &mut *unwind.stretches,
             owner_of: unwind.owner_of,
             snapshot,
             stack: StackReader::new(bounds, &mut unwind.scratch),
             registers: Pointers::of(&registers),
-            full: Some(registers),
             frame: Frame {
                 lookup: 0,
                 code: CodeAddress::NONE,
@@ -100,10 +82,6 @@ impl<'a> Cursor<'a> {
                 method: Method::None,
             },
             exact: true,
-            start: registers,
-            start_exact: true,
-            steps: 0,
-            bare_steps: 0,
         }
     }
 
@@ -116,12 +94,8 @@ impl<'a> Cursor<'a> {
     /// Goes over to another stack, at a suspended instruction there.
     pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
         self.stack.set_bounds(bounds);
+        self.stepper.begin(&registers);
         self.registers = Pointers::of(&registers);
-        self.full = Some(registers);
-        self.start = registers;
-        self.start_exact = true;
-        self.steps = 0;
-        self.bare_steps = 0;
         self.exact = true;
         self.place()
     }
@@ -141,7 +115,7 @@ impl<'a> Cursor<'a> {
     /// Where the walk stands; `None` while it depends on more registers than these.
     #[inline]
     pub fn position(&self) -> Option<Position> {
-        if self.full.is_some() {
+        if self.stepper.needs_more_registers(self.exact) {
             return None;
         }
         Some(Position {
@@ -204,39 +178,19 @@ impl<'a> Cursor<'a> {
     #[cold]
     #[inline(never)]
     fn classify(&mut self, lookup: u64) -> Result<(), End> {
-        let generation = self.snapshot.generation();
-        if loadmap::is_stable() {
-            if let Some((method, code)) = self.stretches.get(lookup, generation) {
-                self.know(lookup, code, method, true);
-                return Ok(());
-            }
-        }
         let located =
             loadmap::locate(self.snapshot, lookup).ok_or(End::Broken(LossCause::UnknownModule))?;
         let address = lookup.wrapping_sub(located.bias);
         let code = CodeAddress::new(located.id, address);
-        let (mut method, range) = match &located.sections {
-            Some(sections) => cfi::classify(sections, address, self.cfi),
-            None => (Method::None, address..address),
+        let mut method = match &located.sections {
+            Some(sections) => self.stepper.classify(sections, address),
+            None => Method::None,
         };
         if method == Method::None && loadmap::is_entry_code(lookup, &located) {
             method = Method::Root;
         }
-        let is_lasting = located.registered && loadmap::is_stable();
-        if is_lasting {
-            let absolute = |address: u64| address.wrapping_add(located.bias);
-            let range = absolute(range.start)..absolute(range.end);
-            self.stretches.put(lookup, code, range, generation, method);
-        }
-        self.know(lookup, code, method, is_lasting);
-        Ok(())
-    }
-
-    /// The current frame is at an address of which all is known but the owner; `is_lasting`: and will be known next time.
-    #[inline]
-    fn know(&mut self, lookup: u64, code: CodeAddress, method: Method, is_lasting: bool) {
         let owner = (self.owner_of)(lookup, code.module());
-        if is_lasting {
+        if located.registered && loadmap::is_stable() {
             self.rules.put(Rule {
                 lookup,
                 code,
@@ -251,158 +205,33 @@ impl<'a> Cursor<'a> {
             owner,
             method,
         };
+        Ok(())
     }
 
     /// Moves to the caller.
     pub fn advance(&mut self) -> Result<(), End> {
-        let sp = self.registers.sp;
-        let mut exact = false;
-        match self.frame.method {
-            Method::Usual(usual) => {
-                self.give_up_full();
-                self.registers = usual.caller(self.registers, &mut self.stack)?;
-            }
-            Method::Cfi => self.step_cfi()?,
-            Method::SignalFrame => {
-                self.step_cfi().map_err(|end| match end {
-                    End::Root => End::Root,
-                    End::Broken(_) => End::Broken(LossCause::BadSignalFrame),
-                })?;
-                exact = true;
-            }
-            Method::Root => return Err(End::Root),
-            Method::None => return self.step_bare(),
-        }
-        // A signal handler may run on a stack of its own, anywhere in memory.
-        if self.registers.sp <= sp && !exact {
-            return Err(End::Broken(LossCause::NoProgress));
-        }
-        if self.registers.ip == 0 {
+        let method = self.frame.method;
+        if method == Method::Root {
             return Err(End::Root);
         }
-        self.exact = exact;
-        self.steps += 1;
-        self.place()
-    }
-
-    /// From here on the walk depends on its position alone, and on the memory.
-    #[inline]
-    fn give_up_full(&mut self) {
-        self.full = None;
-        self.bare_steps = 0;
-    }
-
-    /// Moves to the caller of a frame without information, if its code leads there.
-    #[cold]
-    #[inline(never)]
-    fn step_bare(&mut self) -> Result<(), End> {
-        let sp = self.registers.sp;
-        let mut code = ModuleCode {
+        let callee = Callee {
             snapshot: self.snapshot,
-            cfi: self.cfi,
+            registers: self.registers,
+            lookup: self.frame.lookup,
+            is_exact: self.exact,
+            method,
         };
-        let registers = self.full.unwrap_or_else(|| self.registers.alone());
-        let caller = bare::caller(registers, self.exact, &mut code, &mut self.stack)
-            .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
-        if caller.sp() <= sp {
+        let caller = self.stepper.step(&callee, &mut self.stack)?;
+        let exact = method == Method::SignalFrame;
+        // A signal handler may run on a stack of its own, anywhere in memory.
+        if caller.sp <= self.registers.sp && !exact {
             return Err(End::Broken(LossCause::NoProgress));
         }
-        // What is not known of these is not known from here on; a walk that needs it ends.
-        self.registers = Pointers::of(&caller);
-        self.full = Some(caller);
-        self.exact = false;
-        self.place()?;
-        if self.frame.method != Method::None {
-            // A function of the ABI: it cannot go by what its callee might have changed.
-            self.full.iter_mut().for_each(Registers::forget_volatile);
+        self.registers = caller;
+        self.exact = exact;
+        if caller.ip == 0 {
+            return Err(End::Root);
         }
-        self.start = self.full.unwrap_or(caller);
-        self.start_exact = false;
-        self.steps = 0;
-        self.bare_steps += 1;
-        if self.bare_steps > FULL_BARE_STEPS {
-            self.give_up_full();
-        }
-        Ok(())
-    }
-
-    /// Steps over the full register file. When a register is missing because
-    /// frames below were stepped with three, those are stepped again here, from the start.
-    #[cold]
-    #[inline(never)]
-    fn step_cfi(&mut self) -> Result<(), End> {
-        let located = loadmap::locate(self.snapshot, self.frame.lookup)
-            .ok_or(End::Broken(LossCause::UnknownModule))?;
-        let first = self.step_located(&located, self.frame.lookup);
-        if first != Err(End::Broken(LossCause::BadUnwindInfo)) || self.steps == 0 {
-            return first;
-        }
-        self.replay()?;
-        self.step_located(&located, self.frame.lookup)
-    }
-
-    fn step_located(&mut self, located: &Located, lookup: u64) -> Result<(), End> {
-        let Some(sections) = &located.sections else {
-            return Err(End::Broken(LossCause::NoUnwindInfo));
-        };
-        let mut full = self.full.unwrap_or_else(|| self.registers.alone());
-        cfi::step(
-            sections,
-            lookup.wrapping_sub(located.bias),
-            self.cfi,
-            &mut full,
-            &mut self.stack,
-        )?;
-        self.registers = Pointers::of(&full);
-        self.full = Some(full);
-        Ok(())
-    }
-
-    fn replay(&mut self) -> Result<(), End> {
-        // From here on the way depends on registers of the first frame.
-        self.stack.spoil();
-        let target = (self.registers.sp, self.registers.ip);
-        self.registers = Pointers::of(&self.start);
-        self.full = Some(self.start);
-        let mut exact = self.start_exact;
-        for _ in 0..self.steps {
-            let ip = self.registers.ip;
-            let lookup = if exact { ip } else { ip.wrapping_sub(1) };
-            let located = loadmap::locate(self.snapshot, lookup)
-                .ok_or(End::Broken(LossCause::UnknownModule))?;
-            let signal = located.sections.as_ref().is_some_and(|s| {
-                let address = lookup.wrapping_sub(located.bias);
-                cfi::classify(s, address, self.cfi).0 == Method::SignalFrame
-            });
-            self.step_located(&located, lookup)?;
-            exact = signal;
-        }
-        if (self.registers.sp, self.registers.ip) == target {
-            Ok(())
-        } else {
-            Err(End::Broken(LossCause::BadUnwindInfo))
-        }
-    }
-}
-
-/// The code of the modules in a snapshot.
-struct ModuleCode<'a> {
-    snapshot: &'a Snapshot,
-    cfi: &'a mut cfi::Context,
-}
-
-impl bare::Code for ModuleCode<'_> {
-    fn at(&mut self, address: u64) -> Option<&'static [u8]> {
-        loadmap::code_at(self.snapshot, address)
-    }
-
-    fn is_described(&mut self, address: u64) -> bool {
-        let located = loadmap::locate(self.snapshot, address);
-        located.is_some_and(|l| {
-            l.sections.is_some_and(|sections| {
-                let address = address.wrapping_sub(l.bias);
-                cfi::classify(&sections, address, self.cfi).0 != Method::None
-            })
-        })
+        self.place()
     }
 }

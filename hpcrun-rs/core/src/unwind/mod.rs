@@ -1,26 +1,34 @@
-//! Physical unwinding: from a register state to the chain of frames, strictly by call frame
-//! information where there is some. What it says of an address is looked up once; frames of the form that nearly all
-//! have (`usual`) are stepped by it from then on, `cfi` evaluates the rest (stack-realigned functions, signal frames, CFA on
-//! other registers) over the full register file. `bare` leaves a frame without information by following its machine code to the
-//! return; where that cannot be done, the walk ends with a counted cause: the unwinder never guesses,
-//! so no sample gets a wrong parent.
+//! Physical unwinding: from a register state to the chain of frames.
+//!
+//! One walk ([`cursor`]) asks a `stepper` for each frame's caller; what is known of an address is kept in
+//! `rules`. Where no stepper knows a caller the walk ends with a counted cause.
 //!
 //! Async-signal-safe after [`Unwind::new`].
 
+#[cfg(target_arch = "x86_64")]
 mod bare;
+#[cfg(target_arch = "x86_64")]
 mod cfi;
 pub mod cursor;
+mod framehop;
 pub mod loadmap;
+#[cfg(target_arch = "x86_64")]
+mod native;
+#[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
 pub mod registers;
 mod rules;
 pub mod stack;
-mod stretches;
+// Some of what the walk says only the native stepper asks.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, dead_code))]
+mod stepper;
+#[cfg(target_arch = "x86_64")]
 mod usual;
 pub mod words;
 
 pub use cursor::{Cursor, Frame, Position};
 pub use registers::Registers;
 pub use stack::StackBounds;
+pub use stepper::UnwinderKind;
 
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
@@ -40,9 +48,8 @@ pub type OwnerOf = fn(u64, ModuleId) -> u8;
 
 /// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
 pub struct Unwind {
-    cfi: Box<cfi::Context>,
+    stepper: stepper::Stepper,
     rules: &'static mut rules::RuleTable,
-    stretches: &'static mut stretches::Stretches,
     owner_of: OwnerOf,
     scratch: stack::Scratch,
 }
@@ -55,11 +62,10 @@ impl std::fmt::Debug for Unwind {
 
 impl Unwind {
     /// Allocates the caches. Not async-signal-safe. `None` when memory cannot be had.
-    pub fn new(owner_of: OwnerOf) -> Option<Unwind> {
+    pub fn new(kind: UnwinderKind, owner_of: OwnerOf) -> Option<Unwind> {
         Some(Unwind {
-            cfi: Box::new(cfi::Context::new_in()),
+            stepper: stepper::Stepper::new(kind),
             rules: rules::RuleTable::map()?,
-            stretches: stretches::Stretches::map()?,
             owner_of,
             scratch: stack::Scratch::new()?,
         })

@@ -1,4 +1,7 @@
-//! The register file of a frame, in DWARF numbering, with a mask of what is known.
+//! The register file of a frame, in DWARF numbering, with a mask of what is known; and the few registers that
+//! most frames need.
+
+use framehop::x86_64::UnwindRegsX86_64;
 
 /// DWARF numbers of x86-64 registers that the unwinder names.
 pub mod number {
@@ -8,6 +11,46 @@ pub mod number {
     pub const RSP: u16 = 7;
     /// Return address column: the instruction pointer.
     pub const RA: u16 = 16;
+}
+
+/// The registers that nearly all frames are stepped with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pointers {
+    /// Instruction pointer.
+    pub(super) ip: u64,
+    /// Stack pointer.
+    pub(super) sp: u64,
+    /// The frame pointer register; 0 where it is not known: no stack is there, so a step from it fails.
+    pub(super) fp: u64,
+}
+
+impl Pointers {
+    /// Those of a register file.
+    #[inline]
+    pub(super) fn of(registers: &Registers) -> Pointers {
+        Pointers {
+            ip: registers.ip(),
+            sp: registers.sp(),
+            fp: registers.get(number::RBP).unwrap_or(0),
+        }
+    }
+
+    pub(super) fn for_framehop(self) -> UnwindRegsX86_64 {
+        UnwindRegsX86_64::new(self.ip, self.sp, self.fp)
+    }
+
+    pub(super) fn from_framehop(ip: u64, registers: &UnwindRegsX86_64) -> Pointers {
+        Pointers {
+            ip,
+            sp: registers.sp(),
+            fp: registers.bp(),
+        }
+    }
+
+    /// A register file that holds nothing else.
+    pub(super) fn alone(self) -> Registers {
+        Registers::new(self.ip, self.sp, self.fp)
+    }
 }
 
 /// Register values of one frame.

@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use super::cfi::Method;
+use super::stepper::Method;
 use crate::memory;
 use hpc_formats::address::CodeAddress;
 

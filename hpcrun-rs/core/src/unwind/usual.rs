@@ -5,37 +5,9 @@
 //! Async-signal-safe.
 
 use super::End;
-use super::registers::{Registers, number};
+use super::registers::Pointers;
 use super::stack::StackReader;
 use hpc_formats::loss::LossCause;
-
-/// The registers that frames of the usual form are stepped with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Pointers {
-    /// Instruction pointer.
-    pub(super) ip: u64,
-    /// Stack pointer.
-    pub(super) sp: u64,
-    /// The frame pointer register; 0 where it is not known: no stack is there, so a step from it fails.
-    pub(super) fp: u64,
-}
-
-impl Pointers {
-    /// Those of a register file.
-    #[inline]
-    pub(super) fn of(registers: &Registers) -> Pointers {
-        Pointers {
-            ip: registers.ip(),
-            sp: registers.sp(),
-            fp: registers.get(number::RBP).unwrap_or(0),
-        }
-    }
-
-    /// A register file that holds nothing else.
-    pub(super) fn alone(self) -> Registers {
-        Registers::new(self.ip, self.sp, self.fp)
-    }
-}
 
 /// How such a frame is stepped; distances in words of 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,6 +63,7 @@ impl Usual {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registers::number;
     use super::super::stack::{Scratch, StackBounds};
     use super::*;
 

@@ -10,6 +10,7 @@
 
 mod scan;
 
+use super::framehop;
 use crate::system;
 use hpc_formats::address::ModuleId;
 pub use scan::executable_path;
@@ -59,6 +60,7 @@ pub struct Snapshot {
     /// glibc's counters of loads plus unloads when this was taken.
     version: u64,
     modules: Vec<Module>,
+    framehop: Option<framehop::Modules>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -82,11 +84,23 @@ impl Snapshot {
         &self.modules
     }
 
+    /// The modules for framehop, if it is asked ([`prepare_framehop`]).
+    pub(super) fn framehop(&self) -> Option<&framehop::Modules> {
+        self.framehop.as_ref()
+    }
+
     fn find(&self, address: u64) -> Option<&Module> {
         let after = self.modules.partition_point(|m| m.start <= address);
         let module = self.modules.get(after.checked_sub(1)?)?;
         (address < module.end).then_some(module)
     }
+}
+
+static FOR_FRAMEHOP: AtomicBool = AtomicBool::new(false);
+
+/// Snapshots from now on serve framehop, too.
+pub fn prepare_framehop() {
+    FOR_FRAMEHOP.store(true, Ordering::Relaxed);
 }
 
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(ptr::null_mut());
@@ -382,6 +396,9 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     let next = Box::into_raw(Box::new(Snapshot {
         generation,
         version,
+        framehop: FOR_FRAMEHOP
+            .load(Ordering::Relaxed)
+            .then(|| framehop::Modules::of(&modules)),
         modules,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);

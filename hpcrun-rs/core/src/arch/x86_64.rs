@@ -1,0 +1,103 @@
+//! x86-64.
+
+use std::arch::asm;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
+
+/// The processor's time-stamp counter.
+#[inline]
+pub fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has it.
+    unsafe { _rdtsc() }
+}
+
+/// Prefetches the cache line that holds an address; any will do.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch reads nothing that a program could see, and does not fault.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
+/// The calling function's stack pointer.
+#[inline(always)]
+pub fn stack_pointer() -> usize {
+    let sp;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
+/// Makes a system call of up to five arguments; the result is negative for an error.
+///
+/// # Safety
+/// As the system call.
+#[inline]
+pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
+    let result;
+    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the
+    // caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// A pointer of each thread's own.
+///
+/// One word of initial-exec thread-local storage: no allocation and no call at first use, which
+/// `thread_local!` in a preloaded library cannot promise.
+pub mod thread_slot {
+    use std::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tbss.hpcrun_thread,\"awT\",@nobits",
+        ".p2align 3",
+        ".globl hpcrun_thread_slot",
+        ".hidden hpcrun_thread_slot",
+        ".type hpcrun_thread_slot,@object",
+        ".size hpcrun_thread_slot, 8",
+        "hpcrun_thread_slot:",
+        ".zero 8",
+        ".popsection",
+    );
+
+    /// The calling thread's pointer; null at first.
+    #[inline(always)]
+    pub fn get<T>() -> *mut T {
+        let pointer: *mut T;
+        // SAFETY: reads this thread's word; the offset is resolved when the library is loaded.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
+                "mov {0}, qword ptr fs:[{0}]",
+                out(reg) pointer,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        pointer
+    }
+
+    /// Sets the calling thread's pointer.
+    pub fn set<T>(pointer: *mut T) {
+        // SAFETY: writes this thread's word.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + hpcrun_thread_slot@GOTTPOFF]",
+                "mov qword ptr fs:[{0}], {1}",
+                out(reg) _,
+                in(reg) pointer,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The registers that framehop steps AArch64 frames with.
+
+use framehop::aarch64::UnwindRegsAarch64;
+
+/// Register values of one frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registers {
+    pub(super) ip: u64,
+    pub(super) sp: u64,
+    /// The frame pointer, x29.
+    pub(super) fp: u64,
+    /// The link register, x30: where an interrupted function that has not saved it returns to.
+    pub(super) lr: u64,
+}
+
+/// All that there are.
+pub(super) type Pointers = Registers;
+
+impl Registers {
+    /// Those of a suspended frame, whose link register is saved.
+    pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
+        Registers { ip, sp, fp, lr: 0 }
+    }
+
+    /// As a signal handler gets them.
+    pub fn from_context(context: &libc::ucontext_t) -> Registers {
+        let machine = &context.uc_mcontext;
+        Registers {
+            ip: machine.pc,
+            sp: machine.sp,
+            fp: machine.regs[29],
+            lr: machine.regs[30],
+        }
+    }
+
+    /// Instruction pointer.
+    #[inline]
+    pub fn ip(&self) -> u64 {
+        self.ip
+    }
+
+    /// Stack pointer.
+    #[inline]
+    pub fn sp(&self) -> u64 {
+        self.sp
+    }
+
+    pub(super) fn of(registers: &Registers) -> Pointers {
+        *registers
+    }
+
+    pub(super) fn for_framehop(self) -> UnwindRegsAarch64 {
+        UnwindRegsAarch64::new(self.lr, self.sp, self.fp)
+    }
+
+    pub(super) fn from_framehop(ip: u64, registers: &UnwindRegsAarch64) -> Pointers {
+        Registers {
+            ip,
+            sp: registers.sp(),
+            fp: registers.fp(),
+            lr: registers.lr(),
+        }
+    }
+}
