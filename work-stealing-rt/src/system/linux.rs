@@ -37,6 +37,10 @@ const MAP_FAILED: *mut u8 = ptr::without_provenance_mut(usize::MAX);
 /// Sleeps while the word is `value`; may return early.
 #[inline(always)]
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
+    if cfg!(miri) {
+        // Miri wants the C library's type for the timeout.
+        return std::thread::yield_now();
+    }
     let no_timeout = ptr::null::<u8>();
     // SAFETY: the word is valid for the call. A failure is an early return.
     unsafe { syscall(FUTEX, word.as_ptr(), WAIT_PRIVATE, value, no_timeout) };
@@ -45,6 +49,9 @@ pub(crate) fn wait(word: &AtomicU32, value: u32) {
 /// Wakes one thread that sleeps on the word; the address may dangle.
 #[inline(always)]
 pub(crate) fn wake_one(word: *const AtomicU32) {
+    if cfg!(miri) {
+        return;
+    }
     let threads: c_int = 1;
     // SAFETY: the kernel takes the address as a key and reads nothing there.
     unsafe { syscall(FUTEX, word, WAKE_PRIVATE, threads) };

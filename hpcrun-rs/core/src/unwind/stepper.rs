@@ -64,6 +64,7 @@ pub(super) struct Callee<'a> {
 }
 
 /// See the module's description.
+#[allow(clippy::large_enum_variant)] // a thread has one
 pub(super) enum Stepper {
     #[cfg(target_arch = "x86_64")]
     Native(Native),

@@ -37,23 +37,11 @@ pub(super) struct Machine {
     /// Words written since, last last: address and value.
     written: [(u64, Option<u64>); MOST_WRITTEN],
     count: usize,
-    /// Registers that hold something out of tables.
-    looked: [Option<Looked>; 2],
     /// Where in memory the registers' values come from; 0: from nowhere else than the beginning.
     sources: [u64; 16],
     /// Words on which the stack pointer or the way has come to depend.
     depends: [u64; MOST_DEPENDS],
     depends_count: usize,
-}
-
-/// What a register has of a table of distances, whichever its entry.
-#[derive(Clone, Copy, Debug)]
-struct Looked {
-    register: Register,
-    /// From where the distances count, once it holds the place rather than the distance.
-    base: Option<u64>,
-    /// The first entry.
-    table: u64,
 }
 
 impl Machine {
@@ -63,7 +51,6 @@ impl Machine {
             floor: registers.sp(),
             written: [(0, None); MOST_WRITTEN],
             count: 0,
-            looked: [None; 2],
             sources: [0; 16],
             depends: [0; MOST_DEPENDS],
             depends_count: 0,
@@ -87,9 +74,6 @@ impl Machine {
         self.sources[usize::from(register & 15)] = source;
         if register == SP {
             self.depend(source);
-        }
-        for looked in &mut self.looked {
-            *looked = looked.filter(|l| l.register != register);
         }
         let register = DWARF[usize::from(register & 15)];
         match value {
@@ -187,25 +171,6 @@ impl Machine {
                 let value = value.map(|v| v.wrapping_add_signed(by.into()));
                 self.set_from(register, value, self.source(register));
             }
-            Effect::AddRegister { to, from } => self.add(to, from),
-            Effect::Look { to, table } => {
-                let first = self.at(Some(table));
-                self.set(to, None);
-                if let Some(table) = first {
-                    self.look(Looked {
-                        register: to,
-                        table,
-                        base: None,
-                    });
-                }
-            }
-            Effect::Sum { to, of, index } => {
-                let mut displaced = |register| self.decide_by(register).map(|v| displace(v, of));
-                let (a, b) = (displaced(of.base), displaced(index));
-                let place = self.place(of.base, b).or_else(|| self.place(index, a));
-                self.set(to, a.zip(self.get(index)).map(|(a, b)| a.wrapping_add(b)));
-                self.hold_place(to, place);
-            }
             Effect::And(register, mask) => {
                 let value = self.get(register).map(|v| v & i64::from(mask) as u64);
                 self.set_from(register, value, self.source(register));
@@ -249,52 +214,10 @@ impl Machine {
             | Effect::Branch(_)
             | Effect::JumpThrough
             | Effect::JumpTo(_)
-            | Effect::JumpInTable(_)
             | Effect::JumpAnywhere
             | Effect::Stop => {}
         }
         Some(())
-    }
-
-    fn add(&mut self, to: Register, from: Register) {
-        let (a, b) = (self.decide_by(to), self.decide_by(from));
-        let place = self.place(to, b).or_else(|| self.place(from, a));
-        self.set(to, a.zip(b).map(|(a, b)| a.wrapping_add(b)));
-        self.hold_place(to, place);
-    }
-
-    /// What the sum of a register and a known value is, if the register holds a distance.
-    fn place(&self, register: Register, base: Option<u64>) -> Option<Looked> {
-        let mut looked = self.looked.iter().flatten();
-        let distance = looked.find(|l| l.register == register && l.base.is_none())?;
-        Some(Looked {
-            base: Some(base?),
-            ..*distance
-        })
-    }
-
-    fn hold_place(&mut self, register: Register, place: Option<Looked>) {
-        if let Some(place) = place {
-            self.look(Looked { register, ..place });
-        }
-    }
-
-    fn look(&mut self, looked: Looked) {
-        let free = self.looked.iter().position(Option::is_none);
-        self.looked[free.unwrap_or(0)] = Some(looked);
-    }
-
-    /// The place that an entry of a table leads to, if the register holds the place of some entry.
-    pub(super) fn place_of(
-        &self,
-        register: Register,
-        entry: u64,
-        stack: &mut StackReader<'_>,
-    ) -> Option<u64> {
-        let mut looked = self.looked.iter().flatten();
-        let looked = looked.find(|l| l.register == register)?;
-        let distance = stack.read(looked.table.wrapping_add(4 * entry))? as i32;
-        Some(looked.base?.wrapping_add_signed(distance.into()))
     }
 
     /// The lowest address that the function may have for its own.

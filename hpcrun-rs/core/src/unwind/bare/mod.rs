@@ -5,7 +5,8 @@
 //! function's return. By the ABI, the stack pointer is at the return address there, whichever way the
 //! function goes; so any one way will do, and calls on it are passed over, as they leave the stack
 //! as it was. What the way finds is believed only if a call instruction ends right at the address that
-//! lies there. Nothing is guessed where no way leads to such a place: the walk ends, and is counted.
+//! lies there. Nothing is guessed where no way leads to such a place, as where all go through a table of jumps:
+//! the walk ends, and is counted.
 //! The words that a way depends on are noted for the next walk; not those of ways that came to nothing, as
 //! all that lead out find the same.
 //!
@@ -25,8 +26,6 @@ use x86::Effect;
 
 /// Most instructions that are looked at for one frame: the longest kernels have some thousands.
 const MOST_INSTRUCTIONS: u32 = 8192;
-/// The farthest, in bytes, that a function jumps within itself through a table.
-const LONGEST_FUNCTION: u64 = 1 << 16;
 /// Most places of a function that ways lead to.
 const MOST_PLACES: usize = 64;
 /// Most ways that are put off.
@@ -101,26 +100,6 @@ impl Ways {
         self.later_count += 1;
     }
 
-    /// Whichever entry of a table is taken, the way goes on with the same stack. Two that most tables have;
-    /// a first entry may stand for what cannot be.
-    fn put_off_places(
-        &mut self,
-        way: &Way,
-        from: u64,
-        place_of: impl Fn(u64, &mut StackReader<'_>) -> Option<u64>,
-        stack: &mut StackReader<'_>,
-    ) {
-        for entry in [2, 3] {
-            let place = place_of(entry, stack).filter(|p| p.abs_diff(from) < LONGEST_FUNCTION);
-            if let Some(place) = place.filter(|p| self.is_new(*p)) {
-                self.put_off(Way {
-                    at: place,
-                    machine: way.machine,
-                });
-            }
-        }
-    }
-
     /// One to try if all others come to nothing.
     fn put_off_to_the_last(&mut self, way: Way) {
         if self.later_count < MOST_WAYS {
@@ -176,22 +155,7 @@ fn follow(
             // Out of the function: what it jumps to returns in its place.
             Effect::JumpThrough => return returned(&way.machine, 0, code, stack),
             Effect::Jump(distance) => jump = Some(target(distance)),
-            Effect::JumpTo(register) => match way.machine.decide_by(register) {
-                Some(place) => jump = Some(place),
-                None => {
-                    let place_of = |entry, stack: &mut StackReader<'_>| {
-                        way.machine.place_of(register, entry, stack)
-                    };
-                    ways.put_off_places(&way, next, place_of, stack);
-                    return None;
-                }
-            },
-            Effect::JumpInTable(table) => {
-                let place_of =
-                    |entry, stack: &mut StackReader<'_>| stack.read(u64::from(table) + 8 * entry);
-                ways.put_off_places(&way, next, place_of, stack);
-                return None;
-            }
+            Effect::JumpTo(register) => jump = Some(way.machine.decide_by(register)?),
             Effect::Branch(distance) => {
                 let place = target(distance);
                 if ways.is_new(place) {

@@ -40,10 +40,6 @@ pub(super) enum Effect {
     /// Pops into a register, or elsewhere.
     Pop(Option<Register>),
     Add(Register, i32),
-    AddRegister {
-        to: Register,
-        from: Register,
-    },
     And(Register, i32),
     Copy {
         to: Register,
@@ -54,12 +50,6 @@ pub(super) enum Effect {
         to: Register,
         of: Option<Slot>,
     },
-    /// `lea` of two registers and a displacement: what the slot says, and the index.
-    Sum {
-        to: Register,
-        of: Slot,
-        index: Register,
-    },
     /// `lea` of what lies this far away.
     Near(Register, i32),
     Load {
@@ -69,11 +59,6 @@ pub(super) enum Effect {
     Store {
         to: Option<Slot>,
         from: Register,
-    },
-    /// Loads a distance from a table: of some entry of four bytes from this slot on.
-    Look {
-        to: Register,
-        table: Slot,
     },
     /// The register has a value that is not worked out.
     Change(Register),
@@ -89,9 +74,7 @@ pub(super) enum Effect {
     JumpThrough,
     /// Jumps to where a register says.
     JumpTo(Register),
-    /// Jumps to where some word of a table says, which is at this address.
-    JumpInTable(u32),
-    /// Jumps anywhere.
+    /// Jumps where a table says, or anywhere.
     JumpAnywhere,
     /// Control does not go on.
     Stop,
@@ -341,16 +324,9 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
         },
         (0x8d, None) if is_wide => match o.near {
             Some(distance) => Effect::Near(o.reg, distance),
-            None => match o.sum {
-                Some((of, index)) => Effect::Sum {
-                    to: o.reg,
-                    of,
-                    index,
-                },
-                None => Effect::Address {
-                    to: o.reg,
-                    of: o.slot,
-                },
+            None => Effect::Address {
+                to: o.reg,
+                of: o.slot,
             },
         },
         (0x81 | 0x83, Some(register)) if is_wide => match o.group() {
@@ -359,12 +335,6 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
             5 => Effect::Add(register, immediate.wrapping_neg()),
             7 => Effect::None,
             _ => Effect::Change(register),
-        },
-        (0x01, Some(to)) if is_wide => Effect::AddRegister { to, from: o.reg },
-        (0x03, Some(from)) if is_wide => Effect::AddRegister { to: o.reg, from },
-        (0x63, None) if is_wide => match o.table {
-            Some(table) => Effect::Look { to: o.reg, table },
-            None => Effect::Change(o.reg),
         },
         // Arithmetic and moves into a register.
         (
@@ -382,11 +352,7 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
             0 | 1 => o.register.map_or(Effect::None, Effect::Change),
             2 => Effect::Call(None),
             4 if o.near.is_some() => Effect::JumpThrough,
-            4 => match (o.register, o.words) {
-                (Some(register), _) => Effect::JumpTo(register),
-                (_, Some(words)) => Effect::JumpInTable(words),
-                _ => Effect::JumpAnywhere,
-            },
+            4 => o.register.map_or(Effect::JumpAnywhere, Effect::JumpTo),
             6 => Effect::Push(o.register),
             // Far calls and jumps.
             _ => Effect::Stop,

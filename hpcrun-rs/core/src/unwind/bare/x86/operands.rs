@@ -64,12 +64,6 @@ pub(super) struct Operands {
     pub(super) slot: Option<Slot>,
     /// Where it is memory this far from the instruction's end.
     pub(super) near: Option<i32>,
-    /// Where it is an entry of four bytes in a table at a register and a displacement.
-    pub(super) table: Option<Slot>,
-    /// Where it is memory at two registers and a displacement: the index.
-    pub(super) sum: Option<(Slot, Register)>,
-    /// Where it is a word in a table at an address.
-    pub(super) words: Option<u32>,
 }
 
 impl Operands {
@@ -87,23 +81,18 @@ pub(super) fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Op
         register: None,
         slot: None,
         near: None,
-        table: None,
-        sum: None,
-        words: None,
     };
     if mode == 3 {
         operands.register = Some(rm | prefixes.base);
         return Some(operands);
     }
     let mut base = Some(rm | prefixes.base);
-    let mut index = 0;
-    let mut scale = None;
+    let mut has_index = false;
     let mut has_word = mode == 2;
     if rm == 4 {
         let sib = reader.byte()?;
         base = Some(sib & 7 | prefixes.base);
-        index = sib >> 3 & 7 | prefixes.index;
-        scale = (index != 4).then_some(1 << (sib >> 6));
+        has_index = sib >> 3 & 7 | prefixes.index != 4;
         if mode == 0 && sib & 7 == 5 {
             base = None;
             has_word = true;
@@ -119,13 +108,7 @@ pub(super) fn operands(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Op
     };
     if !prefixes.is_narrow {
         let slot = base.map(|base| Slot { base, displacement });
-        match scale {
-            None => operands.slot = slot,
-            Some(1) => operands.sum = slot.map(|slot| (slot, index)),
-            Some(4) => operands.table = slot,
-            Some(8) if base.is_none() => operands.words = u32::try_from(displacement).ok(),
-            Some(_) => {}
-        }
+        operands.slot = slot.filter(|_| !has_index);
         operands.near = (mode == 0 && rm == 5).then_some(displacement);
     }
     Some(operands)

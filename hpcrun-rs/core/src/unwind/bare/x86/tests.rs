@@ -83,31 +83,6 @@ fn check(code: &[u8]) -> Option<usize> {
             let place = full.next_ip().wrapping_add_signed(distance.into());
             assert_eq!(full.memory_displacement64(), place, "{}", what());
         }
-        (Effect::Sum { to, of, index }, Mnemonic::Lea) => {
-            assert_eq!(Some(to), number(written), "{}", what());
-            assert_eq!(Some(of.base), number(full.memory_base()), "{}", what());
-            assert_eq!(Some(index), number(full.memory_index()), "{}", what());
-            let displacement = full.memory_displacement64() as i32;
-            assert_eq!(of.displacement, displacement, "{}", what());
-            assert_eq!(full.memory_index_scale(), 1, "{}", what());
-        }
-        (Effect::Look { to, table }, Mnemonic::Movsxd) => {
-            assert_eq!(Some(to), number(written), "{}", what());
-            assert_eq!(Some(table.base), number(full.memory_base()), "{}", what());
-            let displacement = full.memory_displacement64() as i32;
-            assert_eq!(table.displacement, displacement, "{}", what());
-            assert_eq!(full.memory_index_scale(), 4, "{}", what());
-        }
-        (Effect::AddRegister { to, from }, Mnemonic::Add) => {
-            assert_eq!(Some(to), number(written), "{}", what());
-            assert_eq!(Some(from), number(full.op1_register()), "{}", what());
-        }
-        (Effect::JumpInTable(words), Mnemonic::Jmp) => {
-            let displacement = full.memory_displacement64();
-            assert_eq!(u64::from(words), displacement, "{}", what());
-            assert_eq!(full.memory_index_scale(), 8, "{}", what());
-            assert!(number(full.memory_base()).is_none(), "{}", what());
-        }
         (Effect::JumpTo(to), Mnemonic::Jmp) => {
             assert_eq!(Some(to), number(written), "{}", what());
         }
@@ -129,14 +104,10 @@ fn check(code: &[u8]) -> Option<usize> {
         }
         (
             Effect::Address { .. }
-            | Effect::Sum { .. }
             | Effect::Near(..)
             | Effect::Add(..)
-            | Effect::AddRegister { .. }
             | Effect::And(..)
-            | Effect::Look { .. }
-            | Effect::JumpTo(_)
-            | Effect::JumpInTable(_),
+            | Effect::JumpTo(_),
             _,
         ) => {
             panic!("{}", what())
