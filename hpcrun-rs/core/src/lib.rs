@@ -2,7 +2,7 @@
 //!
 //! [`timer`] -> [`sample`] (the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
 //! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which is the profile
-//! file). Around them: [`threads`] (per-thread state), [`activity`] (who works, how many), [`image`] (the
+//! file); `record` holds what a thread needs for it. Around them: [`threads`] (per-thread state), [`activity`] (who works, how many), [`image`] (the
 //! process image and its files), [`session`] (start, end, fork), [`sites`] (counts of the runtimes),
 //! [`config`], [`system`] (calls past the interposed functions), [`arch`] (the processor).
 //!
@@ -26,6 +26,7 @@ pub mod image;
 pub mod lcct;
 pub mod logical;
 pub mod memory;
+mod record;
 pub mod sample;
 pub mod session;
 pub mod sites;

@@ -3,7 +3,7 @@
 use crate::config::{Config, SourceKind};
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
-use crate::logical::{self, roles};
+use crate::logical::{self, agents};
 use crate::sample::{latency, signal};
 use crate::system;
 use crate::threads::{self, ThreadState};
@@ -149,10 +149,10 @@ fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
     append_modules(&changes.added);
     for id in changes.removed {
-        roles::forget(id);
+        agents::forget(id);
         append_or_count(&Entry::Unload(id));
     }
-    changes.added.iter().filter(|m| roles::learn(m)).count() > 0
+    changes.added.iter().filter(|m| agents::learn(m)).count() > 0
 }
 
 /// Before a module goes: what was known of it is not used any more, by nobody when this returns. Pair with

@@ -150,7 +150,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
     };
     // SAFETY: `new` and `old` are null or valid, as for libc's.
     unsafe {
-        let kept = state.program_stack.get();
+        let kept = state.signal_stack.program.get();
         let too_small = new
             .as_ref()
             .is_some_and(|n| n.ss_flags & libc::SS_DISABLE == 0 && n.ss_size < SIGNAL_STACK / 2);
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
                 .is_some_and(|n| n.ss_flags & libc::SS_DISABLE != 0);
         if !too_small && !disables_kept {
             if !new.is_null() {
-                state.program_stack.set(None);
+                state.signal_stack.program.set(None);
             }
             let result = real(new, old);
             if let (Some(kept), Some(old)) = (kept, old.as_mut()) {
@@ -177,7 +177,8 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
             }
         }
         state
-            .program_stack
+            .signal_stack
+            .program
             .set(new.as_ref().copied().filter(|_| too_small));
     }
     0

@@ -48,7 +48,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     threads::prepare();
     session::start(config, arguments, Libc { sigaction })?;
     if let Some(module) = session::module_of(begin as *const () as u64) {
-        agents::set_profiler_module(module);
+        agents::profiler::set_module(module);
     }
     fork::prepare();
     // Registered first of all, so it runs after the program's own exit functions.

@@ -77,7 +77,7 @@ pub(crate) fn prepare() {
     if unsafe { libc::pthread_key_create(&mut key, Some(leave)) } == 0 {
         KEY.store(key, Ordering::Release);
     }
-    agents::set_thread_start_return(&raw const hpcrun_thread_start_return as u64);
+    agents::thread_start::set_return(&raw const hpcrun_thread_start_return as u64);
 }
 
 /// In the new thread, before its start routine.

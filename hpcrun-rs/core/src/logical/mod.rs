@@ -3,16 +3,12 @@
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
 //! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting
 //! notes; [`backtrace`] is the paper's Algorithm 1; [`trail`] spares it the frames that the path before had
-//! too; [`roles`] knows code of runtimes that do not cooperate: `rayon`'s scheduler, the `spin_loops` of
-//! others. Async-signal-safe, but for what says otherwise.
+//! too. Async-signal-safe, but for what says otherwise.
 
 pub mod agents;
 pub mod cursor;
 pub mod path;
-mod rayon;
-pub mod roles;
 mod spawner;
-mod spin_loops;
 pub mod trail;
 
 pub use cursor::LogicalCursor;

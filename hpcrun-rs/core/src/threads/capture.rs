@@ -2,8 +2,8 @@
 //!
 //! Async-signal-safe, for a sample may arrive at any point of it.
 
-use super::recorder::Values;
 use super::{Busy, ThreadState};
+use crate::record::Values;
 use crate::unwind::Registers;
 use hpc_formats::loss::LossCause;
 use std::sync::atomic::Ordering;

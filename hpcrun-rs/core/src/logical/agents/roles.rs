@@ -1,12 +1,10 @@
-//! What ranges of code are for, in runtimes that do not cooperate: the list that [`super::agents`] goes by.
+//! What ranges of code are for, in runtimes that do not cooperate, as their agents have found out.
 //!
-//! Input: the modules that are mapped, read outside the handler ([`learn`]). Output: [`find`],
-//! async-signal-safe.
+//! Async-signal-safe: [`owner_of`].
 //!
 //! Invariant: a published list is immutable, sorted, without overlaps, and never freed.
 
-use super::{rayon, spin_loops};
-use crate::unwind::loadmap::Module;
+use super::Owner;
 use hpc_formats::address::ModuleId;
 use std::hint::black_box;
 use std::ptr;
@@ -15,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a range of code is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Role {
+pub(super) enum Role {
     /// A worker without a job looks for one, sleeps, or waits.
     Scheduler,
     /// A job is entered.
@@ -37,27 +35,27 @@ pub(super) struct Range {
 static PUBLISHED: AtomicPtr<Vec<Range>> = AtomicPtr::new(ptr::null_mut());
 static LEARNT: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
 
-/// The role of the code at an address, if it has one.
-pub fn find(lookup: u64) -> Option<Role> {
+/// Whose the frame at an address is, if its code has a role.
+pub(super) fn owner_of(lookup: u64) -> Option<Owner> {
     // SAFETY: null, or a leaked list (below).
     let ranges = unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }?;
     let after = ranges.partition_point(|r| r.start <= lookup);
     let range = ranges.get(after.checked_sub(1)?)?;
-    (lookup < range.end).then_some(range.role)
+    (lookup < range.end).then_some(match range.role {
+        Role::Scheduler => Owner::Scheduler,
+        Role::Task => Owner::Task,
+        Role::SpinLoop => Owner::SpinLoop,
+        Role::Support => Owner::Support,
+    })
 }
 
-/// Looks at a module that was mapped; whether it matters. Not async-signal-safe.
-pub fn learn(module: &Module) -> bool {
-    let ranges = spin_loops::ranges_of(&module.path, module.code)
-        .or_else(|| rayon::ranges_of(&module.path, module.bias));
-    let Some(ranges) = ranges else {
-        return false;
-    };
+/// Keeps the ranges of a module; false when another thread is at it. Not async-signal-safe.
+pub(super) fn keep(module: ModuleId, ranges: Vec<Range>) -> bool {
     let Ok(mut learnt) = LEARNT.try_lock() else {
         return false;
     };
-    learnt.retain(|(known, _)| *known != module.id);
-    learnt.push((module.id, ranges));
+    learnt.retain(|(known, _)| *known != module);
+    learnt.push((module, ranges));
     publish(&learnt);
     true
 }

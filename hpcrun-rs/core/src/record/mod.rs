@@ -1,9 +1,14 @@
-//! What a thread records with: its unwinder, its path buffer and its tree.
+//! What a thread records with: its unwinder, its path buffer and its tree; and the samples that arrive while
+//! it does so (`deferred`).
 //!
 //! Invariant: the trail's walk is the path that was inserted last into the tree, or the trail is
 //! empty; so the path's outer notes are those that the tree remembers.
 //!
 //! Async-signal-safe, but for [`Recorder::new`].
+
+mod deferred;
+
+pub(crate) use deferred::Deferred;
 
 use crate::activity::Charge;
 use crate::image;
@@ -16,23 +21,23 @@ use hpc_formats::profile::header;
 
 /// Values of samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Values {
+pub(crate) struct Values {
     /// How many samples.
-    pub(super) samples: u64,
+    pub(crate) samples: u64,
     /// Periods that they stand for.
-    pub(super) periods: u64,
+    pub(crate) periods: u64,
     /// Idleness, in periods of one core.
-    pub(super) idleness: f64,
+    pub(crate) idleness: f64,
     /// Of the periods, those of threads beyond the cores.
-    pub(super) oversubscribed: f64,
+    pub(crate) oversubscribed: f64,
     /// The monotonic clock at the last of them, nanoseconds.
-    pub(super) last_ns: u64,
+    pub(crate) last_ns: u64,
 }
 
 impl Values {
     /// Adds a sample at `now` that stands for so many periods of work.
     #[inline]
-    pub(super) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
+    pub(crate) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
         let period = image::period_ns() as f64;
         self.samples += 1;
         self.periods += periods;
@@ -44,7 +49,7 @@ impl Values {
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     tree: Option<Tree>,
     unwind: Unwind,
     path: PathBuffer,
@@ -53,7 +58,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be had.
-    pub(super) fn new() -> Option<Recorder> {
+    pub(crate) fn new() -> Option<Recorder> {
         let unwinder = image::current().map_or(UnwinderKind::DEFAULT, |i| i.config.unwinder);
         Some(Recorder {
             tree: None,
@@ -65,7 +70,7 @@ impl Recorder {
 
     /// Unwinds from `registers` and enters the path into the tree; `None` when the stack shows
     /// that the thread waits for a task. `identity` is that of a new tree.
-    pub(super) fn insert_path(
+    pub(crate) fn insert_path(
         &mut self,
         registers: Registers,
         identity: impl FnOnce() -> Identity,
@@ -92,7 +97,7 @@ impl Recorder {
     }
 
     /// Adds samples to a node.
-    pub(super) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
+    pub(crate) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
         let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
         tree.add(node, values.samples, values.periods, values.idleness)?;
         if values.oversubscribed > 0.0 {
@@ -103,7 +108,7 @@ impl Recorder {
     }
 
     /// Takes the tree out; `or_new`: a new one if there is none.
-    pub(super) fn take_tree(
+    pub(crate) fn take_tree(
         &mut self,
         or_new: bool,
         identity: impl FnOnce() -> Identity,

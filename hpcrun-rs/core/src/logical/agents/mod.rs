@@ -1,25 +1,34 @@
 //! The agents and which frames they own (paper, section 4.1: a frame's return address stands
 //! for at most one run-time system).
 //!
-//! * *native* (identity): 1 <-> 1; every frame that nobody else owns.
-//! * *profiler*: frames of the preloaded library itself; not part of the program, skipped.
-//! * *thread start*: the outermost frame of a thread whose creation was seen; the path goes on
-//!   in the creator's context (paper, section 4.2).
-//! * *work stealing*, one per registered runtime: its code is 1 <-> 0, its boundary (the frame
-//!   that enters a stolen task) is 1 <-> M.
-//! * *stock rayon*, which does not cooperate: a thread in its scheduler without a task above is
-//!   idle; below a task, the scheduler and all that lies under it is M <-> 0, for it belongs to
-//!   whatever the worker was waiting in, and who spawned the task is not known.
-//! * *spin loops* of OpenMP's runtimes and TBB: a thread in one, without a frame of the program's above, is
-//!   idle; else these frames are native, 1 <-> 1.
+//! | agent | frames | bichord |
+//! |---|---|---|
+//! | native (identity) | that nobody else owns | 1 <-> 1 |
+//! | [`profiler`] | of the preloaded library | none: skipped |
+//! | [`thread_start`] | the outermost one of a thread whose creation was seen | ends: the path goes on in the creator's context (section 4.2) |
+//! | `work_stealing`, for each registered runtime | its code | 1 <-> 0 |
+//! | | its boundary, which enters a stolen task | 1 <-> M |
+//! | `stock_rayon`, which does not cooperate | its scheduler, no task above | idle |
+//! | | its scheduler below a task, and the rest of the stack | M <-> 0: the spawner is not known |
+//! | `spin_loops` of OpenMP's runtimes, TBB, OpenBLAS | a loop that waits, no frame of the program's above | idle |
+//! | | other | 1 <-> 1 |
 //!
-//! A further agent is a further [`Owner`] and an arm in each of the cursor's steps.
-//! Async-signal-safe.
+//! An agent is a file with `owner_of`, which says whether a frame is its own, and a line in
+//! [`find_owner`]. One that goes by the code of modules has `ranges_of` and a line in [`learn`]. A frame that
+//! is to be stepped in a way of its own is a further [`Owner`] and an arm in each of the cursor's steps.
+//!
+//! Async-signal-safe, but for [`learn`] and [`forget`].
 
-use super::roles::{self, Role};
-use crate::activity;
+pub mod profiler;
+mod roles;
+mod spin_loops;
+mod stock_rayon;
+pub mod thread_start;
+mod work_stealing;
+
+use crate::unwind::loadmap::Module;
 use hpc_formats::address::ModuleId;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+pub use roles::forget;
 
 /// Who owns a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,47 +86,24 @@ impl Owner {
     }
 }
 
-static PROFILER_MODULE: AtomicU16 = AtomicU16::new(0);
-static THREAD_START_RETURN: AtomicU64 = AtomicU64::new(0);
-
-/// Declares the module whose frames are the profiler's.
-pub fn set_profiler_module(id: ModuleId) {
-    PROFILER_MODULE.store(id.0, Ordering::Release);
-}
-
-/// Declares the return address of the call that enters a thread's start routine.
-pub fn set_thread_start_return(address: u64) {
-    THREAD_START_RETURN.store(address, Ordering::Release);
-}
-
 /// Finds a frame's owner, by look-up address and module. See [`crate::unwind::OwnerOf`].
 pub fn owner_of(lookup: u64, module: ModuleId) -> u8 {
     find_owner(lookup, module).number()
 }
 
 fn find_owner(lookup: u64, module: ModuleId) -> Owner {
-    let after_call = lookup + 1;
-    if after_call == THREAD_START_RETURN.load(Ordering::Acquire) {
-        return Owner::ThreadStart;
-    }
-    if module.0 == PROFILER_MODULE.load(Ordering::Acquire) {
-        return Owner::Profiler;
-    }
-    for (i, table) in activity::runtimes() {
-        if after_call == table.boundary_return as u64 {
-            return Owner::Boundary(i as u8);
-        }
-        if lookup >= table.text_start as u64 && lookup < table.text_end as u64 {
-            return Owner::Runtime(i as u8);
-        }
-    }
-    match roles::find(lookup) {
-        Some(Role::Scheduler) => Owner::Scheduler,
-        Some(Role::Task) => Owner::Task,
-        Some(Role::SpinLoop) => Owner::SpinLoop,
-        Some(Role::Support) => Owner::Support,
-        None => Owner::Native,
-    }
+    thread_start::owner_of(lookup)
+        .or_else(|| profiler::owner_of(module))
+        .or_else(|| work_stealing::owner_of(lookup))
+        .or_else(|| roles::owner_of(lookup))
+        .unwrap_or(Owner::Native)
+}
+
+/// Looks at a module that was mapped; whether an agent goes by its code. Not async-signal-safe.
+pub fn learn(module: &Module) -> bool {
+    let ranges = spin_loops::ranges_of(&module.path, module.code)
+        .or_else(|| stock_rayon::ranges_of(&module.path, module.bias));
+    ranges.is_some_and(|ranges| roles::keep(module.id, ranges))
 }
 
 #[cfg(test)]

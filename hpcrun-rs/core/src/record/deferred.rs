@@ -6,14 +6,14 @@
 //!
 //! Only the owning thread and its signal handler, which interrupts it, use this. Async-signal-safe.
 
-use super::recorder::Values;
+use super::Values;
 use crate::activity::Charge;
 use std::cell::Cell;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Deferred {
+pub(crate) struct Deferred {
     is_open: Cell<bool>,
     /// Which of the two is the handler's: the other is the thread's to take.
     side: Cell<usize>,
@@ -22,7 +22,7 @@ pub(super) struct Deferred {
 
 impl Deferred {
     /// None, and closed.
-    pub(super) const fn new() -> Deferred {
+    pub(crate) const fn new() -> Deferred {
         const NONE: Values = Values {
             samples: 0,
             periods: 0,
@@ -39,34 +39,34 @@ impl Deferred {
 
     /// Samples that find the thread in the profiler are kept from now on.
     #[inline]
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.is_open.set(true);
         compiler_fence(SeqCst);
     }
 
     /// They are not any more.
     #[inline]
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         compiler_fence(SeqCst);
         self.is_open.set(false);
     }
 
     /// Whether they are kept.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open.get()
     }
 
     /// Whether nothing waits to be taken.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         compiler_fence(SeqCst);
         self.values[self.side.get()].get().samples == 0
     }
 
     /// Keeps a sample at `now` that stands for so many periods. For the handler.
     #[cold]
-    pub(super) fn add(&self, periods: u64, charge: Charge, now: u64) {
+    pub(crate) fn add(&self, periods: u64, charge: Charge, now: u64) {
         let cell = &self.values[self.side.get()];
         let mut values = cell.get();
         values.add(periods, charge, now);
@@ -74,7 +74,7 @@ impl Deferred {
     }
 
     /// What was kept. A handler that interrupts this adds to the other side.
-    pub(super) fn take(&self) -> Option<Values> {
+    pub(crate) fn take(&self) -> Option<Values> {
         let side = self.side.get();
         self.side.set(1 - side);
         compiler_fence(SeqCst);

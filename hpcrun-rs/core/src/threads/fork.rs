@@ -1,0 +1,45 @@
+//! Thread states in a forked child.
+
+use super::{ThreadState, registry};
+use crate::{image, system};
+use std::sync::atomic::Ordering;
+
+impl ThreadState {
+    /// In a forked child: this state belongs to a thread that exists only in the parent.
+    pub fn forget_after_fork(&'static self) {
+        self.source.close_inherited();
+        self.abandon_tree();
+        self.stack.clear();
+        self.working.leave_slot();
+        self.busy.store(false, Ordering::Relaxed);
+        self.lifecycle.abandon();
+    }
+
+    /// In a forked child: the forking thread goes on under a new ordinal, with an empty tree.
+    pub fn renew_after_fork(&self) {
+        self.source.close_inherited();
+        self.abandon_tree();
+        registry::count_from(2);
+        self.thread.store(1, Ordering::Relaxed);
+        let tid = system::thread_id();
+        self.tid.store(tid, Ordering::Relaxed);
+        self.idle_weight.store(0, Ordering::Relaxed);
+        for loss in &self.losses {
+            loss.store(0, Ordering::Relaxed);
+        }
+        self.creation.set((0, 0));
+        // Its creator is not in this process: the fork is its beginning.
+        self.stack.set_main();
+        self.cpu.begin(tid);
+        self.busy.store(false, Ordering::Relaxed);
+        self.working.renew(tid, image::now());
+    }
+
+    fn abandon_tree(&self) {
+        // SAFETY: the child has one thread, this one, and it is in the fork handler.
+        let recorder = unsafe { &mut *self.recorder.get() };
+        if let Some(tree) = recorder.take_tree(false, || self.identity()) {
+            tree.close();
+        }
+    }
+}

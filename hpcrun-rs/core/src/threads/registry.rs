@@ -1,0 +1,147 @@
+//! Every thread's state: made once, never freed, reused for later threads.
+
+use super::cpu_clock::CpuClock;
+use super::lifecycle::{Lifecycle, Phase, wait_until};
+use super::signal_stack::SignalStack;
+use super::working::Working;
+use super::{Deferred, Recorder, ThreadState};
+use crate::arch::thread_slot;
+use crate::image;
+use crate::system;
+use crate::timer::Source;
+use crate::unwind::stack::StackSlot;
+use hpc_formats::loss::LOSS_SLOTS;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(ptr::null_mut());
+static NEXT_ORDINAL: AtomicU32 = AtomicU32::new(1);
+
+/// Every state, in use or not.
+pub fn all() -> impl Iterator<Item = &'static ThreadState> {
+    let mut next = ALL.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: states are never freed and never leave the list.
+        let state: &'static ThreadState = unsafe { next.as_ref() }?;
+        next = state.next.load(Ordering::Acquire);
+        Some(state)
+    })
+}
+
+/// Threads that were ever given a state.
+pub fn count() -> u32 {
+    NEXT_ORDINAL.load(Ordering::Relaxed) - 1
+}
+
+/// Whether no thread but the calling one is inside the profiler.
+pub fn quiescent() -> bool {
+    let me: *mut ThreadState = thread_slot::get();
+    all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
+}
+
+/// Waits until each thread but the calling one was outside the profiler at some moment, a hundred
+/// milliseconds at most.
+pub fn wait_until_quiescent() {
+    let me: *mut ThreadState = thread_slot::get();
+    for thread in all().filter(|t| !ptr::eq(*t, me)) {
+        wait_until(|| !thread.is_busy());
+    }
+}
+
+/// Takes a state for a thread that is about to start: a free one, or a new one. Needs some tens
+/// of KiB of stack, so a creator calls it for its new thread, whose stack may be small.
+/// Not async-signal-safe. `None` when memory for it cannot be had.
+pub fn acquire() -> Option<&'static ThreadState> {
+    reuse().or_else(allocate)
+}
+
+/// Gives back a state whose thread did not start.
+pub fn release(state: &'static ThreadState) {
+    state.lifecycle.advance(Phase::Acquired, Phase::Free);
+}
+
+/// Makes an acquired state the calling thread's. `creation` is its creation context (thread,
+/// record), zeros when unknown; `stack` its bounds. Not async-signal-safe.
+pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64), is_main: bool) {
+    begin_unnamed(state, creation, stack, is_main);
+    thread_slot::set(ptr::from_ref(state).cast_mut());
+}
+
+/// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its
+/// timer says, the hooks do not find it.
+pub fn begin_unnamed(
+    state: &'static ThreadState,
+    creation: (u32, u32),
+    stack: (u64, u64),
+    is_main: bool,
+) {
+    let ordinal = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
+    let tid = system::thread_id();
+    state.thread.store(ordinal, Ordering::Relaxed);
+    state.tid.store(tid, Ordering::Relaxed);
+    state.cpu.begin(tid);
+    state.creation.set(creation);
+    state.destructor_rounds.set(0);
+    state.idle_weight.store(0, Ordering::Relaxed);
+    for loss in &state.losses {
+        loss.store(0, Ordering::Relaxed);
+    }
+    state.stack.set(stack.0, stack.1, is_main, creation);
+    state.signal_stack.install();
+    // SAFETY: getpid has no arguments.
+    let process = unsafe { libc::getpid() } as u32;
+    let is_main_process = image::current().is_none_or(|i| i.pid == process);
+    state.in_process.store(is_main_process, Ordering::Relaxed);
+    state.working.begin(tid, image::now());
+    state.lifecycle.advance(Phase::Acquired, Phase::Live);
+}
+
+/// The state that a signal of ours names, if the calling thread is the one that it stands for.
+/// Async-signal-safe.
+pub fn by_cookie(cookie: u64) -> Option<&'static ThreadState> {
+    let named = all().find(|t| ptr::from_ref(*t) as u64 == cookie)?;
+    (named.lifecycle.is(Phase::Live) && named.is_own()).then_some(named)
+}
+
+fn reuse() -> Option<&'static ThreadState> {
+    all().find(|t| t.lifecycle.advance(Phase::Free, Phase::Acquired))
+}
+
+fn allocate() -> Option<&'static ThreadState> {
+    let state: &'static ThreadState = Box::leak(Box::new(ThreadState {
+        next: AtomicPtr::new(ptr::null_mut()),
+        lifecycle: Lifecycle::acquired(),
+        in_process: AtomicBool::new(true),
+        busy: AtomicBool::new(false),
+        in_handler: AtomicBool::new(false),
+        working: Working::new(),
+        destructor_rounds: Cell::new(0),
+        stack: StackSlot::new(),
+        creation: Cell::new((0, 0)),
+        thread: AtomicU32::new(0),
+        tid: AtomicU32::new(0),
+        cpu: CpuClock::new(),
+        signal_stack: SignalStack::map()?,
+        source: Source::new(),
+        recorder: UnsafeCell::new(Recorder::new()?),
+        deferred: Deferred::new(),
+        idle_weight: AtomicU64::new(0),
+        losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],
+    }));
+    state.stack.publish();
+    let this = ptr::from_ref(state).cast_mut();
+    let mut head = ALL.load(Ordering::Acquire);
+    loop {
+        state.next.store(head, Ordering::Relaxed);
+        match ALL.compare_exchange(head, this, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(state),
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// In a forked child: the next thread gets this ordinal.
+pub(super) fn count_from(ordinal: u32) {
+    NEXT_ORDINAL.store(ordinal, Ordering::Relaxed);
+}
