@@ -11,7 +11,7 @@ use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
 };
 use hpcrun_core::lcct::{Identity, Tree};
-use hpcrun_core::logical::{self, LogicalCursor, PathBuffer, Trail, agents};
+use hpcrun_core::logical::{self, BacktraceCache, LogicalCursor, PathBuffer, agents};
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
@@ -46,7 +46,7 @@ struct Bench {
     bounds: StackBounds,
     unwind: Unwind,
     path: PathBuffer,
-    trail: Trail,
+    cache: BacktraceCache,
     tree: Tree,
     framehop: Framehop,
 }
@@ -86,7 +86,7 @@ impl Bench {
         let registers = Registers::new(regs.0, regs.1, regs.2);
         let cursor = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
         let mut cursor = LogicalCursor::new(cursor);
-        logical::backtrace(&mut cursor, &mut self.path, &mut self.trail)
+        logical::backtrace(&mut cursor, &mut self.path, &mut self.cache)
     }
 
     fn with_insertion(&mut self, regs: (u64, u64, u64)) -> u32 {
@@ -139,7 +139,7 @@ impl Bench {
     fn measure_from(&mut self, outer: (u64, u64, u64), inner: (u64, u64, u64)) {
         let regs = here();
         let frames = self.framehop_alone(regs);
-        self.trail.clear();
+        self.cache.clear();
         self.with_insertion(regs);
         assert_eq!(
             self.path.notes().len(),
@@ -152,12 +152,12 @@ impl Bench {
             unwarmed[0].push(nanoseconds(1, || {
                 black_box(self.framehop_alone(regs));
             }));
-            self.trail.clear();
+            self.cache.clear();
             cold::evict();
             unwarmed[1].push(nanoseconds(1, || {
                 black_box(self.backtrace(regs));
             }));
-            self.trail.clear();
+            self.cache.clear();
             cold::evict();
             unwarmed[2].push(nanoseconds(1, || {
                 black_box(self.with_insertion(regs));
@@ -169,11 +169,11 @@ impl Bench {
                 black_box(self.framehop_alone(regs));
             }));
             times[1].push(nanoseconds(PER_ROUND, || {
-                self.trail.clear();
+                self.cache.clear();
                 black_box(self.backtrace(regs));
             }));
             times[2].push(nanoseconds(PER_ROUND, || {
-                self.trail.clear();
+                self.cache.clear();
                 black_box(self.with_insertion(regs));
             }));
             times[3].push(
@@ -227,7 +227,7 @@ fn main() {
         bounds: StackBounds { low, high },
         unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
-        trail: Trail::new().expect("memory"),
+        cache: BacktraceCache::new().expect("memory"),
         tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
         framehop: Framehop::new(loadmap::current().expect("taken above").modules()),
     };

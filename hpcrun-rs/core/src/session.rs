@@ -149,10 +149,10 @@ fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
     append_modules(&changes.added);
     for id in changes.removed {
-        agents::forget(id);
+        agents::evict(id);
         append_or_count(&Entry::Unload(id));
     }
-    changes.added.iter().filter(|m| agents::learn(m)).count() > 0
+    changes.added.iter().filter(|m| agents::scan(m)).count() > 0
 }
 
 /// Before a module goes: what was known of it is not used any more, by nobody when this returns. Pair with
@@ -160,7 +160,7 @@ fn take_up_modules() -> bool {
 pub fn begin_unload() {
     loadmap::begin_unload();
     logical::forget_sites();
-    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a later one
+    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a items one
     // sees that the module goes.
     fence(Ordering::SeqCst);
     threads::wait_until_quiescent();

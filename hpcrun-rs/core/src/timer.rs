@@ -7,7 +7,7 @@
 //! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
 //! timer.
 //!
-//! Distances are drawn at random (`uneven`), so that no program runs in step with the samples: those of a CPU
+//! Distances are drawn at random (`jitter`), so that no program runs in step with the samples: those of a CPU
 //! timer in whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun
 //! count.
 //!
@@ -16,14 +16,14 @@
 //!
 //! Async-signal-safe: [`Source::claim`] and [`Source::is_lost`], [`Source::arm`] in its thread's handler.
 
-mod elapsed;
-mod uneven;
+mod interpolated_clock;
+mod jitter;
 
 use crate::config::{Config, Event, SourceKind};
 use crate::system::{self, close};
-use elapsed::{Elapsed, time_of};
+use interpolated_clock::{InterpolatedClock, time_of};
+use jitter::{Jitter, Pace};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use uneven::{Pace, Uneven};
 
 /// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
 /// that is still pending when a program is replaced by `exec` does no harm.
@@ -53,8 +53,8 @@ pub struct Source {
     perf_id: AtomicU64,
     /// The POSIX timer that watches the perf event; -1: none.
     watch: AtomicI64,
-    elapsed: Elapsed,
-    distances: Uneven,
+    elapsed: InterpolatedClock,
+    distances: Jitter,
 }
 
 /// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
@@ -331,8 +331,8 @@ impl Source {
             handle: AtomicI64::new(-1),
             perf_id: AtomicU64::new(0),
             watch: AtomicI64::new(-1),
-            elapsed: Elapsed::new(),
-            distances: Uneven::new(),
+            elapsed: InterpolatedClock::new(),
+            distances: Jitter::new(),
         }
     }
 

@@ -110,7 +110,7 @@ fn sample_paths() -> Vec<(PathRoot, Vec<Note>)> {
     let mut paths = Vec::new();
     let roots = [
         PathRoot::Entry,
-        PathRoot::Context { thread: 1, node: 4 },
+        PathRoot::Anchor { thread: 1, node: 4 },
         PathRoot::Partial(LossCause::NoUnwindInfo),
     ];
     for root in roots {
@@ -308,7 +308,7 @@ fn outer_notes_need_not_be_given_again() {
         .map(|i| {
             let notes = [i % 13 + 1, i % 5 + 1, i % 3 + 1, i % 2 + 1, 1].map(native);
             (
-                PathRoot::Context {
+                PathRoot::Anchor {
                     thread: 1,
                     node: 1 + (i as u32 / 50),
                 },

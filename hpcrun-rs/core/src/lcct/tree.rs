@@ -392,7 +392,7 @@ impl Tree {
     fn root_child(&mut self, root: PathRoot) -> Result<Level, LossCause> {
         let (kind, ip, lip) = match root {
             PathRoot::Entry => (RecordKind::Entry, 0, 0),
-            PathRoot::Context { thread, node } => {
+            PathRoot::Anchor { thread, node } => {
                 (RecordKind::Anchor, u64::from(thread), u64::from(node))
             }
             PathRoot::Partial(cause) => (RecordKind::Partial, cause as u64, 0),

@@ -7,8 +7,8 @@ use super::agents::Owner;
 use super::path::PathRoot;
 use super::spawner::{self, Spawner};
 use crate::activity;
+use crate::unwind::read_log::ReadLog;
 use crate::unwind::stack::{self, StackRoot};
-use crate::unwind::words::Words;
 use crate::unwind::{Cursor, End, Position, Registers};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
@@ -106,7 +106,7 @@ impl<'a> LogicalCursor<'a> {
 
     /// What the walk has read.
     #[inline]
-    pub(super) fn words(&self) -> &Words {
+    pub(super) fn words(&self) -> &ReadLog {
         self.physical.words()
     }
 
@@ -295,7 +295,7 @@ impl<'a> LogicalCursor<'a> {
         }
         Err(match sp {
             0 => PathRoot::Partial(LossCause::UnknownSpawner),
-            handle => PathRoot::Context {
+            handle => PathRoot::Anchor {
                 thread: (handle >> 32) as u32,
                 node: handle as u32,
             },
@@ -307,7 +307,7 @@ impl<'a> LogicalCursor<'a> {
 fn root_at(sp: u64) -> Option<PathRoot> {
     match stack::root_of(sp) {
         StackRoot::Entry => Some(PathRoot::Entry),
-        StackRoot::Thread(thread, node) => Some(PathRoot::Context { thread, node }),
+        StackRoot::Thread(thread, node) => Some(PathRoot::Anchor { thread, node }),
         StackRoot::Unknown => None,
     }
 }

@@ -2,19 +2,19 @@
 //!
 //! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
 //! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting
-//! notes; [`backtrace`] is the paper's Algorithm 1; [`trail`] spares it the frames that the path before had
+//! notes; [`backtrace`] is the paper's Algorithm 1; [`backtrace_cache`] spares it the frames that the path before had
 //! too. Async-signal-safe, but for what says otherwise.
 
 pub mod agents;
+pub mod backtrace_cache;
 pub mod cursor;
 pub mod path;
 mod spawner;
-pub mod trail;
 
+pub use backtrace_cache::BacktraceCache;
 pub use cursor::LogicalCursor;
 pub use path::{Note, PathBuffer, PathRoot};
 pub use spawner::forget_sites;
-pub use trail::Trail;
 
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
@@ -25,22 +25,26 @@ use hpc_formats::profile::Association;
 pub fn backtrace(
     cursor: &mut LogicalCursor<'_>,
     path: &mut PathBuffer,
-    trail: &mut Trail,
+    cache: &mut BacktraceCache,
 ) -> PathRoot {
     path.clear();
-    trail.begin(cursor.generation());
+    cache.begin(cursor.generation());
     cursor.start();
-    let root = walk(cursor, path, trail);
+    let root = walk(cursor, path, cache);
     if !cursor.is_idle() {
-        trail.end(root, cursor.words(), path.notes().len());
+        cache.end(root, cursor.words(), path.notes().len());
     }
     root
 }
 
-fn walk(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer, trail: &mut Trail) -> PathRoot {
+fn walk(
+    cursor: &mut LogicalCursor<'_>,
+    path: &mut PathBuffer,
+    cache: &mut BacktraceCache,
+) -> PathRoot {
     while let Some(association) = cursor.step_bichord() {
         if association == Association::OneToOne {
-            if let Some(root) = meet(cursor, path, trail, cursor.context()) {
+            if let Some(root) = meet(cursor, path, cache, cursor.context()) {
                 return root;
             }
             // One of each, by definition: no chords to gather.
@@ -60,7 +64,7 @@ fn walk(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer, trail: &mut Trail
         }
         let mut met = None;
         while let Some(lip) = cursor.step_lnote() {
-            met = meet(cursor, path, trail, context);
+            met = meet(cursor, path, cache, context);
             if met.is_some() || !path.push_lnote(lip) {
                 break;
             }
@@ -80,12 +84,12 @@ fn walk(cursor: &mut LogicalCursor<'_>, path: &mut PathBuffer, trail: &mut Trail
 fn meet(
     cursor: &LogicalCursor<'_>,
     path: &mut PathBuffer,
-    trail: &mut Trail,
+    cache: &mut BacktraceCache,
     context: u64,
 ) -> Option<PathRoot> {
     let position = cursor.position()?;
     let (words, notes) = (cursor.words().len(), path.reached());
-    let (root, outer) = trail.meet(position, context, words, notes)?;
+    let (root, outer) = cache.meet(position, context, words, notes)?;
     path.share(outer);
     Some(root)
 }

@@ -28,7 +28,7 @@ pub enum PathRoot {
     /// The program's entry point.
     Entry,
     /// A context in another tree: thread creation, or a spawn whose context was kept.
-    Context {
+    Anchor {
         /// Thread ordinal.
         thread: u32,
         /// Record index in its tree.

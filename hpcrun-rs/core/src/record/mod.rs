@@ -1,7 +1,7 @@
 //! What a thread records with: its unwinder, its path buffer and its tree; and the samples that arrive while
 //! it does so (`deferred`).
 //!
-//! Invariant: the trail's walk is the path that was inserted last into the tree, or the trail is
+//! Invariant: the cache's walk is the path that was inserted last into the tree, or the cache is
 //! empty; so the path's outer notes are those that the tree remembers.
 //!
 //! Async-signal-safe, but for [`Recorder::new`].
@@ -14,7 +14,7 @@ use crate::activity::Charge;
 use crate::image;
 use crate::lcct::{Identity, Tree};
 use crate::logical::agents;
-use crate::logical::{self, LogicalCursor, PathBuffer, Trail};
+use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
 use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
@@ -53,7 +53,7 @@ pub(crate) struct Recorder {
     tree: Option<Tree>,
     unwind: Unwind,
     path: PathBuffer,
-    trail: Trail,
+    cache: BacktraceCache,
 }
 
 impl Recorder {
@@ -64,7 +64,7 @@ impl Recorder {
             tree: None,
             unwind: Unwind::new(unwinder, agents::owner_of)?,
             path: PathBuffer::new()?,
-            trail: Trail::new()?,
+            cache: BacktraceCache::new()?,
         })
     }
 
@@ -82,7 +82,7 @@ impl Recorder {
         let bounds = stack::bounds_from(registers.sp());
         let physical = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
         let mut cursor = LogicalCursor::new(physical);
-        let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.trail);
+        let root = logical::backtrace(&mut cursor, &mut self.path, &mut self.cache);
         if cursor.is_idle() {
             return Ok(None);
         }
@@ -91,7 +91,7 @@ impl Recorder {
             Err(cause) => Err(cause),
         };
         if inserted.is_err() {
-            self.trail.clear();
+            self.cache.clear();
         }
         inserted.map(Some)
     }
@@ -113,7 +113,7 @@ impl Recorder {
         or_new: bool,
         identity: impl FnOnce() -> Identity,
     ) -> Option<Tree> {
-        self.trail.clear();
+        self.cache.clear();
         if or_new {
             let _ = tree(&mut self.tree, identity);
         }

@@ -1,5 +1,5 @@
 //! Per-thread state: made when a thread starts, found by the handler through one thread-local
-//! word, retired when the thread ends, and then reused for a later thread.
+//! word, retired when the thread ends, and then reused for a items thread.
 //!
 //! | file | duty |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Every thread's state: made once, never freed, reused for later threads.
+//! Every thread's state: made once, never freed, reused for items threads.
 
 use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, wait_until};

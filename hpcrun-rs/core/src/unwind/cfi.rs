@@ -8,7 +8,7 @@ use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
 use super::stack::StackReader;
 use super::stepper::Method;
-use super::usual::Usual;
+use super::unwind_rule::UnwindRule;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,
     FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindExpression,
@@ -76,13 +76,13 @@ pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Co
     match row.register(gimli::X86_64::RA) {
         _ if fde.is_signal_trampoline() => Method::SignalFrame,
         RegisterRule::Undefined => Method::Root,
-        RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Usual),
+        RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Rule),
         _ => Method::Cfi,
     }
 }
 
 /// The usual form, if the rule, whose return address is where it always is, has it.
-fn usual(row: &Row) -> Option<Usual> {
+fn usual(row: &Row) -> Option<UnwindRule> {
     let saved_fp = match row.register(gimli::X86_64::RBP) {
         RegisterRule::Undefined | RegisterRule::SameValue => None,
         RegisterRule::Offset(offset) => Some(offset),
@@ -90,8 +90,8 @@ fn usual(row: &Row) -> Option<Usual> {
     };
     match *row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => match register {
-            gimli::X86_64::RSP => Usual::new(false, offset, saved_fp),
-            gimli::X86_64::RBP => Usual::new(true, offset, saved_fp),
+            gimli::X86_64::RSP => UnwindRule::new(false, offset, saved_fp),
+            gimli::X86_64::RBP => UnwindRule::new(true, offset, saved_fp),
             _ => None,
         },
         CfaRule::Expression(_) => None,

@@ -3,11 +3,11 @@
 //! Async-signal-safe. The return-address-minus-one of the whole project is in `Cursor::place`.
 
 use super::loadmap::{self, Snapshot};
+use super::read_log::ReadLog;
 use super::registers::{Pointers, Registers};
-use super::rules::{Rule, RuleTable};
+use super::rule_cache::{Rule, RuleCache};
 use super::stack::{StackBounds, StackReader};
 use super::stepper::{Callee, Method, Stepper};
-use super::words::Words;
 use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
@@ -40,7 +40,7 @@ pub struct Position {
 /// The walk: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
     stepper: &'a mut Stepper,
-    rules: &'a mut RuleTable,
+    rules: &'a mut RuleCache,
     owner_of: OwnerOf,
     snapshot: &'a Snapshot,
     stack: StackReader<'a>,
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
 
     /// What the walk has read.
     #[inline]
-    pub fn words(&self) -> &Words {
+    pub fn words(&self) -> &ReadLog {
         self.stack.words()
     }
 

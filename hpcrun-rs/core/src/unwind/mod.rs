@@ -6,24 +6,24 @@
 //! Async-signal-safe after [`Unwind::new`].
 
 #[cfg(target_arch = "x86_64")]
-mod bare;
-#[cfg(target_arch = "x86_64")]
 mod cfi;
 pub mod cursor;
 mod framehop;
+#[cfg(target_arch = "x86_64")]
+mod instructions;
 pub mod loadmap;
 #[cfg(target_arch = "x86_64")]
 mod native;
 #[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
 pub mod registers;
-mod rules;
+mod rule_cache;
 pub mod stack;
 // Some of what the walk says only the native stepper asks.
+pub mod read_log;
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, dead_code))]
 mod stepper;
 #[cfg(target_arch = "x86_64")]
-mod usual;
-pub mod words;
+mod unwind_rule;
 
 pub use cursor::{Cursor, Frame, Position};
 pub use registers::Registers;
@@ -49,7 +49,7 @@ pub type OwnerOf = fn(u64, ModuleId) -> u8;
 /// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
 pub struct Unwind {
     stepper: stepper::Stepper,
-    rules: &'static mut rules::RuleTable,
+    rules: &'static mut rule_cache::RuleCache,
     owner_of: OwnerOf,
     scratch: stack::Scratch,
 }
@@ -65,7 +65,7 @@ impl Unwind {
     pub fn new(kind: UnwinderKind, owner_of: OwnerOf) -> Option<Unwind> {
         Some(Unwind {
             stepper: stepper::Stepper::new(kind),
-            rules: rules::RuleTable::map()?,
+            rules: rule_cache::RuleCache::map()?,
             owner_of,
             scratch: stack::Scratch::new()?,
         })

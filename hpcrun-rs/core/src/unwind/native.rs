@@ -2,11 +2,11 @@
 //!
 //! | frame | stepped by |
 //! |---|---|
-//! | of the usual form, nearly all | three registers and two distances (`usual`) |
+//! | of the usual form, nearly all | three registers and two distances (`unwind_rule`) |
 //! | with other call frame information | gimli, over all registers (`cfi`) |
-//! | without | its machine code, followed to the return (`bare`) |
+//! | without | its machine code, followed to the return (`instructions`) |
 //!
-//! A walk keeps all registers while only `cfi` or `bare` have stepped. When `cfi` wants one that was given
+//! A walk keeps all registers while only `cfi` or `instructions` have stepped. When `cfi` wants one that was given
 //! up, the frames below are stepped again by `cfi`, from the start.
 //!
 //! Async-signal-safe after [`Native::new`].
@@ -16,28 +16,28 @@ use super::loadmap::{self, Located, Snapshot, UnwindSections};
 use super::registers::{Pointers, Registers};
 use super::stack::StackReader;
 use super::stepper::{Callee, Method};
-use super::{bare, cfi};
+use super::{cfi, instructions};
 use hpc_formats::loss::LossCause;
 
-/// Bare frames that are left with all registers: parts of one kernel call each other with conventions of
+/// Frames without information that are left with all registers: parts of one kernel call each other with conventions of
 /// their own. Then they are given up, so that a walk can go on in the way of the last one.
-const FULL_BARE_STEPS: u32 = 4;
+const MOST_ANALYSED: u32 = 4;
 
 /// See the module's description.
 pub(super) struct Native {
     cfi: Box<cfi::Context>,
-    /// All registers, while only `cfi` and `bare` have stepped.
+    /// All registers, while only `cfi` and `instructions` have stepped.
     full: Option<Registers>,
-    /// All registers at the start, or behind the last bare frame.
+    /// All registers at the start, or behind the last frame without information.
     start: Registers,
     /// Whether the instruction there was interrupted.
     start_exact: bool,
     /// Steps since.
     steps: u32,
-    /// Bare frames left since the registers were last given up.
-    bare_steps: u32,
-    /// The last step left a bare frame.
-    is_after_bare: bool,
+    /// Frames without information left since the registers were last given up.
+    analysed: u32,
+    /// The last step left a frame without information.
+    is_after_analysis: bool,
 }
 
 impl Native {
@@ -49,8 +49,8 @@ impl Native {
             start: nothing,
             start_exact: true,
             steps: 0,
-            bare_steps: 0,
-            is_after_bare: false,
+            analysed: 0,
+            is_after_analysis: false,
         }
     }
 
@@ -60,8 +60,8 @@ impl Native {
         self.start = *registers;
         self.start_exact = true;
         self.steps = 0;
-        self.bare_steps = 0;
-        self.is_after_bare = false;
+        self.analysed = 0;
+        self.is_after_analysis = false;
     }
 
     pub(super) fn classify(&mut self, sections: &UnwindSections, address: u64) -> Method {
@@ -79,13 +79,13 @@ impl Native {
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
-        if let Method::Usual(usual) = callee.method {
+        if let Method::Rule(rule) = callee.method {
             // From here on the walk depends on its position alone, and on the memory.
             self.full = None;
-            self.bare_steps = 0;
-            self.is_after_bare = false;
+            self.analysed = 0;
+            self.is_after_analysis = false;
             self.steps += 1;
-            return usual.caller(callee.registers, stack);
+            return rule.caller(callee.registers, stack);
         }
         self.step_unusual(callee, stack)
     }
@@ -98,7 +98,7 @@ impl Native {
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
         let caller = match callee.method {
-            Method::None => return self.step_bare(callee, stack),
+            Method::None => return self.step_by_instructions(callee, stack),
             Method::SignalFrame => self.step_cfi(callee, stack).map_err(|end| match end {
                 End::Root => End::Root,
                 End::Broken(_) => End::Broken(LossCause::BadSignalFrame),
@@ -110,7 +110,7 @@ impl Native {
     }
 
     /// Out of a frame without information, if its code leads there.
-    fn step_bare(
+    fn step_by_instructions(
         &mut self,
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
@@ -120,14 +120,14 @@ impl Native {
             cfi: &mut self.cfi,
         };
         let registers = self.full.unwrap_or_else(|| callee.registers.alone());
-        let caller = bare::caller(registers, callee.is_exact, &mut code, stack)
+        let caller = instructions::caller(registers, callee.is_exact, &mut code, stack)
             .ok_or(End::Broken(LossCause::NoUnwindInfo))?;
         self.start = caller;
         self.start_exact = false;
         self.steps = 0;
-        self.bare_steps += 1;
-        self.is_after_bare = true;
-        self.full = (self.bare_steps <= FULL_BARE_STEPS).then_some(caller);
+        self.analysed += 1;
+        self.is_after_analysis = true;
+        self.full = (self.analysed <= MOST_ANALYSED).then_some(caller);
         Ok(Pointers::of(&caller))
     }
 
@@ -138,7 +138,7 @@ impl Native {
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
-        if std::mem::take(&mut self.is_after_bare) {
+        if std::mem::take(&mut self.is_after_analysis) {
             // A function of the ABI: it cannot go by what its callee might have changed.
             self.start.forget_volatile();
             self.full.iter_mut().for_each(Registers::forget_volatile);
@@ -178,7 +178,7 @@ impl Native {
         stack: &mut StackReader<'_>,
     ) -> Result<Registers, End> {
         // From here on the way depends on registers of the first frame.
-        stack.spoil();
+        stack.invalidate();
         let mut registers = self.start;
         let mut exact = self.start_exact;
         for _ in 0..self.steps {
@@ -206,7 +206,7 @@ struct ModuleCode<'a> {
     cfi: &'a mut cfi::Context,
 }
 
-impl bare::Code for ModuleCode<'_> {
+impl instructions::Code for ModuleCode<'_> {
     fn at(&mut self, address: u64) -> Option<&'static [u8]> {
         loadmap::code_at(self.snapshot, address)
     }

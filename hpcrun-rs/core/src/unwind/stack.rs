@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use super::words::Words;
+use super::read_log::ReadLog;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ impl StackBounds {
 
 const WINDOW_WORDS: usize = 32;
 
-/// Words of any memory, read through the kernel, some at once.
+/// ReadLog of any memory, read through the kernel, some at once.
 #[derive(Debug)]
 pub struct Window {
     words: [u64; WINDOW_WORDS],
@@ -89,7 +89,7 @@ impl Default for Window {
 /// What a [`StackReader`] works with; a thread has one.
 #[derive(Debug)]
 pub struct Scratch {
-    words: Words,
+    words: ReadLog,
     window: Window,
 }
 
@@ -97,7 +97,7 @@ impl Scratch {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
     pub fn new() -> Option<Scratch> {
         Some(Scratch {
-            words: Words::new()?,
+            words: ReadLog::new()?,
             window: Window::new(),
         })
     }
@@ -126,13 +126,13 @@ impl<'a> StackReader<'a> {
 
     /// What was read so far.
     #[inline]
-    pub fn words(&self) -> &Words {
+    pub fn words(&self) -> &ReadLog {
         &self.scratch.words
     }
 
     /// What is read from now on does not depend on what was read so far alone.
-    pub fn spoil(&mut self) {
-        self.scratch.words.spoil();
+    pub fn invalidate(&mut self) {
+        self.scratch.words.invalidate();
     }
 
     /// Notes a word that was peeked at; `is_stack`: in a stack that is known.
@@ -181,7 +181,7 @@ impl<'a> StackReader<'a> {
     }
 }
 
-/// One stack in the directory of stacks: lives as long as the process, is reused for later
+/// One stack in the directory of stacks: lives as long as the process, is reused for items
 /// threads, and is empty (`low == high`) while it has no thread.
 #[derive(Debug)]
 pub struct StackSlot {
@@ -198,18 +198,18 @@ pub struct StackSlot {
 struct Directory {
     head: AtomicPtr<StackSlot>,
     /// How often a stack left the directory, or has another root.
-    departures: AtomicU32,
+    epoch: AtomicU32,
 }
 
 static DIRECTORY: Directory = Directory {
     head: AtomicPtr::new(ptr::null_mut()),
-    departures: AtomicU32::new(0),
+    epoch: AtomicU32::new(0),
 };
 
 /// While this number stays the same, each stack that was known is known, and lives, with the same root.
 #[inline]
-pub fn departures() -> u32 {
-    DIRECTORY.departures.load(Ordering::Acquire)
+pub fn epoch() -> u32 {
+    DIRECTORY.epoch.load(Ordering::Acquire)
 }
 
 impl StackSlot {
@@ -252,7 +252,7 @@ impl StackSlot {
     /// The program begins on this stack.
     pub fn set_main(&self) {
         self.is_main.store(true, Ordering::Relaxed);
-        DIRECTORY.departures.fetch_add(1, Ordering::AcqRel);
+        DIRECTORY.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     fn set_creation(&self, (thread, node): (u32, u32)) {
@@ -264,7 +264,7 @@ impl StackSlot {
     pub fn clear(&self) {
         self.high.store(0, Ordering::Release);
         self.low.store(0, Ordering::Release);
-        DIRECTORY.departures.fetch_add(1, Ordering::AcqRel);
+        DIRECTORY.epoch.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -348,9 +348,9 @@ mod tests {
         SLOT.publish();
         SLOT.set(4096, 8192, false, (0, 0));
         assert_eq!(bounds_from(5000).high, 8192);
-        let before = departures();
+        let before = epoch();
         SLOT.clear();
-        assert_ne!(departures(), before);
+        assert_ne!(epoch(), before);
         assert_eq!(bounds_from(5000), StackBounds::NONE);
     }
 }

@@ -15,7 +15,7 @@ use super::native::Native;
 use super::registers::{Pointers, Registers};
 use super::stack::StackReader;
 #[cfg(target_arch = "x86_64")]
-use super::usual::Usual;
+use super::unwind_rule::UnwindRule;
 
 /// Who steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl UnwinderKind {
 pub(super) enum Method {
     /// By few registers and two distances.
     #[cfg(target_arch = "x86_64")]
-    Usual(Usual),
+    Rule(UnwindRule),
     /// By call frame information.
     Cfi,
     /// As `Cfi`; the caller was interrupted, so its address is exact.

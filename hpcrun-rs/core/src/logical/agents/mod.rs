@@ -14,10 +14,10 @@
 //! | | other | 1 <-> 1 |
 //!
 //! An agent is a file with `owner_of`, which says whether a frame is its own, and a line in
-//! [`find_owner`]. One that goes by the code of modules has `ranges_of` and a line in [`learn`]. A frame that
+//! [`find_owner`]. One that goes by the code of modules has `ranges_of` and a line in [`scan`]. A frame that
 //! is to be stepped in a way of its own is a further [`Owner`] and an arm in each of the cursor's steps.
 //!
-//! Async-signal-safe, but for [`learn`] and [`forget`].
+//! Async-signal-safe, but for [`scan`] and [`evict`].
 
 pub mod profiler;
 mod roles;
@@ -28,7 +28,7 @@ mod work_stealing;
 
 use crate::unwind::loadmap::Module;
 use hpc_formats::address::ModuleId;
-pub use roles::forget;
+pub use roles::evict;
 
 /// Who owns a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
 }
 
 /// Looks at a module that was mapped; whether an agent goes by its code. Not async-signal-safe.
-pub fn learn(module: &Module) -> bool {
+pub fn scan(module: &Module) -> bool {
     let ranges = spin_loops::ranges_of(&module.path, module.code)
         .or_else(|| stock_rayon::ranges_of(&module.path, module.bias));
     ranges.is_some_and(|ranges| roles::keep(module.id, ranges))

@@ -61,7 +61,7 @@ pub(super) fn keep(module: ModuleId, ranges: Vec<Range>) -> bool {
 }
 
 /// A module is gone. Not async-signal-safe.
-pub fn forget(id: ModuleId) {
+pub fn evict(id: ModuleId) {
     let Ok(mut learnt) = LEARNT.try_lock() else {
         return;
     };

@@ -199,7 +199,7 @@ pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
         .filter(|m| m.start == found.start && m.bias == found.bias);
     let id = match known {
         Some(m) => m.id,
-        None => late::id_for(snapshot.generation, found.start, found.bias)?,
+        None => pending::id_for(snapshot.generation, found.start, found.bias)?,
     };
     STALE.store(true, Ordering::Relaxed);
     Some(Located {
@@ -272,7 +272,7 @@ fn find_object(address: u64) -> Option<FoundObject> {
 }
 
 /// Ids for modules that the handler meets before a snapshot has them.
-mod late {
+mod pending {
     use super::{ModuleId, next_id};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -402,7 +402,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         modules,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);
-    late::clear();
+    pending::clear();
     if !previous.is_null() {
         // SAFETY: came from Box::into_raw above and was just unpublished; freed only below.
         writer.retired.push(unsafe { Box::from_raw(previous) });
@@ -423,7 +423,7 @@ fn assign_ids(modules: &mut [Module], old: Option<&Snapshot>) -> Changes {
             m.id = known.id;
             continue;
         }
-        let ids = late::all(generation, m.start, m.bias);
+        let ids = pending::all(generation, m.start, m.bias);
         let ids = if ids.is_empty() {
             vec![next_id().unwrap_or(ModuleId::UNKNOWN)]
         } else {

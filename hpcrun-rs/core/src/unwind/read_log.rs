@@ -1,9 +1,9 @@
 //! The words of memory that a walk has read, in the order in which it read them.
 //!
 //! A walk is a function of its first registers, the load map and these words: one that starts at
-//! the same registers and would read the same values takes the same way (see `logical::trail`).
+//! the same registers and would read the same values takes the same way (see `logical::cache`).
 //!
-//! Async-signal-safe after [`Words::new`].
+//! Async-signal-safe after [`ReadLog::new`].
 
 use crate::memory::FixedArray;
 
@@ -25,15 +25,15 @@ pub struct Word {
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Words {
+pub struct ReadLog {
     list: FixedArray<Word>,
     is_complete: bool,
 }
 
-impl Words {
+impl ReadLog {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
-    pub fn new() -> Option<Words> {
-        Some(Words {
+    pub fn new() -> Option<ReadLog> {
+        Some(ReadLog {
             list: FixedArray::new(MAX_WORDS)?,
             is_complete: true,
         })
@@ -62,7 +62,7 @@ impl Words {
     }
 
     /// The way up to here depends on more than words that can be read again one by one.
-    pub(super) fn spoil(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         self.is_complete = false;
     }
 

@@ -1,4 +1,4 @@
-//! Uneven distances of a thread's samples, and what each sample stands for.
+//! Jitter distances of a thread's samples, and what each sample stands for.
 //!
 //! One duty: keep samples from running in step with a program whose rounds are of equal length. Distances are drawn
 //! at random from half of the period to one and a half: with less, rounds of half a period were still kept in step at
@@ -13,7 +13,7 @@
 //! (Rounded down only, it did: a sample early in a period had always crossed the border of two, one at the end half as
 //! often, and a program with rounds of one period had its beginning weighted three times as high as its end.)
 //!
-//! Async-signal-safe: [`Uneven::next`], which is arithmetic only. The caller knows the time and sets the timer.
+//! Async-signal-safe: [`Jitter::next`], which is arithmetic only. The caller knows the time and sets the timer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +38,7 @@ impl Pace {
     }
 }
 
-/// What [`Uneven::next`] says of a sample.
+/// What [`Jitter::next`] says of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     /// The periods that it stands for: often one, at times none.
@@ -49,7 +49,7 @@ pub(super) struct Next {
 
 /// The state of one thread; touched by that thread alone.
 #[derive(Debug)]
-pub(super) struct Uneven {
+pub(super) struct Jitter {
     /// [`Pace`]; a period of 0 before the beginning.
     period: AtomicU64,
     tick: AtomicU64,
@@ -62,9 +62,9 @@ pub(super) struct Uneven {
     samples: AtomicU64,
 }
 
-impl Uneven {
-    pub(super) const fn new() -> Uneven {
-        Uneven {
+impl Jitter {
+    pub(super) const fn new() -> Jitter {
+        Jitter {
             period: AtomicU64::new(0),
             tick: AtomicU64::new(0),
             samples_a_draw: AtomicU64::new(1),
@@ -195,7 +195,7 @@ mod tests {
 
     /// A thread that runs all the time: when each of its samples comes, and what it stands for.
     fn samples(pace: Pace, count: usize) -> Vec<(u64, u64)> {
-        let uneven = Uneven::new();
+        let uneven = Jitter::new();
         // The clock of ticks and the thread's began at different times.
         let mut now = 1_234_567;
         let mut distance = uneven.begin(pace, 7);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn distances_are_spread_about_the_period() {
-        let uneven = Uneven::new();
+        let uneven = Jitter::new();
         uneven.begin(FINE, 0x7fff_1234_5678);
         let drawn: Vec<u64> = (0..10_000).map(|_| uneven.draw(MS)).collect();
         assert!(drawn.iter().all(|d| (500_000..1_500_000).contains(d)));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_late_sample_stands_for_all_the_time_before_it() {
         for turn in 0..100 {
-            let uneven = Uneven::new();
+            let uneven = Jitter::new();
             let first = uneven.begin(FINE, turn);
             assert_eq!(uneven.next(first as i64).periods, 1);
             let late = uneven.next((50 * MS + MS / 3) as i64).periods;
@@ -297,7 +297,7 @@ mod tests {
     /// Threads that live for a tenth of a period have a tenth of the samples.
     #[test]
     fn short_lives_have_their_share_of_samples() {
-        let uneven = Uneven::new();
+        let uneven = Jitter::new();
         let sampled = (0..10_000)
             .filter(|seed| uneven.begin(FINE, seed * 0x1_0001) < MS / 10)
             .count();

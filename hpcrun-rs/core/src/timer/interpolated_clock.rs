@@ -23,7 +23,7 @@ const SPEED_FROM: std::ops::Range<u64> = 50_000..4_000_000_000;
 
 /// The state of one thread; touched by that thread alone.
 #[derive(Debug)]
-pub(super) struct Elapsed {
+pub(super) struct InterpolatedClock {
     /// The clock that the timer goes by.
     clock: AtomicI32,
     /// Its time at the last sample, nanoseconds.
@@ -43,9 +43,9 @@ pub(super) struct Elapsed {
     speed: AtomicU64,
 }
 
-impl Elapsed {
-    pub(super) const fn new() -> Elapsed {
-        Elapsed {
+impl InterpolatedClock {
+    pub(super) const fn new() -> InterpolatedClock {
+        InterpolatedClock {
             clock: AtomicI32::new(libc::CLOCK_THREAD_CPUTIME_ID),
             last: AtomicU64::new(0),
             distance: AtomicU64::new(0),
@@ -173,14 +173,14 @@ mod tests {
     }
 
     impl Machine {
-        fn fresh(distance: u64) -> (Machine, Elapsed) {
-            let elapsed = Elapsed::new();
+        fn fresh(distance: u64) -> (Machine, InterpolatedClock) {
+            let elapsed = InterpolatedClock::new();
             elapsed.expect(distance);
             (Machine::default(), elapsed)
         }
 
         /// The time goes by, of both clocks, and there is a sample.
-        fn sample(&self, elapsed: &Elapsed, real: u64, cpu: u64) -> i64 {
+        fn sample(&self, elapsed: &InterpolatedClock, real: u64, cpu: u64) -> i64 {
             self.real.set(self.real.get() + real);
             self.cpu.set(self.cpu.get() + cpu);
             let counter = || self.real.get() / 5 * SPEED + self.jumped.get();
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_clocks_of_the_system_agree_on_a_thread_that_runs() {
-        let elapsed = Elapsed::new();
+        let elapsed = InterpolatedClock::new();
         elapsed.begin(libc::CLOCK_THREAD_CPUTIME_ID);
         let start = time_of(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut sum = 0;

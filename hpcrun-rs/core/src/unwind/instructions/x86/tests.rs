@@ -48,7 +48,7 @@ fn check(code: &[u8]) -> Option<usize> {
     if full.is_privileged() || full.mnemonic() == Mnemonic::Uiret {
         return Some(full.len());
     }
-    // Words of the stack: the only way for the pointer to move unseen would be an effect without it.
+    // ReadLog of the stack: the only way for the pointer to move unseen would be an effect without it.
     let moved = full.stack_pointer_increment();
     match ours.effect {
         Effect::Push(_) => assert_eq!(moved, -8, "{}", what()),

@@ -25,16 +25,16 @@ pub(super) struct Rule {
 const _: () = assert!(size_of::<Rule>() == 32);
 
 /// The table.
-pub(super) struct RuleTable([Rule; SLOTS]);
+pub(super) struct RuleCache([Rule; SLOTS]);
 
-impl RuleTable {
+impl RuleCache {
     /// An empty table in a mapping of its own, which lives for ever as thread states do; too
     /// large to be made on a stack, and its pages appear when they are used.
-    pub(super) fn map() -> Option<&'static mut RuleTable> {
-        let base = memory::map_anonymous(size_of::<RuleTable>())?;
+    pub(super) fn map() -> Option<&'static mut RuleCache> {
+        let base = memory::map_anonymous(size_of::<RuleCache>())?;
         // SAFETY: the mapping is ours, page-aligned, large enough, never unmapped; all bits zero
         // are a valid rule: address 0 of generation 0, which no snapshot has.
-        Some(unsafe { base.cast::<RuleTable>().as_mut() })
+        Some(unsafe { base.cast::<RuleCache>().as_mut() })
     }
 
     /// Addresses of one function are in slots near each other, so that few pages of the table are in use at a time;

@@ -34,12 +34,12 @@ pub(super) struct Machine {
     registers: Registers,
     /// The stack pointer at the beginning.
     floor: u64,
-    /// Words written since, last last: address and value.
+    /// ReadLog written since, last last: address and value.
     written: [(u64, Option<u64>); MOST_WRITTEN],
     count: usize,
     /// Where in memory the registers' values come from; 0: from nowhere else than the beginning.
     sources: [u64; 16],
-    /// Words on which the stack pointer or the way has come to depend.
+    /// ReadLog on which the stack pointer or the way has come to depend.
     depends: [u64; MOST_DEPENDS],
     depends_count: usize,
 }
@@ -245,7 +245,7 @@ impl Machine {
                     stack.read(*word);
                 }
             }
-            None => stack.spoil(),
+            None => stack.invalidate(),
         }
         let (place, ip) = self.pop(stack);
         let ip = ip?;

@@ -42,38 +42,38 @@ pub(super) trait Code {
 
 /// A way through the function.
 #[derive(Clone, Copy)]
-struct Way {
+struct WorkItem {
     at: u64,
     machine: Machine,
 }
 
 /// What is left to try.
-struct Ways {
+struct Worklist {
     /// Put off until the way before has come to nothing.
-    later: [Option<Way>; MOST_WAYS],
-    later_count: usize,
+    items: [Option<WorkItem>; MOST_WAYS],
+    count: usize,
     /// Where a way has jumped to, or has been put off at.
     places: [u64; MOST_PLACES],
     places_count: usize,
     instructions: u32,
 }
 
-impl Ways {
-    fn new(first: Way) -> Ways {
-        let mut later = [None; MOST_WAYS];
-        later[0] = Some(first);
-        Ways {
-            later,
-            later_count: 1,
+impl Worklist {
+    fn new(first: WorkItem) -> Worklist {
+        let mut items = [None; MOST_WAYS];
+        items[0] = Some(first);
+        Worklist {
+            items,
+            count: 1,
             places: [0; MOST_PLACES],
             places_count: 0,
             instructions: 0,
         }
     }
 
-    fn next(&mut self) -> Option<Way> {
-        self.later_count = self.later_count.checked_sub(1)?;
-        self.later[self.later_count]
+    fn next(&mut self) -> Option<WorkItem> {
+        self.count = self.count.checked_sub(1)?;
+        self.items[self.count]
     }
 
     /// Notes a place; false if it was known, or there is no space for it.
@@ -91,21 +91,21 @@ impl Ways {
 
     /// One more to try. Without space the one put off first is dropped: the nearest to where ways part are
     /// the likeliest to lead on.
-    fn put_off(&mut self, way: Way) {
-        if self.later_count == MOST_WAYS {
-            self.later.copy_within(1.., 0);
-            self.later_count -= 1;
+    fn push(&mut self, way: WorkItem) {
+        if self.count == MOST_WAYS {
+            self.items.copy_within(1.., 0);
+            self.count -= 1;
         }
-        self.later[self.later_count] = Some(way);
-        self.later_count += 1;
+        self.items[self.count] = Some(way);
+        self.count += 1;
     }
 
     /// One to try if all others come to nothing.
-    fn put_off_to_the_last(&mut self, way: Way) {
-        if self.later_count < MOST_WAYS {
-            self.later.copy_within(..MOST_WAYS - 1, 1);
-            self.later[0] = Some(way);
-            self.later_count += 1;
+    fn push_last(&mut self, way: WorkItem) {
+        if self.count < MOST_WAYS {
+            self.items.copy_within(..MOST_WAYS - 1, 1);
+            self.items[0] = Some(way);
+            self.count += 1;
         }
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn caller(
     code: &mut impl Code,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
-    let mut ways = Ways::new(Way {
+    let mut ways = Worklist::new(WorkItem {
         at: registers.ip(),
         machine: Machine::new(registers),
     });
@@ -134,9 +134,9 @@ pub(super) fn caller(
 
 /// Goes one way to its end. Where the way parts, it goes straight on, and puts the branch off.
 fn follow(
-    mut way: Way,
+    mut way: WorkItem,
     mut after_call: bool,
-    ways: &mut Ways,
+    ways: &mut Worklist,
     code: &mut impl Code,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
@@ -159,7 +159,7 @@ fn follow(
             Effect::Branch(distance) => {
                 let place = target(distance);
                 if ways.is_new(place) {
-                    ways.put_off(Way {
+                    ways.push(WorkItem {
                         at: place,
                         machine: way.machine,
                     });
@@ -167,7 +167,7 @@ fn follow(
             }
             // A call that does not return is the last before a gap. There are gaps before loops, too.
             Effect::Padding if after_call => {
-                ways.put_off_to_the_last(Way {
+                ways.push_last(WorkItem {
                     at: next,
                     machine: way.machine,
                 });

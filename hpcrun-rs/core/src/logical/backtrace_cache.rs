@@ -7,18 +7,18 @@
 //! both is the same, by induction from word to word: as long as the words agree, the next one to
 //! be compared is just the next one that the walk would read itself. The comparison therefore
 //! never touches memory that the walk would not touch, also where it leads over the stacks of
-//! spawners and the headers of stolen tasks. (Words are compared, not only return addresses: the
+//! spawners and the headers of stolen tasks. (ReadLog are compared, not only return addresses: the
 //! stack may have been left and entered again on another way with the same ones.) A walk that lost its way may have
 //! read what is no stack's of its thread, nor a task, so nothing else is trusted: as soon as any stack goes the last walk is forgotten,
 //! and what did not lie in a stack is read through the kernel.
 //!
-//! Async-signal-safe after [`Trail::new`].
+//! Async-signal-safe after [`BacktraceCache::new`].
 
 use super::path::{MAX_NOTES, PathRoot};
 use crate::memory::FixedArray;
 use crate::unwind::Position;
+use crate::unwind::read_log::{CHECKED, ReadLog, Word};
 use crate::unwind::stack::{self, Window};
-use crate::unwind::words::{CHECKED, Word, Words};
 
 /// Slots of the table that finds a frame by its stack pointer; a power of two.
 const SLOTS: usize = 1024;
@@ -29,9 +29,9 @@ const _: () = assert!(MAX_NOTES <= 1 << 16);
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     position: Position,
-    /// What the logical cursor was at, see [`Trail::meet`].
+    /// What the logical cursor was at, see [`BacktraceCache::meet`].
     context: u64,
-    /// Words read before, in the walk; once kept: words read from here on.
+    /// ReadLog read before, in the walk; once kept: words read from here on.
     words: u32,
     /// Notes made before, in the walk; once kept: notes from here on.
     notes: u32,
@@ -39,7 +39,7 @@ struct Frame {
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Trail {
+pub struct BacktraceCache {
     /// The frames of the last whole walk, outermost first.
     frames: FixedArray<Frame>,
     /// Its words, last first.
@@ -51,8 +51,8 @@ pub struct Trail {
     is_read: bool,
     root: PathRoot,
     generation: u32,
-    /// [`stack::departures`] of the last walk's time.
-    departures: u32,
+    /// [`stack::epoch`] of the last walk's time.
+    epoch: u32,
     /// Index in `words` of one that was found changed in the walk under way.
     changed: u32,
     /// Index of the frame at which the walk under way met the last one.
@@ -60,18 +60,18 @@ pub struct Trail {
     by_sp: [u16; SLOTS],
 }
 
-impl Trail {
+impl BacktraceCache {
     /// Reserves the memory. Not async-signal-safe. `None` when the address space is used up.
-    pub fn new() -> Option<Trail> {
-        Some(Trail {
+    pub fn new() -> Option<BacktraceCache> {
+        Some(BacktraceCache {
             frames: FixedArray::new(MAX_NOTES)?,
-            words: FixedArray::new(Words::MAX)?,
+            words: FixedArray::new(ReadLog::MAX)?,
             fresh: FixedArray::new(MAX_NOTES)?,
             window: Box::new(Window::new()),
             is_read: false,
             root: PathRoot::Entry,
             generation: 0,
-            departures: 0,
+            epoch: 0,
             changed: u32::MAX,
             met: None,
             by_sp: [0; SLOTS],
@@ -92,11 +92,11 @@ impl Trail {
         self.changed = u32::MAX;
         self.met = None;
         self.is_read = false;
-        let departures = stack::departures();
-        if generation != Some(self.generation) || departures != self.departures {
+        let epoch = stack::epoch();
+        if generation != Some(self.generation) || epoch != self.epoch {
             self.clear();
             self.generation = generation.unwrap_or(0);
-            self.departures = departures;
+            self.epoch = epoch;
         }
     }
 
@@ -163,7 +163,7 @@ impl Trail {
 
     /// The walk has ended at `root`, after `notes` notes of its own. It is kept for the next one, unless
     /// that could not rely on it.
-    pub(super) fn end(&mut self, root: PathRoot, words: &Words, notes: usize) {
+    pub(super) fn end(&mut self, root: PathRoot, words: &ReadLog, notes: usize) {
         let kept = match words.get() {
             Some(words) if !matches!(root, PathRoot::Partial(_)) && self.generation != 0 => {
                 self.keep(words, notes)

@@ -2,9 +2,11 @@
 //! sees.
 //!
 //! The program recurses at random, through functions of several kinds, and takes its path at
-//! random places twice: with the trail of the path before, and from the beginning.
+//! random places twice: with the cache of the path before, and from the beginning.
 
-use hpcrun_core::logical::{self, LogicalCursor, Note, PathBuffer, PathRoot, Trail, agents};
+use hpcrun_core::logical::{
+    self, BacktraceCache, LogicalCursor, Note, PathBuffer, PathRoot, agents,
+};
 use hpcrun_core::session;
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
@@ -26,8 +28,8 @@ struct Walker {
     unwind: Unwind,
     framehop: Unwind,
     path: PathBuffer,
-    trail: Trail,
-    no_trail: Trail,
+    cache: BacktraceCache,
+    no_cache: BacktraceCache,
     /// The path before, innermost note first.
     last: Vec<Note>,
     random: u64,
@@ -49,8 +51,8 @@ impl Walker {
             unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
             framehop: Unwind::new(UnwinderKind::Framehop, agents::owner_of).expect("memory"),
             path: PathBuffer::new().expect("memory"),
-            trail: Trail::new().expect("memory"),
-            no_trail: Trail::new().expect("memory"),
+            cache: BacktraceCache::new().expect("memory"),
+            no_cache: BacktraceCache::new().expect("memory"),
             last: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             paths: 0,
@@ -70,13 +72,13 @@ impl Walker {
         let snapshot = loadmap::current().expect("a snapshot was taken");
         let physical = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
         let mut cursor = LogicalCursor::new(physical);
-        let trail = if is_whole {
-            self.no_trail.clear();
-            &mut self.no_trail
+        let cache = if is_whole {
+            self.no_cache.clear();
+            &mut self.no_cache
         } else {
-            &mut self.trail
+            &mut self.cache
         };
-        let root = logical::backtrace(&mut cursor, &mut self.path, trail);
+        let root = logical::backtrace(&mut cursor, &mut self.path, cache);
         (root, self.path.notes().to_vec(), self.path.outer())
     }
 
@@ -163,7 +165,7 @@ fn a_path_is_the_same_with_and_without_the_one_before() {
         let depth = 4 + walker.next(12);
         walker.go_on(depth);
         if walker.next(5) == 0 {
-            walker.trail.clear();
+            walker.cache.clear();
         }
     }
     // Most of a path is that of the one before.

@@ -11,7 +11,7 @@ use hpc_formats::loss::LossCause;
 
 /// How such a frame is stepped; distances in words of 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Usual {
+pub(super) struct UnwindRule {
     /// From the register to the canonical frame address, which is the caller's stack pointer.
     cfa: u16,
     /// From the saved frame pointer up to the canonical frame address; 0: it is not saved.
@@ -20,10 +20,10 @@ pub(super) struct Usual {
     from_fp: bool,
 }
 
-impl Usual {
+impl UnwindRule {
     /// With distances in bytes: of the canonical frame address from the register, and of the saved frame
     /// pointer from the canonical frame address. `None` when they do not fit.
-    pub(super) fn new(from_fp: bool, cfa: i64, saved_fp: Option<i64>) -> Option<Usual> {
+    pub(super) fn new(from_fp: bool, cfa: i64, saved_fp: Option<i64>) -> Option<UnwindRule> {
         let words = |bytes: i64| match bytes % 8 {
             0 => u16::try_from(bytes / 8).ok(),
             _ => None,
@@ -32,7 +32,7 @@ impl Usual {
             None => 0,
             Some(offset) => words(offset.checked_neg()?).filter(|words| *words != 0)?,
         };
-        Some(Usual {
+        Some(UnwindRule {
             cfa: words(cfa)?,
             saved_fp,
             from_fp,
@@ -82,14 +82,14 @@ mod tests {
             sp: low,
             fp: low + 16,
         };
-        let from_sp = Usual::new(false, 24, Some(-24)).unwrap();
+        let from_sp = UnwindRule::new(false, 24, Some(-24)).unwrap();
         let expected = Pointers {
             ip: 12,
             sp: low + 24,
             fp: 10,
         };
         assert_eq!(from_sp.caller(callee, &mut reader), Ok(expected));
-        let from_fp = Usual::new(true, 32, None).unwrap();
+        let from_fp = UnwindRule::new(true, 32, None).unwrap();
         let expected = Pointers {
             ip: 15,
             sp: low + 48,
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn distances_that_do_not_fit_are_refused() {
-        assert!(Usual::new(false, 8 * 0xffff, Some(-8 * 0xffff)).is_some());
+        assert!(UnwindRule::new(false, 8 * 0xffff, Some(-8 * 0xffff)).is_some());
         for (cfa, saved) in [
             (8 * 0x10000, None),
             (-8, None),
@@ -115,7 +115,7 @@ mod tests {
             (16, Some(-12)),
             (16, Some(i64::MIN)),
         ] {
-            assert_eq!(Usual::new(true, cfa, saved), None, "{cfa} {saved:?}");
+            assert_eq!(UnwindRule::new(true, cfa, saved), None, "{cfa} {saved:?}");
         }
     }
 }
