@@ -5,18 +5,18 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use fastrand::Rng;
 use std::time::{Duration, Instant};
 use support::program::{
     caller, caller_join_closure, caller_push, closure, leaf, leaf_iterator, memcpy, scheduler,
     serial, start,
 };
-use support::random::Random;
 use support::*;
 
 /// A run of four threads whose trees have `notes` notes in all: deep, with shared prefixes, and
 /// with samples at half of them.
 fn large_run(notes: u64, stolen: bool) -> Run {
-    let mut random = Random::new(1);
+    let mut random = Rng::with_seed(1);
     let mut run = support::program::run();
     let addresses = [
         caller(),
@@ -41,10 +41,13 @@ fn large_run(notes: u64, stolen: bool) -> Run {
         let mut nodes = vec![base];
         for _ in 0..notes / 4 {
             let recent = nodes.len().saturating_sub(2000) as u64;
-            let parent = recent + random.below(nodes.len() as u64 - recent);
-            let node = thread.native(nodes[parent as usize], random.of(&addresses));
+            let parent = recent + random.u64(..nodes.len() as u64 - recent);
+            let node = thread.native(
+                nodes[parent as usize],
+                random.choice(addresses).expect("some"),
+            );
             nodes.push(node);
-            if random.below(2) == 0 {
+            if random.bool() {
                 thread.sample(node, 1, 0.25);
             }
         }

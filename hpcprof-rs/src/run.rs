@@ -5,7 +5,7 @@ use crate::error::{Error, Result, one_line};
 use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
 use crate::passes::{code, load_map, project};
-use crate::sinks::place::Place;
+use crate::sinks::staged_directory::StagedDirectory;
 use crate::sinks::{database, schema};
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements};
@@ -45,7 +45,7 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
     let path = match inputs.as_slice() {
         [one] if one.join(schema::FILE_NAME).is_file() => one.clone(),
         _ => {
-            let mut warnings = Warnings::new();
+            let mut warnings = Warnings::default();
             let path = build(&inputs, args, &mut warnings);
             for line in warnings.lines() {
                 eprintln!("hpcprof-rs: warning: {line}");
@@ -61,9 +61,9 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
     let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
     let measurements = measurements::read(inputs, warnings)?;
-    let place = match &args.output {
-        Some(target) => Place::prepare(target, args.force)?,
-        None => Place::of_program(Path::new(""), &program_name(&measurements))?,
+    let directory = match &args.output {
+        Some(target) => StagedDirectory::prepare(target, args.force)?,
+        None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
     };
 
     let mut experiment = Experiment::default();
@@ -81,8 +81,8 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
             "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
         );
     }
-    database::write(&experiment, warnings, &place)?;
-    place.finish()
+    database::write(&experiment, warnings, &directory)?;
+    directory.publish()
 }
 
 /// The program's name for the default database directory: as in the measurement directory's

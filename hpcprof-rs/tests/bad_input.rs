@@ -3,10 +3,10 @@
 
 mod support;
 
+use fastrand::Rng;
 use std::path::Path;
 use std::process::{Command, Output};
 use support::program::full_run;
-use support::random::Random;
 use support::*;
 
 /// Runs the command itself, in `directory`.
@@ -337,25 +337,22 @@ fn an_unknown_metric_names_those_that_exist() {
 }
 
 /// Flips, cuts and repeats bytes.
-fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(data: &[u8], random: &mut Rng) -> Vec<u8> {
     let mut out = data.to_vec();
-    match random.below(4) {
-        0 => out.truncate(random.below(data.len() as u64 + 1) as usize),
+    let at = random.usize(..data.len());
+    match random.u8(..4) {
+        0 => out.truncate(at),
         1 => {
-            for _ in 0..1 + random.below(8) {
-                let at = random.below(out.len() as u64) as usize;
-                out[at] = random.next() as u8;
+            for _ in 0..random.u8(1..9) {
+                let at = random.usize(..out.len());
+                out[at] = random.u8(..);
             }
         }
         2 => {
-            let at = random.below(out.len() as u64) as usize;
             let end = (at + 8).min(out.len());
-            out[at..end].fill(if random.below(2) == 0 { 0 } else { 0xff });
+            out[at..end].fill(if random.bool() { 0 } else { 0xff });
         }
-        _ => {
-            let at = random.below(out.len() as u64) as usize;
-            out[at] ^= 1 << random.below(8);
-        }
+        _ => out[at] ^= 1 << random.u8(..8),
     }
     out
 }
@@ -386,7 +383,7 @@ fn mutated_measurements_never_panic() {
     let temp = TempDir::new();
     let run = full_run();
     run.write(&temp.join("m"));
-    let mut random = Random::new(5);
+    let mut random = Rng::with_seed(5);
     let mut built = 0;
     let names = [
         format!("thread-100-{IMAGE}-1.hpcprofile"),
@@ -414,7 +411,7 @@ fn records_of_any_content_never_panic() {
     let temp = TempDir::new();
     let run = full_run();
     run.write(&temp.join("m"));
-    let mut random = Random::new(6);
+    let mut random = Rng::with_seed(6);
     let path = temp
         .join("m")
         .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
@@ -422,9 +419,10 @@ fn records_of_any_content_never_panic() {
     let header = hpc_formats::profile::HEADER_SIZE;
     for round in 0..300 {
         let mut data = whole.clone();
-        for _ in 0..1 + random.below(30) {
-            let at = header + random.below((data.len() - header) as u64) as usize;
-            data[at] = random.of(&[0, 1, 2, 5, 6, 0x7f, 0x80, 0xff]);
+        for _ in 0..random.u8(1..31) {
+            let at = random.usize(header..data.len());
+            let values = [0, 1, 2, 5, 6, 0x7f, 0x80, 0xff];
+            data[at] = random.choice(values).expect("a value");
         }
         std::fs::write(&path, data).expect("file");
         assert!(survives(&temp, &format!("round {round}")));
@@ -437,7 +435,7 @@ fn mutated_databases_never_panic() {
     let database = database(&full_run(), &temp);
     let file = database.join("database.sqlite");
     let whole = std::fs::read(&file).expect("database");
-    let mut random = Random::new(7);
+    let mut random = Rng::with_seed(7);
     let mut failed = 0;
     for _ in 0..400 {
         std::fs::write(&file, mutate(&whole, &mut random)).expect("database");

@@ -3,9 +3,9 @@
 //! Every text is held once. Identities are plain values: two procedures are one when name,
 //! module, declaration and origin are equal, whatever address or inlining they came from.
 
-use crate::model::hash::FastMap;
+use crate::model::hash::NumberedSet;
 use hpc_formats::structure::Origin;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 /// A text in [`Symbols`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -32,24 +32,13 @@ pub struct Line {
     pub line: u32,
 }
 
-/// How much is known about a module's code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ModuleStatus {
-    /// Structure was recovered.
-    Analysed,
-    /// No structure: samples stay under the module's name.
-    Unnamed,
-}
-
 /// A load module: one file, whichever processes mapped it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
     /// Path, or `[vdso]`.
     pub path: String,
     /// GNU build id; empty when there is none.
     pub build_id: Vec<u8>,
-    /// What is known.
-    pub status: ModuleStatus,
 }
 
 impl Module {
@@ -157,38 +146,29 @@ pub struct Frame {
 /// The tables of names.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    texts: Vec<String>,
-    text_index: HashMap<String, Text>,
+    texts: NumberedSet<String>,
     /// Load modules.
-    pub modules: Vec<Module>,
-    module_index: HashMap<(String, Vec<u8>), ModuleIndex>,
+    pub modules: NumberedSet<Module>,
+    /// Those whose structure is known. Samples in others stay under the module's name.
+    pub analysed: BTreeSet<ModuleIndex>,
     /// Procedures.
-    pub procedures: Vec<Procedure>,
-    procedure_index: FastMap<Procedure, ProcedureIndex>,
+    pub procedures: NumberedSet<Procedure>,
     /// Meanings of addresses.
     pub frames: Vec<Frame>,
 }
 
 impl Symbols {
-    /// Empty tables.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The id of a text.
     pub fn intern(&mut self, text: &str) -> Text {
-        if let Some(id) = self.text_index.get(text) {
-            return *id;
-        }
-        let id = Text(self.texts.len() as u32);
-        self.texts.push(text.to_owned());
-        self.text_index.insert(text.to_owned(), id);
-        id
+        let known = self.texts.get_index_of(text);
+        Text(known.unwrap_or_else(|| self.texts.insert_full(text.to_owned()).0) as u32)
     }
 
     /// The text of an id.
     pub fn text(&self, id: Text) -> &str {
-        self.texts.get(id.0 as usize).map_or("", String::as_str)
+        self.texts
+            .get_index(id.0 as usize)
+            .map_or("", String::as_str)
     }
 
     /// How many texts there are; their ids are below.
@@ -198,28 +178,16 @@ impl Symbols {
 
     /// The id of a module.
     pub fn module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
-        let key = (path.to_owned(), build_id.to_vec());
-        if let Some(id) = self.module_index.get(&key) {
-            return *id;
-        }
-        let id = ModuleIndex(self.modules.len() as u32);
-        self.modules.push(Module {
-            path: key.0.clone(),
-            build_id: key.1.clone(),
-            status: ModuleStatus::Unnamed,
-        });
-        self.module_index.insert(key, id);
-        id
+        let module = Module {
+            path: path.to_owned(),
+            build_id: build_id.to_vec(),
+        };
+        ModuleIndex(self.modules.insert_full(module).0 as u32)
     }
 
     /// The id of a procedure.
     pub fn procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
-        let next = ProcedureIndex(self.procedures.len() as u32);
-        let id = *self.procedure_index.entry(procedure).or_insert(next);
-        if id == next {
-            self.procedures.push(procedure);
-        }
-        id
+        ProcedureIndex(self.procedures.insert_full(procedure).0 as u32)
     }
 
     /// Adds the meaning of an address.

@@ -5,7 +5,7 @@
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{
-    Frame, FrameIndex, Kind, Line, ModuleIndex, ModuleStatus, Procedure, Segment, Symbols,
+    Frame, FrameIndex, Kind, Line, ModuleIndex, Procedure, Segment, Symbols,
 };
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
@@ -29,9 +29,9 @@ pub fn resolve(
     let mut incomplete = Vec::new();
     for (module, SampledModule { addresses, samples }) in sampled {
         let info = symbols.modules[module.0 as usize].clone();
-        let mut own = Warnings::new();
+        let mut own = Warnings::default();
         let structure = library.find(&info, addresses, &mut own);
-        if !own.lines().is_empty() {
+        if !own.is_empty() {
             incomplete.push(Incomplete {
                 module: info.base_name().to_owned(),
                 samples: *samples,
@@ -44,7 +44,7 @@ pub fn resolve(
             .as_ref()
             .map(|s| ModuleNames::new(s, *module, addresses));
         if structure.is_some() {
-            symbols.modules[module.0 as usize].status = ModuleStatus::Analysed;
+            symbols.analysed.insert(*module);
         }
         let mut last: Option<(Span, u32, FrameIndex)> = None;
         for address in addresses {
@@ -98,10 +98,7 @@ fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) 
         warnings.add(line);
     }
     if let [only] = small {
-        only.warnings
-            .lines()
-            .iter()
-            .for_each(|line| warnings.add(line));
+        only.warnings.lines().for_each(|line| warnings.add(line));
     } else if !small.is_empty() {
         let held: u64 = small.iter().map(|m| m.samples).sum();
         let names: Vec<&str> = small.iter().rev().map(|m| m.module.as_str()).collect();

@@ -3,14 +3,13 @@
 //! A process's module ids become modules of the whole experiment, so that two processes of one
 //! program share their code.
 
-use crate::model::hash::{FastHasher, FastMap};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::profile::Record;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::BuildHasherDefault;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was sampled in one module.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +99,7 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
             process.pid
         )),
     }
-    let mut addresses: HashSet<u64, BuildHasherDefault<FastHasher>> = HashSet::default();
+    let mut addresses: FastSet<u64> = FastSet::default();
     for thread in process.threads.values() {
         let Ok(profile) = thread.profile() else {
             continue;

@@ -5,22 +5,25 @@ use crate::model::contexts::{Amount, ContextIndex, ContextTree};
 use crate::model::experiment::Experiment;
 use crate::model::loops::ParallelLoops;
 use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
-use crate::model::symbols::{Line, ModuleStatus, Symbols, Text};
+use crate::model::symbols::{Line, ModuleIndex, Symbols, Text};
 use crate::model::warnings::Warnings;
 use crate::sinks::order::{self, ProcedureOrder};
-use crate::sinks::place::Place;
 use crate::sinks::schema;
+use crate::sinks::staged_directory::StagedDirectory;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// Writes the database into its place; the caller finishes the place.
-pub fn write(experiment: &Experiment, warnings: &Warnings, place: &Place) -> Result<()> {
-    let path = place.file();
-    write_file(experiment, warnings, &path).map_err(|e| Error::Database {
-        path: place.target().to_owned(),
+/// Writes the database into a staged directory, which the caller publishes.
+pub fn write(
+    experiment: &Experiment,
+    warnings: &Warnings,
+    directory: &StagedDirectory,
+) -> Result<()> {
+    write_file(experiment, warnings, &directory.file()).map_err(|e| Error::Input {
+        path: directory.target().to_owned(),
         problem: format!("cannot write the database: {e}"),
         remedy: REMEDY,
     })
@@ -56,7 +59,9 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
     let loops = LoopWriter::write(&writer, experiment)?;
     let next = writer.write(logical, 1, Some(&loops))?;
     writer.name(schema::LOGICAL, 1, next)?;
-    if logical.contexts == physical.contexts && logical.values == physical.values {
+    if logical.contexts.as_slice() == physical.contexts.as_slice()
+        && logical.values == physical.values
+    {
         writer.name(schema::PHYSICAL, 1, next)?;
     } else {
         let end = writer.write(physical, next, None)?;
@@ -236,7 +241,7 @@ fn write_procedures(
                 id,
                 module.path,
                 build_id,
-                module.status == ModuleStatus::Analysed
+                symbols.analysed.contains(&ModuleIndex(index as u32))
             ],
         )?;
     }

@@ -2,5 +2,5 @@
 
 pub mod database;
 pub mod order;
-pub mod place;
 pub mod schema;
+pub mod staged_directory;

@@ -11,15 +11,21 @@ use std::io::{self, Write};
 
 /// Prints `view` to `out`. `parent` is the `id` of another row, empty for roots.
 pub fn print(view: &View, database: &Database, out: &mut impl Write) -> io::Result<()> {
-    let mut header = "id,parent,depth,kind,name,module,file,line,call_file,call_line".to_owned();
+    write(view, database, &mut csv::Writer::from_writer(out)).map_err(|e| match e.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn write<W: Write>(view: &View, database: &Database, out: &mut csv::Writer<W>) -> csv::Result<()> {
+    let before = "id,parent,depth,kind,name,module,file,line,call_file,call_line";
+    let mut header: Vec<String> = before.split(',').map(str::to_owned).collect();
     for suffix in ["inclusive", "exclusive"] {
-        for metric in &database.metrics {
-            header.push(',');
-            header.push_str(&field(&format!("{metric} ({suffix})")));
-        }
+        let metrics = database.metrics.iter();
+        header.extend(metrics.map(|metric| format!("{} ({suffix})", one_line(metric))));
     }
-    header.push_str(",splits,steals,stolen,mean_task,shared_by");
-    writeln!(out, "{header}")?;
+    header.extend(["splits", "steals", "stolen", "mean_task", "shared_by"].map(str::to_owned));
+    out.write_record(header)?;
     let mut stack: Vec<(u32, usize)> = view.roots.iter().rev().map(|r| (*r, 1)).collect();
     while let Some((id, depth)) = stack.pop() {
         let node = &view.nodes[id as usize];
@@ -29,30 +35,25 @@ pub fn print(view: &View, database: &Database, out: &mut impl Write) -> io::Resu
             Call::Unique(place) => Some(place),
             _ => None,
         };
-        let parent = node.parent.map_or(String::new(), |p| p.to_string());
-        let mut row = vec![
-            id.to_string(),
-            parent,
-            depth.to_string(),
-            node.kind.to_owned(),
-            names::label(database, &node.label),
-            module.unwrap_or_default().to_owned(),
-        ];
+        out.write_field(id.to_string())?;
+        out.write_field(node.parent.map_or(String::new(), |p| p.to_string()))?;
+        out.write_field(depth.to_string())?;
+        out.write_field(node.kind)?;
+        out.write_field(names::shown(database, &node.label))?;
+        out.write_field(one_line(module.unwrap_or_default()))?;
         for place in [place, call] {
-            row.push(place.map_or(String::new(), |p| database.files[p.0 as usize].clone()));
-            row.push(
-                place
-                    .filter(|p| p.1 > 0)
-                    .map_or(String::new(), |p| p.1.to_string()),
-            );
+            let line = place.filter(|p| p.1 > 0);
+            out.write_field(
+                place.map_or(String::new(), |p| one_line(&database.files[p.0 as usize])),
+            )?;
+            out.write_field(line.map_or(String::new(), |p| p.1.to_string()))?;
         }
-        for values in [view.inclusive_of(id), view.exclusive_of(id)] {
-            row.extend(values.iter().map(|v| seconds(*v)));
+        for value in [view.inclusive_of(id), view.exclusive_of(id)].concat() {
+            out.write_field(seconds(value))?;
         }
-        row.extend(loop_columns(node, database));
-        let fields: Vec<String> = row.iter().map(|f| field(f)).collect();
-        writeln!(out, "{}", fields.join(","))?;
+        out.write_record(loop_columns(node, database))?;
     }
+    out.flush()?;
     Ok(())
 }
 
@@ -69,25 +70,4 @@ fn loop_columns(node: &ViewNode, database: &Database) -> [String; 5] {
             row.shared_by.to_string(),
         ]
     })
-}
-
-fn field(text: &str) -> String {
-    let text = one_line(text);
-    if text.contains([',', '"']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::field;
-
-    #[test]
-    fn quotes_what_needs_it() {
-        assert_eq!(field("plain"), "plain");
-        assert_eq!(field("Vec<A, B>"), "\"Vec<A, B>\"");
-        assert_eq!(field("a\"b"), "\"a\"\"b\"");
-    }
 }

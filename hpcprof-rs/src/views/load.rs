@@ -178,7 +178,7 @@ impl Database {
             connection.query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, i64>(0))
         };
         if pragma("application_id").map_err(bad)? != schema::APPLICATION_ID {
-            return Err(Error::Database {
+            return Err(Error::Input {
                 path: path.to_owned(),
                 problem: "is a SQLite file, but not a database of hpcprof-rs".to_owned(),
                 remedy: "give the database directory that `hpcprof-rs MEASUREMENTS` wrote",
@@ -186,7 +186,7 @@ impl Database {
         }
         let version = pragma("user_version").map_err(bad)?;
         if version != schema::VERSION {
-            return Err(Error::Database {
+            return Err(Error::Input {
                 path: path.to_owned(),
                 problem: format!(
                     "database version {version} is not readable by this version ({})",
@@ -392,7 +392,7 @@ pub fn effort(values: &[i64]) -> i64 {
 }
 
 fn damaged(path: &Path, error: &rusqlite::Error) -> Error {
-    Error::Database {
+    Error::Input {
         path: path.to_owned(),
         problem: format!("damaged database: {error}"),
         remedy: REBUILD,

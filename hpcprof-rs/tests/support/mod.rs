@@ -19,7 +19,6 @@ use hpc_formats::structure::{
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A sampling period of 5 ms.
 pub const PERIOD_NS: u64 = 5_000_000;
@@ -27,32 +26,22 @@ pub const PERIOD_NS: u64 = 5_000_000;
 pub const IMAGE: u64 = 1_000_000_000;
 
 /// A directory that is removed when dropped.
-pub struct TempDir(PathBuf);
+pub struct TempDir(tempfile::TempDir);
 
 impl TempDir {
     /// A new, empty one.
     pub fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hpcprof-test-{}-{n}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("temporary directory");
-        TempDir(path)
+        TempDir(tempfile::tempdir().expect("temporary directory"))
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.path().join(name)
     }
 }
 
