@@ -97,7 +97,7 @@ fn a_measurement_directory_may_have_any_name() {
     let shown = |arguments: &[&std::ffi::OsStr]| {
         let all = [std::ffi::OsStr::new("hpcprof-rs")].into_iter();
         let cli = hpcprof_rs::cli::Cli::try_parse_from(all.chain(arguments.iter().copied()));
-        let style = hpcprof_rs::views::text::Style {
+        let style = hpcprof_rs::render::style::Style {
             width: 140,
             line: 140,
             colour: false,

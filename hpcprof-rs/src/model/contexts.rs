@@ -23,15 +23,15 @@ pub struct Context {
     pub line: Option<Line>,
     /// Where it is called.
     pub call: Option<Line>,
-    /// At which column, where that tells parallel loops of one line apart; else 0.
+    /// Column of the call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
-    /// Whether the agent said that this frame has no user-level frame (1<->0, M<->0).
-    pub support: bool,
+    /// Whether it is a task runtime's frame, which has no user-level frame (1<->0, M<->0).
+    pub is_runtime: bool,
 }
 
-/// What an amount measures, before overhead categories become metrics.
+/// What a value measures, before overhead categories become metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Amount {
+pub enum MetricKey {
     /// Useful work.
     Work,
     /// Idleness.
@@ -45,8 +45,8 @@ pub enum Amount {
 pub struct ContextTree {
     /// Contexts; parents first.
     pub contexts: NumberedSet<Context>,
-    /// Exclusive values, nanoseconds.
-    pub values: FastMap<(ContextIndex, Amount), i64>,
+    /// Nanoseconds.
+    pub exclusive_values: FastMap<(ContextIndex, MetricKey), i64>,
 }
 
 impl ContextTree {
@@ -56,9 +56,9 @@ impl ContextTree {
     }
 
     /// Adds to the exclusive value of a context.
-    pub fn add(&mut self, context: ContextIndex, amount: Amount, nanoseconds: i64) {
+    pub fn add(&mut self, context: ContextIndex, metric: MetricKey, nanoseconds: i64) {
         if nanoseconds != 0 {
-            let slot = self.values.entry((context, amount)).or_insert(0);
+            let slot = self.exclusive_values.entry((context, metric)).or_insert(0);
             *slot = slot.saturating_add(nanoseconds);
         }
     }

@@ -7,26 +7,17 @@ use crate::model::symbols::Symbols;
 use hpc_formats::process::{CpuTimes, Unprofiled};
 use std::collections::BTreeMap;
 
-/// Name of the loss of samples whose records a damaged profile does not have any more.
-pub const DAMAGED_PROFILE: &str = "damaged-profile";
-/// Name of the partial root of paths that lead through a damaged record.
-pub const DAMAGED_RECORD: &str = "partial:damaged-record";
-/// Name of the partial root of paths whose outer context lies in a profile that is not there.
-pub const MISSING_CONTEXT: &str = "partial:missing-context";
-/// Name of the partial root of samples without any frame.
-pub const EMPTY_PATH: &str = "partial:empty-path";
-
 /// One process image.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ProcessSummary {
-    /// The run that it is of, from 0: processes of different runs have different clocks.
+    /// Its run, from 0. Processes of different runs have different clocks.
     pub run: usize,
     /// Process id.
     pub pid: u32,
     /// Parent's process id; 0 when unknown.
     pub ppid: u32,
-    /// Image id: monotonic nanoseconds at its start.
-    pub image: u64,
+    /// Monotonic clock at its start; tells apart the images of a process that calls exec.
+    pub start_monotonic_ns: u64,
     /// Path of the executable; empty when unknown.
     pub executable: String,
     /// Argument vector.
@@ -76,8 +67,8 @@ pub struct ThreadSummary {
     pub finished: bool,
     /// Samples in the tree.
     pub samples: u64,
-    /// Of them, those in tasks whose spawner the task runtime does not tell, by runtime.
-    pub spawnerless: BTreeMap<Runtime, u64>,
+    /// Of these, samples in tasks whose callers the task runtime does not tell, by runtime.
+    pub unknown_caller_samples: BTreeMap<Runtime, u64>,
     /// CPU time that its samples stand for, in the tree or not, nanoseconds.
     pub sampled_ns: u64,
     /// Mean distance of its samples, nanoseconds.
@@ -92,6 +83,16 @@ pub struct ThreadSummary {
     pub creator: u32,
     /// Totals, nanoseconds; overhead by category name under the metric's full name.
     pub totals: BTreeMap<String, i64>,
+}
+
+impl ThreadSummary {
+    /// Adds to a total.
+    pub fn add(&mut self, metric: &str, nanoseconds: i64) {
+        if nanoseconds != 0 {
+            let slot = self.totals.entry(metric.to_owned()).or_insert(0);
+            *slot = slot.saturating_add(nanoseconds);
+        }
+    }
 }
 
 /// CPU time that no sample stands for.
@@ -146,4 +147,12 @@ pub struct Experiment {
     pub unprofiled: Vec<UnprofiledProgram>,
     /// Overhead categories that occur.
     pub categories: Vec<String>,
+}
+
+impl Experiment {
+    /// Counts lost or partial samples of a process.
+    pub fn add_loss(&mut self, process: usize, cause: &str, samples: u64) {
+        let count = self.losses.entry((process, cause.to_owned())).or_insert(0);
+        *count = count.saturating_add(samples);
+    }
 }

@@ -61,7 +61,7 @@ pub struct Procedure {
     pub origin: Origin,
 }
 
-/// What a [`Segment`] or a context stands for. The numbers are part of the database format.
+/// What a [`Scope`] or a context stands for. The numbers are part of the database format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -77,8 +77,7 @@ pub enum Kind {
     Partial = 5,
     /// The root of a thread that no other context leads to.
     ThreadRoot = 6,
-    /// A parallel loop, which stands for its machinery. Of views only: a database has the
-    /// machinery's own contexts.
+    /// A parallel loop, which stands for its frames. Of views only: a database has the frames' own contexts.
     ParallelLoop = 7,
 }
 
@@ -113,14 +112,14 @@ impl Kind {
 
 /// One static scope of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
+pub struct Scope {
     /// [`Kind::Procedure`] first, then inlined procedures and loops.
     pub kind: Kind,
     /// Which.
     pub procedure: ProcedureIndex,
     /// Where an inlined procedure is called.
-    pub site: Option<Line>,
-    /// At which column, where that tells parallel loops of one line apart; else 0.
+    pub call: Option<Line>,
+    /// Column of that call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
 }
 
@@ -128,11 +127,10 @@ pub struct Segment {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Outermost scope first; never empty.
-    pub segments: Box<[Segment]>,
+    pub scopes: Box<[Scope]>,
     /// Line of the instruction itself.
     pub line: Option<Line>,
-    /// Column of the call that the instruction makes, where that tells parallel loops of one line apart;
-    /// else 0.
+    /// Column of the call that the instruction makes, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
     /// Overhead category of the instruction.
     pub tag: Option<Text>,
@@ -140,7 +138,7 @@ pub struct Frame {
     /// procedure differ in it.
     pub function: Option<u32>,
     /// Whether all its scopes are system code, which a tagged call covers.
-    pub system: bool,
+    pub is_system: bool,
 }
 
 /// The tables of names.
@@ -171,13 +169,40 @@ impl Symbols {
             .map_or("", String::as_str)
     }
 
+    /// A load module.
+    pub fn module(&self, id: ModuleIndex) -> &Module {
+        &self.modules[id.0 as usize]
+    }
+
+    /// A procedure.
+    pub fn procedure(&self, id: ProcedureIndex) -> &Procedure {
+        &self.procedures[id.0 as usize]
+    }
+
+    /// The name of a procedure.
+    pub fn name_of(&self, id: ProcedureIndex) -> &str {
+        self.text(self.procedure(id).name)
+    }
+
+    /// The meaning of an address.
+    pub fn frame(&self, id: FrameIndex) -> &Frame {
+        &self.frames[id.0 as usize]
+    }
+
+    /// The machine procedure of a frame: its module, and its number there.
+    pub fn function_of(&self, id: FrameIndex) -> Option<(ModuleIndex, u32)> {
+        let frame = self.frame(id);
+        let module = self.procedure(frame.scopes.first()?.procedure).module?;
+        Some((module, frame.function?))
+    }
+
     /// How many texts there are; their ids are below.
     pub fn text_count(&self) -> usize {
         self.texts.len()
     }
 
-    /// The id of a module.
-    pub fn module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
+    /// The id of a module, which is new where path or build id differ.
+    pub fn add_module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
         let module = Module {
             path: path.to_owned(),
             build_id: build_id.to_vec(),
@@ -186,7 +211,7 @@ impl Symbols {
     }
 
     /// The id of a procedure.
-    pub fn procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
+    pub fn add_procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
         ProcedureIndex(self.procedures.insert_full(procedure).0 as u32)
     }
 
@@ -197,41 +222,42 @@ impl Symbols {
         id
     }
 
-    /// The procedure that stands for all code of a module without structure.
+    /// The frame that stands for all code of a module without structure.
     pub fn module_frame(&mut self, module: ModuleIndex) -> Frame {
-        let info = &self.modules[module.0 as usize];
-        let base = info.base_name().to_owned();
-        let system = is_system_module(&base);
-        let name = if base.starts_with('[') {
-            base
-        } else {
-            format!("[{base}]")
+        let base = self.module(module).base_name();
+        let is_system = is_system_module(base);
+        let name = match base.starts_with('[') {
+            true => base.to_owned(),
+            false => format!("[{base}]"),
         };
         let name = self.intern(&name);
-        let procedure = self.procedure(Procedure {
+        let procedure = self.add_procedure(Procedure {
             name,
             module: Some(module),
             declared: None,
-            origin: if system { Origin::System } else { Origin::User },
+            origin: match is_system {
+                true => Origin::System,
+                false => Origin::User,
+            },
         });
+        let scope = Scope {
+            kind: Kind::Procedure,
+            procedure,
+            call: None,
+            column: 0,
+        };
         Frame {
-            segments: Box::new([Segment {
-                kind: Kind::Procedure,
-                procedure,
-                site: None,
-                column: 0,
-            }]),
+            scopes: Box::new([scope]),
             line: None,
             column: 0,
             tag: None,
             function: None,
-            system,
+            is_system,
         }
     }
 }
 
-/// Whether a module is one of the system's by its file name: used only where there is no
-/// structure that says so for each procedure.
+/// Whether a module is the system's by its file name, where no structure says so for each procedure.
 pub fn is_system_module(base: &str) -> bool {
     const STEMS: [&str; 11] = [
         "libc",

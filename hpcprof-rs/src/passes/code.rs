@@ -5,7 +5,7 @@
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{
-    Frame, FrameIndex, Kind, Line, ModuleIndex, Procedure, Segment, Symbols,
+    Frame, FrameIndex, Kind, Line, ModuleIndex, Procedure, ProcedureIndex, Scope, Symbols,
 };
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
@@ -28,7 +28,7 @@ pub fn resolve(
     let mut table = FrameTable::default();
     let mut incomplete = Vec::new();
     for (module, SampledModule { addresses, samples }) in sampled {
-        let info = symbols.modules[module.0 as usize].clone();
+        let info = symbols.module(*module).clone();
         let mut own = Warnings::default();
         let structure = library.find(&info, addresses, &mut own);
         if !own.is_empty() {
@@ -164,8 +164,8 @@ impl<'a> ModuleNames<'a> {
     fn frame(&mut self, span: &Span, column: u32, symbols: &mut Symbols) -> Option<Frame> {
         let structure = self.structure;
         let procedure = structure.procedures.get(span.procedure.0 as usize)?;
-        let mut system = procedure.origin == Origin::System;
-        let mut segments = vec![Segment {
+        let mut is_system = procedure.origin == Origin::System;
+        let mut scopes = vec![Scope {
             kind: Kind::Procedure,
             procedure: self.procedure(
                 procedure.name,
@@ -173,7 +173,7 @@ impl<'a> ModuleNames<'a> {
                 procedure.origin,
                 symbols,
             ),
-            site: None,
+            call: None,
             column: 0,
         }];
         for id in structure.scope_chain(span) {
@@ -182,21 +182,21 @@ impl<'a> ModuleNames<'a> {
                 ScopeKind::Inlined => (Kind::Inlined, scope.declared),
                 ScopeKind::Loop => (Kind::Loop, scope.site),
             };
-            system &= scope.origin == Origin::System || kind == Kind::Loop;
-            segments.push(Segment {
+            is_system &= scope.origin == Origin::System || kind == Kind::Loop;
+            scopes.push(Scope {
                 kind,
                 procedure: self.procedure(scope.name, declared, scope.origin, symbols),
-                site: self.line(scope.site, symbols),
+                call: self.line(scope.site, symbols),
                 column: structure.columns.of_scope(id).unwrap_or(0),
             });
         }
         Some(Frame {
-            segments: segments.into(),
+            scopes: scopes.into(),
             line: self.line(span.line, symbols),
             column,
             tag: span.tag.map(|t| symbols.intern(structure.string(t))),
             function: Some(span.procedure.0),
-            system,
+            is_system,
         })
     }
 
@@ -206,14 +206,14 @@ impl<'a> ModuleNames<'a> {
         declared: Option<SourceLine>,
         origin: Origin,
         symbols: &mut Symbols,
-    ) -> crate::model::symbols::ProcedureIndex {
+    ) -> ProcedureIndex {
         let declared = match self.declarations.get(&name) {
             Some(Declaration::Unique(line)) => declared.or(Some(*line)),
             _ => declared,
         };
         let declared = self.line(declared, symbols);
         let name = symbols.intern(self.structure.string(name));
-        symbols.procedure(Procedure {
+        symbols.add_procedure(Procedure {
             name,
             module: Some(self.module),
             declared,

@@ -86,11 +86,11 @@ fn innermost(process: &ProcessInput) -> Vec<(CodeAddress, u64)> {
 fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnings) -> LoadMap {
     let mut map = LoadMap::default();
     map.modules
-        .insert(ModuleId::UNKNOWN.0, symbols.module("[unknown]", &[]));
+        .insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
     match &process.process {
         Some(file) => {
             for module in &file.modules {
-                let id = symbols.module(&module.path, &module.build_id);
+                let id = symbols.add_module(&module.path, &module.build_id);
                 map.modules.entry(module.id.0).or_insert(id);
             }
         }
@@ -119,7 +119,7 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
     for address in &map.addresses {
         let id = address.module().0;
         map.modules.entry(id).or_insert_with(|| {
-            symbols.module(&format!("[module {id} of process {}]", process.pid), &[])
+            symbols.add_module(&format!("[module {id} of process {}]", process.pid), &[])
         });
     }
     map

@@ -18,8 +18,8 @@ pub fn process(
     let mut summary = ProcessSummary {
         run: input.run,
         pid: input.pid,
-        image: input.image,
-        end_ns: last_sample.unwrap_or(0).max(input.image),
+        start_monotonic_ns: input.start_monotonic_ns,
+        end_ns: last_sample.unwrap_or(0).max(input.start_monotonic_ns),
         period_ns: period.unwrap_or(0),
         threads: input.threads.len() as u32,
         ..ProcessSummary::default()
@@ -72,9 +72,7 @@ pub fn process(
     summary.distance_ns = summary.distance_ns.max(summary.period_ns);
     for (cause, samples) in losses {
         if !cause.is_partial() {
-            let key = (index, cause.name().to_owned());
-            let count = experiment.losses.entry(key).or_insert(0);
-            *count = count.saturating_add(samples);
+            experiment.add_loss(index, cause.name(), samples);
         }
     }
     experiment.processes.push(summary);

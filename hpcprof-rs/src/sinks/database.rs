@@ -1,14 +1,14 @@
 //! Writes an experiment as a SQLite database.
 
 use crate::error::{Error, Result};
-use crate::model::contexts::{Amount, ContextIndex, ContextTree};
+use crate::model::contexts::{ContextIndex, ContextTree, MetricKey};
 use crate::model::experiment::Experiment;
 use crate::model::loops::ParallelLoops;
 use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
 use crate::model::symbols::{Line, ModuleIndex, Symbols, Text};
 use crate::model::warnings::Warnings;
+use crate::schema;
 use crate::sinks::order::{self, ProcedureOrder};
-use crate::sinks::schema;
 use crate::sinks::staged_directory::StagedDirectory;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
     let next = writer.write(logical, 1, Some(&loops))?;
     writer.name(schema::LOGICAL, 1, next)?;
     if logical.contexts.as_slice() == physical.contexts.as_slice()
-        && logical.values == physical.values
+        && logical.exclusive_values == physical.exclusive_values
     {
         writer.name(schema::PHYSICAL, 1, next)?;
     } else {
@@ -120,7 +120,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
                 id as i64 + 1,
                 p.pid,
                 p.ppid,
-                signed(p.image),
+                signed(p.start_monotonic_ns),
                 p.executable,
                 serde_json::Value::from(p.arguments.clone()).to_string(),
                 p.directory,
@@ -167,7 +167,7 @@ fn write_threads(
                 t.creator
             ],
         )?;
-        for (runtime, samples) in &t.spawnerless {
+        for (runtime, samples) in &t.unknown_caller_samples {
             connection.execute(
                 "INSERT INTO spawnerless VALUES (?, ?, ?)",
                 params![id, signed(*samples), runtime.name()],
@@ -310,15 +310,15 @@ impl ContextWriter<'_> {
             let (call_file, call_line) = place_columns(context.call, self.files);
             let columns = [
                 Some(id),
-                Some(first + i64::from(place.last)),
+                Some(first + i64::from(place.subtree_end)),
                 place.parent.map(|p| first + i64::from(p)),
                 Some(context.kind as i64),
-                Some(i64::from(self.order.rank[context.procedure.0 as usize]) + 1),
+                Some(i64::from(self.order.rank(context.procedure)) + 1),
                 file,
                 line,
                 call_file,
                 call_line,
-                Some(i64::from(context.support)),
+                Some(i64::from(context.is_runtime)),
             ];
             for (index, column) in columns.iter().enumerate() {
                 insert.raw_bind_parameter(index + 1, column)?;
@@ -340,12 +340,12 @@ impl ContextWriter<'_> {
     /// Values sorted by context and metric, overhead both in all and by category.
     fn values(&self, tree: &ContextTree) -> Vec<(u32, MetricId, i64)> {
         let mut categories: BTreeMap<Text, Option<MetricId>> = BTreeMap::new();
-        let mut values = Vec::with_capacity(tree.values.len());
-        for ((context, amount), value) in &tree.values {
-            match amount {
-                Amount::Work => values.push((context.0, WORK, *value)),
-                Amount::Idleness => values.push((context.0, IDLENESS, *value)),
-                Amount::Overhead(category) => {
+        let mut values = Vec::with_capacity(tree.exclusive_values.len());
+        for ((context, metric), value) in &tree.exclusive_values {
+            match metric {
+                MetricKey::Work => values.push((context.0, WORK, *value)),
+                MetricKey::Idleness => values.push((context.0, IDLENESS, *value)),
+                MetricKey::Overhead(category) => {
                     values.push((context.0, OVERHEAD, *value));
                     let metric = *categories
                         .entry(*category)
@@ -367,7 +367,7 @@ impl ContextWriter<'_> {
     }
 }
 
-/// Writes parallel loops and says which contexts are their machinery.
+/// Writes parallel loops and says which contexts are their frames.
 struct LoopWriter<'a> {
     loops: &'a ParallelLoops,
     rank: Vec<u32>,
@@ -382,20 +382,20 @@ impl<'a> LoopWriter<'a> {
         let rank = order::loops(loops, writer.symbols, writer.order);
         let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
         let mut insert = writer.connection.prepare(sql)?;
-        for (known, rank) in loops.all.iter().zip(&rank) {
-            let (file, line) = place_columns(known.key.call, writer.files);
+        for ((key, known), rank) in loops.all.iter().zip(&rank) {
+            let (file, line) = place_columns(key.call, writer.files);
             let counts = known.counts;
             insert.execute(params![
                 i64::from(*rank) + 1,
                 known.name,
-                known.quoted,
-                i64::from(writer.order.rank[known.key.entry.0 as usize]) + 1,
+                known.name_from_source,
+                i64::from(writer.order.rank(key.entry)) + 1,
                 file,
                 line,
                 counts.map(|c| signed(c.splits)),
                 counts.map(|c| signed(c.steals)),
                 counts.map(|c| signed(c.stolen_ns)),
-                known.shared_by,
+                known.sharing + 1,
                 known.task_ns
             ])?;
         }
@@ -409,7 +409,7 @@ impl<'a> LoopWriter<'a> {
         context: ContextIndex,
         id: i64,
     ) -> rusqlite::Result<()> {
-        if let Some(index) = self.loops.machinery.get(&context) {
+        if let Some(index) = self.loops.frames.get(&context) {
             let known = i64::from(self.rank[index.0 as usize]) + 1;
             let mut insert = connection.prepare_cached("INSERT INTO machinery VALUES (?, ?)")?;
             insert.execute([id, known])?;

@@ -4,7 +4,7 @@
 //! complete, so a full disk or a kill leaves no half database under the target's name.
 
 use crate::error::{Error, Result};
-use crate::sinks::schema::FILE_NAME;
+use crate::schema::FILE_NAME;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

@@ -46,8 +46,8 @@ pub struct ProcessInput {
     pub run: usize,
     /// Process id.
     pub pid: u32,
-    /// Image id (a process has several when it calls exec).
-    pub image: u64,
+    /// Monotonic clock at its start; tells apart the images of a process that calls exec.
+    pub start_monotonic_ns: u64,
     /// The process file; `None` when it is missing or unreadable.
     pub process: Option<Process>,
     /// Profiles by thread ordinal.
@@ -59,7 +59,7 @@ pub struct ProcessInput {
 pub struct Measurements {
     /// The directories that were read: one for each run.
     pub directories: Vec<PathBuf>,
-    /// Processes by run, image id and process id, oldest first.
+    /// Processes by run, start and process id, oldest first.
     pub processes: Vec<ProcessInput>,
 }
 
@@ -86,10 +86,10 @@ pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurem
 /// and the monotonic clock may be equal; with the wall clock and the arguments they are not.
 fn is_copy(a: &ProcessInput, b: &ProcessInput) -> bool {
     let start = |p: &ProcessInput| p.process.as_ref().map(|file| file.start.clone());
-    (a.pid, a.image) == (b.pid, b.image) && start(a) == start(b)
+    (a.pid, a.start_monotonic_ns) == (b.pid, b.start_monotonic_ns) && start(a) == start(b)
 }
 
-/// The processes of one run by image id and process id.
+/// The processes of one run by start and process id.
 type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
 
 fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
@@ -171,13 +171,13 @@ fn used_cpu_time(input: &ProcessInput) -> bool {
     cpu_ns(input) > FEW_PERIODS.saturating_mul(period)
 }
 
-fn entry(processes: &mut ByIdentity, image: u64, pid: u32) -> &mut ProcessInput {
+fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut ProcessInput {
     processes
-        .entry((image, pid))
+        .entry((start_monotonic_ns, pid))
         .or_insert_with(|| ProcessInput {
             run: 0,
             pid,
-            image,
+            start_monotonic_ns,
             process: None,
             threads: BTreeMap::new(),
         })

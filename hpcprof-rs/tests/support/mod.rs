@@ -465,7 +465,7 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     // The user's cache is no business of the tests.
     cli.build.no_cache = true;
     let mut out = Vec::new();
-    let style = hpcprof_rs::views::text::Style {
+    let style = hpcprof_rs::render::style::Style {
         width: columns,
         line: columns,
         colour: false,

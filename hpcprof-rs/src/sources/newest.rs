@@ -1,7 +1,7 @@
 //! Finds the newest measurements or database of a directory, for commands without an argument.
 
 use crate::error::{Error, Result};
-use crate::sinks::schema::FILE_NAME;
+use crate::schema::FILE_NAME;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 

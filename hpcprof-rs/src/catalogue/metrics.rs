@@ -1,0 +1,52 @@
+//! The metrics of a database, and what nodes are compared by. The first three metrics are fixed.
+
+/// Position of useful work in a node's values.
+pub const WORK: usize = 0;
+/// Position of idleness.
+pub const IDLENESS: usize = 1;
+/// Position of overhead, all categories.
+pub const OVERHEAD: usize = 2;
+/// The fixed metrics' names, by position.
+pub const FIXED: [&str; 3] = ["work", "idleness", "overhead"];
+
+/// Work, idleness and overhead together.
+pub fn effort(values: &[i64]) -> i64 {
+    sum(values.iter().take(FIXED.len()).copied())
+}
+
+/// Work and overhead: the time that threads worked.
+pub fn busy(values: &[i64]) -> i64 {
+    values[WORK].saturating_add(values[OVERHEAD])
+}
+
+/// A sum that a forged database cannot make overflow.
+pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
+    values.fold(0, i64::saturating_add)
+}
+
+/// What nodes are compared by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetricSelector {
+    /// Work, idleness and overhead together.
+    Effort,
+    /// One metric, by position.
+    Metric(usize),
+}
+
+impl MetricSelector {
+    /// Itself; effort where nothing was recorded for the metric, so that it orders nothing.
+    pub fn or_effort(self, totals: &[i64]) -> MetricSelector {
+        match self.of(totals) {
+            0 => MetricSelector::Effort,
+            _ => self,
+        }
+    }
+
+    /// Its part of a node's values.
+    pub fn of(self, values: &[i64]) -> i64 {
+        match self {
+            MetricSelector::Effort => effort(values),
+            MetricSelector::Metric(index) => values.get(index).copied().unwrap_or(0),
+        }
+    }
+}
