@@ -12,7 +12,7 @@ pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
 pub const ENV_NODE: &str = "HPCRUN_RS_NODE";
 /// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
-/// Set to 1: the handler returns at once (the floor that the machine sets; for benchmarks).
+/// Set to 1: the handler returns at once, which measures the machine's own cost (for benchmarks).
 pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
 /// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).
 pub const ENV_LATENCY: &str = "HPCRUN_LATENCY";

@@ -1,10 +1,13 @@
 //! hpcprof-rs merges what was measured in all threads and processes of a run, attributes it to
 //! source code, writes a database, and prints views of it.
 //!
-//! To build a database, [`sources`] read measurement directories and program structure, [`passes`] turn them
-//! into the [`model`], and [`sinks`] write it by the [`schema`]. To show one, the [`catalogue`] reads it,
-//! [`views`] arrange its contexts as trees, [`render`] prints them, and [`advice`] says what the figures mean.
-//! Only the catalogue reads the database, and nothing else is read then, so a database can be moved and kept.
+//! To build a database, [`sources`] read measurement directories and program structure, [`passes`] turn
+//! them into the [`model`], and [`sinks`] write it by the [`schema`].
+//!
+//! To show a database, the [`catalogue`] reads it, [`views`] arrange its contexts as trees, [`render`]
+//! prints them, and [`advice`] says what the figures mean. Nothing but the database is read, so it can be
+//! moved and kept.
+//!
 //! [`run`] wires both pipelines.
 
 #![forbid(unsafe_code)]

@@ -227,6 +227,34 @@ fn damaged_files_cost_only_themselves() {
 }
 
 #[test]
+fn a_truncated_profile_keeps_what_it_holds() {
+    let temp = TempDir::new();
+    let run = full_run();
+    run.write(&temp.join("m"));
+    let path = temp
+        .join("m")
+        .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let whole = std::fs::read(&path).expect("profile");
+    let header = hpc_formats::profile::HEADER_SIZE;
+    let mut last = run.threads[0].samples;
+    for length in [0, 7, header - 1, header, header + 32 * 8, whole.len()] {
+        std::fs::write(&path, &whole[..length]).expect("profile");
+        let output = command(temp.path(), &["m", "-o", "db", "--force"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let is_told = stderr(&output).contains(".hpcprofile: ");
+        assert_eq!(is_told, length < whole.len(), "{}", stderr(&output));
+        let quality = &view(&temp.join("db"), "top-down", &[])["quality"];
+        let samples = quality["samples"].as_u64().expect("a number");
+        assert!(
+            samples >= last,
+            "{length} bytes hold {samples}, fewer bytes {last}"
+        );
+        last = samples;
+    }
+    assert_eq!(last, run.samples());
+}
+
+#[test]
 fn a_crashed_program_keeps_its_samples() {
     let temp = TempDir::new();
     let mut run = full_run();
@@ -391,18 +419,30 @@ fn mutated_measurements_never_panic() {
         run.process_name(),
         "structure/0.hpcstruct".to_owned(),
     ];
-    for round in 0..300 {
-        let name = &names[round % names.len()];
-        let path = temp.join("m").join(name);
-        let whole = std::fs::read(&path).expect("file");
-        std::fs::write(&path, mutate(&whole, &mut random)).expect("file");
-        built += usize::from(survives(&temp, &format!("round {round} of {name}")));
-        std::fs::write(&path, whole).expect("file");
+    let mut round = |names: &[String]| {
+        let paths = names.iter().map(|name| temp.join("m").join(name));
+        let whole: Vec<_> = paths
+            .map(|path| (std::fs::read(&path).expect("file"), path))
+            .collect();
+        for (bytes, path) in &whole {
+            std::fs::write(path, mutate(bytes, &mut random)).expect("file");
+        }
+        let is_built = survives(&temp, &format!("{names:?}"));
+        for (bytes, path) in whole {
+            std::fs::write(path, bytes).expect("file");
+        }
+        is_built
+    };
+    for index in 0..300 {
+        built += usize::from(round(&names[index % names.len()..][..1]));
     }
     assert!(
         built >= 290,
         "one damaged file never costs the others: {built}"
     );
+    for _ in 0..30 {
+        round(&names);
+    }
 }
 
 #[test]

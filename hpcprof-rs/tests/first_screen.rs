@@ -346,7 +346,8 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         );
         let screen = tool(&[text(&database)]).expect("first screen");
         let line = format!(
-            "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads were created"
+            "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads \
+             were created"
         );
         assert!(screen.contains(&line), "{screen}");
         assert!(!screen.contains("cargo hpcrun"), "{screen}");
@@ -450,7 +451,10 @@ fn warnings_about_modules_of_few_samples_are_one() {
     let warnings = String::from_utf8(output.stderr).expect("text");
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
     assert!(
-        warnings.contains("4 modules lack names or source lines, and hold 4.4 % of the samples together: lib2.so, lib3.so, lib1.so, lib0.so"),
+        warnings.contains(
+            "4 modules lack names or source lines, and hold 4.4 % of the samples together: \
+             lib2.so, lib3.so, lib1.so, lib0.so"
+        ),
         "{warnings}"
     );
     // 60 more in one of them: that one matters.

@@ -323,7 +323,7 @@ fn shell_word(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         Some(text) if one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // What steers a terminal or is no text: byte by byte.
+        // It has bytes that are no text or steer a terminal.
         _ => {
             let bytes = path.as_os_str().as_bytes().iter();
             let escaped = bytes.map(|b| match b {

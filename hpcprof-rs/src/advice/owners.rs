@@ -1,12 +1,12 @@
-//! Whose procedure a reader takes it for: the first screen is about the user's own procedures, where there
-//! are any.
+//! Who owns a procedure in the eyes of a reader. The first screen is about the user's own procedures, where
+//! there are any.
 
 use crate::catalogue::Catalogue;
 use crate::render::names::base_name;
 use crate::views::scaffolding::{is_shim, is_start_up};
 use hpc_formats::structure::Origin;
 
-/// From what a user calls their own to what only holds it together.
+/// Owners, those that a user cares about most first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Owner {
     /// The program's own.
@@ -114,8 +114,8 @@ fn is_scaffold(name: &str) -> bool {
         || SPINS.contains(&last)
 }
 
-/// The procedure that a closure or a lambda stands in, by its name; the name itself of others. Empty where
-/// the name does not tell.
+/// The procedure that a closure or a lambda stands in, by its name; empty where the name does not tell.
+/// Of other procedures it is the name itself.
 pub fn enclosing(name: &str) -> &str {
     const CLOSURES: [&str; 4] = ["{closure", "{{closure", "{lambda", "$_"];
     let mut depth = 0_i32;

@@ -76,7 +76,8 @@ pub fn lines(run: &Statistics) -> Vec<String> {
 /// What is known of the time in which nobody worked.
 pub fn wait(run: &Statistics) -> String {
     format!(
-        "unattributed wait: about {} s of the wall time, {} % (estimate: nobody worked, or others had the cores)",
+        "unattributed wait: about {} s of the wall time, {} % \
+         (estimate: nobody worked, or others had the cores)",
         seconds(run.wait_ns),
         percent(run.wait_ns, run.wall_ns)
     )

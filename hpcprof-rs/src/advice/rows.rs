@@ -39,7 +39,7 @@ const WRAPPER_SHARE: f64 = 0.05;
 /// A context is split when callees of another verdict hold this share of it.
 const DIFFERENT_SHARE: f64 = 0.2;
 
-/// From this share of the effort on, rows are about procedures of one owner alone.
+/// Owners are added until the rows' procedures hold this share of the effort.
 const OWNED_SHARE: f64 = 0.5;
 
 /// The rows for a top-down view of the logical projection, largest effort first.
@@ -81,8 +81,7 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
     rows
 }
 
-/// Procedures of libc that wait, or give the core away, and cost CPU time only where they are called all the
-/// time.
+/// Procedures of libc that wait or give the core away. They cost CPU time only where a loop calls them.
 const WAITS: [&str; 12] = [
     "sleep",
     "usleep",
@@ -98,7 +97,7 @@ const WAITS: [&str; 12] = [
     "epoll_wait",
 ];
 
-/// Procedures that read a clock: what spends its time in them waits by looking at it.
+/// Procedures that read a clock. A caller that spends its time in them waits by looking at the clock.
 const CLOCKS: [&str; 4] = ["clock_gettime", "gettimeofday", "clock", "time"];
 
 /// Time that a context spends in certain procedures of libc, nanoseconds, and in which of them most.
@@ -137,7 +136,7 @@ struct Chooser<'a> {
     thresholds: Thresholds,
     least: f64,
     owners: Vec<Owner>,
-    /// Rows are about procedures of this owner and of those before.
+    /// Rows are about procedures of this owner and of the owners before it.
     shown: Owner,
     waits: Vec<TimeIn>,
 }
@@ -236,7 +235,7 @@ impl Chooser<'_> {
         rest
     }
 
-    /// From `from` through contexts that do little but call one other; both ends included.
+    /// `from` and the contexts below it, through wrappers: contexts that do little but call one other.
     fn chain(&self, from: u32) -> Vec<u32> {
         let mut chain = vec![from];
         let mut node = from;
@@ -289,7 +288,7 @@ impl Chooser<'_> {
         (name.to_owned(), node)
     }
 
-    /// Rows for the cost at and below `node`, which others do not have.
+    /// Adds rows for the cost at and below `node`.
     fn choose(&self, node: u32, rows: &mut Vec<Row>) {
         let chain = self.chain(node);
         let end = chain.last().copied().unwrap_or(node);
@@ -298,8 +297,8 @@ impl Chooser<'_> {
             self.split(end, rows);
             return;
         }
-        // Of a chain of wrappers the outermost named procedure tells most: further in, they
-        // tend to be the same for all callers.
+        // The outermost named procedure of a chain of wrappers tells most: further in, wrappers tend to be
+        // the same for all callers.
         let named = chain.iter().copied().find(|n| !self.is_closure(*n));
         let node = match self.shown {
             // An interpreter's entry tells nothing.

@@ -1,4 +1,4 @@
-//! All that is known of the runs that were merged: what the passes hand to the sinks.
+//! Everything that is known of the merged runs: the passes fill it, the sinks write it.
 
 use crate::model::contexts::ContextTree;
 use crate::model::loops::ParallelLoops;

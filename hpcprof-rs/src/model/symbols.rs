@@ -130,7 +130,7 @@ pub struct Frame {
     pub scopes: Box<[Scope]>,
     /// Line of the instruction itself.
     pub line: Option<Line>,
-    /// Column of the call that the instruction makes, where it tells parallel loops of one line apart; else 0.
+    /// Column of the instruction's call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
     /// Overhead category of the instruction.
     pub tag: Option<Text>,

@@ -1,7 +1,7 @@
 //! Second pass: what every sampled address means, by the structure of its module.
 //!
-//! A procedure's declaration is made the same in all its instances: debug information may give
-//! it on the out-of-line body only, or on the inlined one only, and they are one procedure.
+//! A procedure has one declaration in all its instances, though debug information may give it for the
+//! out-of-line body only, or for the inlined one only.
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{
@@ -72,17 +72,16 @@ pub fn resolve(
     table
 }
 
-/// A module whose code has not all names and lines.
+/// A module that lacks names or lines.
 struct Incomplete {
     module: String,
     samples: u64,
     warnings: Warnings,
 }
 
-/// Modules that matter have their own warnings; those that hold less than this part of the samples together,
-/// one.
+/// Modules that together hold less than this part of the samples share one warning.
 const SMALL_PART: u64 = 20;
-/// Modules that this one names.
+/// Modules that the shared warning names.
 const NAMED: usize = 5;
 
 fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) {
@@ -129,7 +128,7 @@ struct ModuleNames<'a> {
 }
 
 impl<'a> ModuleNames<'a> {
-    /// Procedures without samples have no say: a structure may have more of them or less.
+    /// Procedures without samples do not count: a structure may have any number of them.
     fn new(structure: &'a Structure, module: ModuleIndex, addresses: &BTreeSet<u64>) -> Self {
         let mut declarations = HashMap::new();
         let spans = addresses.iter().filter_map(|a| structure.span_at(*a));

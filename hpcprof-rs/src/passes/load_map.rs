@@ -1,7 +1,6 @@
 //! First pass: which modules the processes mapped, and which addresses in them were sampled.
 //!
-//! A process's module ids become modules of the whole experiment, so that two processes of one
-//! program share their code.
+//! Modules of processes become modules of the experiment, so two processes of one program share their code.
 
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{ModuleIndex, Symbols};
@@ -27,7 +26,7 @@ pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 #[derive(Debug, Default)]
 pub struct LoadMap {
     modules: FastMap<u16, ModuleIndex>,
-    /// Every code address that a profile of the process mentions, or its process file.
+    /// Every code address in the profiles of the process and in its process file.
     pub addresses: Vec<CodeAddress>,
 }
 
@@ -95,7 +94,8 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
             }
         }
         None => warnings.add(format!(
-            "process {}: its process file is missing or unreadable, so its code has no names: run the program again",
+            "process {}: its process file is missing or unreadable, so its code has no names: \
+             run the program again",
             process.pid
         )),
     }

@@ -1,10 +1,13 @@
-//! Compares the CPU time that threads, processes and children used with the time that samples stand for, and
-//! says what is missing, why, and what can be done.
+//! Missing CPU time: what threads, processes and children used beyond the time that samples stand for, why,
+//! and what can be done.
 //!
-//! A difference counts from 2 % of the time on, and from a few distances between samples: a thread's
-//! last samples may be outstanding when it ends. Over many threads these errors add up as the root of their
-//! number. Samples that stand for several periods each (the kernel's tick limits their rate) are uneven: as
-//! the root of theirs.
+//! A difference is noise below the largest of these:
+//!
+//! - 2 % of the time used;
+//! - a few distances between samples, as a thread's last samples may be outstanding at its end; for many
+//!   threads such errors add up as the root of their number;
+//! - the distance beyond a period times the root of the number of samples, as samples that stand for several
+//!   periods are uneven.
 
 use crate::model::experiment::{Missing, ProcessSummary, ThreadSummary, UnprofiledProgram};
 use crate::sources::measurements::FEW_PERIODS;
@@ -13,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Smallest share of the time used that counts as missing.
 const SHARE: f64 = 0.02;
-/// CPU time of a thread or a process outside of what the profiler can measure: its creation and its end.
+/// CPU time of a thread that the profiler cannot measure: its creation and its end.
 const EDGE_NS: u64 = 50_000;
 
 /// What is missing of all runs, largest first.
@@ -50,7 +53,7 @@ struct Precision {
 }
 
 impl Precision {
-    /// The least difference that counts in so much time.
+    /// The least difference that counts in an amount of time.
     fn tolerance(self, used: u64) -> u64 {
         let root = |n: u64| (n as f64).sqrt();
         let distance = self.distance_ns as f64;
@@ -65,7 +68,7 @@ impl Precision {
 struct Account<'a> {
     process: &'a ProcessSummary,
     threads: Vec<&'a ThreadSummary>,
-    /// What its entries begin with, where there are several processes.
+    /// Names the process in its entries, where there are several.
     prefix: String,
     precision: Precision,
     sampled_ns: u64,
@@ -144,7 +147,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// About threads that have no profile: short ones, or long ones whose timers did not fire.
+    /// Why threads have no profile: they were short, or their timers did not fire.
     fn unsampled_text(&self) -> String {
         let profiles = self.threads.len() as u64;
         let threads = u64::from(self.process.threads).saturating_sub(profiles);
@@ -169,7 +172,7 @@ fn thread_text(thread: &ThreadSummary, source: &str) -> String {
     format!("thread `{}` ({}): {why}", thread.name, thread.ordinal)
 }
 
-/// Why a timer stops, and the remedy, by what serves it.
+/// Why a timer stops, and the remedy, by the source of samples.
 fn timer_stopped(source: &str) -> &'static str {
     match source {
         s if s.starts_with("perf") => {
@@ -182,13 +185,12 @@ fn timer_stopped(source: &str) -> &'static str {
     }
 }
 
-/// What children of a run used beyond its profiled processes. The first process started all others, if only
-/// by programs between that were not profiled; where nobody waited for a child, its time is in no sum and
-/// nothing is said.
+/// What children of a run used beyond its profiled processes. The first process is an ancestor of all others,
+/// so their time is in the sum of its children. The time of a child that nobody waited for is in no sum.
 fn children(run: &[Account<'_>]) -> Option<Missing> {
     let pid = run.first()?.process.pid;
     let (first, others): (Vec<_>, Vec<_>) = run.iter().partition(|a| a.process.pid == pid);
-    // An exec leaves the sum of the children as it is.
+    // An exec keeps the sum of the children.
     let of_children = first.iter().map(|a| a.process.cpu.children_ns).max()?;
     let used = |a: &&Account<'_>| match a.process.cpu.process_ns {
         0 => a.sampled_ns,

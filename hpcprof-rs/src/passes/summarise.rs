@@ -1,4 +1,4 @@
-//! What is said of processes and threads as such: identity, ends, counters, losses.
+//! Summaries of processes and threads: identity, end, counters, losses.
 
 use crate::model::experiment::{Experiment, ProcessSummary, ThreadSummary};
 use crate::model::warnings::Warnings;
@@ -64,7 +64,8 @@ pub fn process(
                 summary.lost = lost.map(|(_, n)| *n).fold(0, u64::saturating_add);
             }
             None => warnings.add(format!(
-                "process {} ({}) did not end in order (crashed, was killed, or still runs): figures go up to its last sample",
+                "process {} ({}) did not end in order (crashed, was killed, or still runs): \
+                 figures go up to its last sample",
                 start.pid, start.executable
             )),
         }
@@ -78,14 +79,15 @@ pub fn process(
     experiment.processes.push(summary);
 }
 
-/// A source that the kernel's tick limits takes fewer samples than asked for, each for several
-/// periods: totals stay right, detail is coarser.
+/// A warning where the kernel's tick limits the rate: each sample then stands for several periods. Totals
+/// stay right, detail is coarser.
 fn coarse_rate(start: &Start) -> Option<String> {
     let rate = 1_000_000_000 / start.period_ns.max(1);
     let ceiling = u64::from(start.rate_ceiling);
     (ceiling > 0 && rate > ceiling).then(|| {
         format!(
-            "{} takes at most {ceiling} samples per second of the {rate} asked for; they are weighted, so totals are right (for more detail allow perf_event_open: sysctl kernel.perf_event_paranoid=1)",
+            "{} takes at most {ceiling} samples per second of the {rate} asked for; they are weighted, so \
+             totals are right (for more detail allow perf_event_open: sysctl kernel.perf_event_paranoid=1)",
             start.source
         )
     })

@@ -4,7 +4,7 @@
 //! the depth of a tree is limited by the reader only.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::code::ParallelLoop;
+use crate::catalogue::code::{Code, ParallelLoop};
 use crate::catalogue::metrics::sum;
 use crate::catalogue::statistics::Statistics;
 use crate::catalogue::tree::SourceLocation;
@@ -51,7 +51,8 @@ pub fn print(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
-    head(view, catalogue, options, &mut text);
+    let keys: Vec<String> = catalogue.metrics.iter().map(|m| string(m)).collect();
+    head(view, catalogue, options, &keys, &mut text);
     text.push_str(match form {
         Form::Nested => ",\n\"roots\":[",
         Form::Flat => ",\n\"nodes\":[",
@@ -70,7 +71,7 @@ pub fn print(
         if follows_another {
             text.push_str(",\n");
         }
-        node(view, catalogue, id, form, &mut text);
+        node(view, &catalogue.code, &keys, id, form, &mut text);
         if text.len() > 1 << 16 {
             out.write_all(text.as_bytes())?;
             text.clear();
@@ -103,15 +104,14 @@ fn or_null(value: Option<impl Display>) -> String {
     value.map_or("null".to_owned(), |v| v.to_string())
 }
 
-/// `"key":value` of each, separated by commas.
-fn fields<K: AsRef<str>, V: Display>(fields: impl Iterator<Item = (K, V)>) -> String {
-    let fields = fields.map(|(key, value)| format!("{}:{value}", string(key.as_ref())));
-    fields.collect::<Vec<_>>().join(",")
-}
-
-fn amounts(catalogue: &Catalogue, values: &[i64]) -> String {
-    let values = values.iter().map(|v| exact_seconds(*v));
-    format!("{{{}}}", fields(catalogue.metrics.iter().zip(values)))
+/// The values of metrics, whose names are `keys`.
+fn amounts(keys: &[String], values: &[i64], text: &mut String) {
+    text.push('{');
+    for (index, (key, value)) in keys.iter().zip(values).enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+    }
+    text.push('}');
 }
 
 /// What the view shows as part of something else.
@@ -133,14 +133,19 @@ fn folded(options: FoldOptions) -> String {
         .join(",")
 }
 
-fn head(view: &View, catalogue: &Catalogue, options: FoldOptions, text: &mut String) {
+fn head(
+    view: &View,
+    catalogue: &Catalogue,
+    options: FoldOptions,
+    keys: &[String],
+    text: &mut String,
+) {
     let run = &catalogue.statistics;
-    let metrics: Vec<String> = catalogue.metrics.iter().map(|m| string(m)).collect();
     let _ = write!(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
          \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\
-         \"metrics\":[{}],\"totals\":{},\"quality\":{}",
+         \"metrics\":[{}],\"totals\":",
         string(SCHEMA),
         string(view.name),
         string(options.projection.name()),
@@ -150,14 +155,17 @@ fn head(view: &View, catalogue: &Catalogue, options: FoldOptions, text: &mut Str
         exact_seconds(run.wall_ns),
         exact_seconds(run.period_ns),
         folded(options),
-        metrics.join(","),
-        amounts(catalogue, &view.totals),
-        quality(run)
+        keys.join(","),
     );
+    amounts(keys, &view.totals, text);
+    let _ = write!(text, ",\"quality\":{}", quality(run));
 }
 
 fn quality(run: &Statistics) -> String {
-    let counts = |counts: &BTreeMap<String, i64>| fields(counts.iter());
+    let counts = |counts: &BTreeMap<String, i64>| {
+        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", string(key)));
+        counts.collect::<Vec<_>>().join(",")
+    };
     let missing = run.missing.iter().map(|(what, ns)| {
         let (what, seconds) = (string(what), exact_seconds(*ns));
         format!("{{\"what\":{what},\"seconds\":{seconds}}}")
@@ -185,10 +193,10 @@ fn quality(run: &Statistics) -> String {
     )
 }
 
-fn node(view: &View, catalogue: &Catalogue, id: u32, form: Form, text: &mut String) {
-    let (node, code) = (view.node(id), &catalogue.code);
-    let (file, line) = location(catalogue, node.label.location(code));
-    let (call_file, call_line) = location(catalogue, node.call.location());
+fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &mut String) {
+    let node = view.node(id);
+    let (file, line) = location(code, node.label.location(code));
+    let (call_file, call_line) = location(code, node.call.location());
     text.push('{');
     if form == Form::Flat {
         let _ = write!(text, "\"id\":{id},\"parent\":{},", or_null(node.parent));
@@ -196,32 +204,29 @@ fn node(view: &View, catalogue: &Catalogue, id: u32, form: Form, text: &mut Stri
     let _ = write!(
         text,
         "\"kind\":{},\"name\":{},\"module\":{},\"file\":{file},\"line\":{line},\
-         \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":{}",
+         \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
         string(node.kind),
         string(&names::label(code, node.label)),
         or_null(node.label.module(code).map(string)),
-        amounts(catalogue, view.inclusive.of(id)),
     );
+    amounts(keys, view.inclusive.of(id), text);
     if let Some(row) = node.label.parallel_loop(code) {
-        let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, catalogue));
+        let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, code));
     }
-    let _ = write!(
-        text,
-        ",\"exclusive\":{}",
-        amounts(catalogue, view.exclusive.of(id))
-    );
+    text.push_str(",\"exclusive\":");
+    amounts(keys, view.exclusive.of(id), text);
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
         Form::Flat => "}",
     });
 }
 
-fn parallel_loop(row: &ParallelLoop, catalogue: &Catalogue) -> String {
+fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {
     let seconds = |ns: Option<i64>| or_null(ns.map(exact_seconds));
     format!(
         "{{\"entry\":{},\"splits\":{},\"steals\":{},\"stolen_seconds\":{},\
          \"mean_task_seconds\":{},\"mean_stolen_task_seconds\":{},\"shared_by\":{}}}",
-        string(&catalogue.code.procedure(row.entry).name),
+        string(&code.procedure(row.entry).name),
         or_null(row.counts.map(|c| c.splits)),
         or_null(row.counts.map(|c| c.steals)),
         seconds(row.counts.map(|c| c.stolen_ns)),
@@ -232,8 +237,8 @@ fn parallel_loop(row: &ParallelLoop, catalogue: &Catalogue) -> String {
 }
 
 /// File and line.
-fn location(catalogue: &Catalogue, at: Option<SourceLocation>) -> (String, String) {
-    let file = at.map(|at| string(catalogue.code.file(at.file)));
+fn location(code: &Code, at: Option<SourceLocation>) -> (String, String) {
+    let file = at.map(|at| string(code.file(at.file)));
     let line = at.map(|at| at.line).filter(|line| *line > 0);
     (or_null(file), or_null(line))
 }

@@ -1,5 +1,5 @@
-//! Prints a view as a tree of text: amounts in seconds first, shares of the total effort and of
-//! the metric sorted by, the hot path marked, names cut in the middle to fit a screen.
+//! Prints a view as a tree of text. A row has shares of the total effort and of the metric sorted by, amounts
+//! in seconds, and the name, cut in the middle to fit a screen. The hot path is marked.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
@@ -212,7 +212,7 @@ impl Printer<'_> {
         let before_counts = extras.len();
         let parallel_loop = node.label.parallel_loop(&self.catalogue.code);
         extras.extend(parallel_loop.into_iter().flat_map(loops::summary));
-        // What matters less comes last, and goes first where there is no room.
+        // The last extra matters least: it is dropped first where there is no room.
         let length = |extras: &[String]| extras.iter().map(|e| e.chars().count()).sum::<usize>();
         let name_with_counts = name.chars().count().clamp(LEAST_NAME, NAME_BEFORE_COUNTS);
         let least = |extras: &[String]| match extras.len() > before_counts {

@@ -31,7 +31,7 @@ pub fn write(
 
 fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
-    // The file becomes visible only when it is whole, so it needs no journal of its own.
+    // The file becomes visible only when it is complete, so it needs no journal.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
          PRAGMA cache_size = -65536; PRAGMA application_id = {}; PRAGMA user_version = {};",
@@ -227,7 +227,7 @@ fn write_procedures(
     order: &ProcedureOrder,
     files: &[i64],
 ) -> rusqlite::Result<()> {
-    // Modules are few: sorted here so that their numbers depend on nothing but their paths.
+    // Numbers of modules depend on nothing but their paths and build ids.
     let mut modules: Vec<usize> = (0..symbols.modules.len()).collect();
     modules.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
     let mut module_ids = vec![0_i64; modules.len()];

@@ -54,7 +54,7 @@ fn newest(
         if !kinds.iter().any(|k| kind_of_directory(&shown, k).is_some()) {
             continue;
         }
-        // A database directory is made at once; its file says when.
+        // A database's directory may be older than the database: its file says when it was built.
         let path = PathBuf::from(&name);
         let file = entry.path().join(FILE_NAME);
         let time = std::fs::metadata(&file)

@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn calls_of_one_line_are_told_apart_by_their_columns() {
-        let text = "    a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
+        let text =
+            "a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
         let tokens = tokens(text);
         let at = |column| find(&tokens, (1, column), "sum", &STARTS).expect("a call");
         let names: Vec<u32> = (1..)

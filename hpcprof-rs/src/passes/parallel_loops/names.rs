@@ -127,7 +127,7 @@ mod tests {
                 "par_sort",
             ),
             (
-                "rayon::iter::extend::<impl rayon::iter::ParallelExtend<T> for alloc::vec::Vec<T>>::par_extend",
+                "rayon::iter::<impl rayon::iter::ParallelExtend<T> for alloc::vec::Vec<T>>::par_extend",
                 "par_extend",
             ),
             ("a::b::<fn(c::D) -> e::F<g::H>>", "b"),
