@@ -1,4 +1,4 @@
-//! Wires the pipelines by plain calls: [`build`] makes a database, [`show`] prints a view of one.
+//! Wires the pipelines by plain calls: [`build`] makes a database, `show` prints a view of one.
 
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;

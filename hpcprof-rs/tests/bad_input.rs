@@ -18,6 +18,16 @@ fn command(directory: &Path, arguments: &[&str]) -> Output {
         .expect("the command starts")
 }
 
+/// Runs a script in `directory`, to which the command is `$TOOL`.
+fn bash(directory: &Path, script: &str) -> Output {
+    Command::new("bash")
+        .args(["-c", script])
+        .env("TOOL", env!("CARGO_BIN_EXE_hpcprof-rs"))
+        .current_dir(directory)
+        .output()
+        .expect("bash starts")
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -162,15 +172,8 @@ fn a_full_disk_leaves_no_half_database() {
     let temp = TempDir::new();
     full_run().write(&temp.join("m"));
     // A limit on file size fails writes as a full disk does.
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 8; exec '{}' m -o db",
-        env!("CARGO_BIN_EXE_hpcprof-rs")
-    );
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(temp.path())
-        .output()
-        .expect("bash");
+    let limited = "trap '' XFSZ; ulimit -f 8; exec \"$TOOL\" m -o db";
+    let output = bash(temp.path(), limited);
     assert_error(&output, &["db", "cannot write the database", "-o"]);
     assert!(!temp.join("db").exists());
     assert_eq!(
@@ -181,17 +184,9 @@ fn a_full_disk_leaves_no_half_database() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let temp = TempDir::new();
-    database(&support::random::run(3, 4, 3000), &temp);
-    let script = format!(
-        "set -o pipefail; '{}' top-down db --format json | head -c 10 >/dev/null",
-        env!("CARGO_BIN_EXE_hpcprof-rs")
-    );
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(temp.path())
-        .output()
-        .expect("bash");
+    let database = database(&support::random::run(3, 4, 3000));
+    let pipe = "set -o pipefail; \"$TOOL\" top-down . --format json | head -c 10 >/dev/null";
+    let output = bash(&database, pipe);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
 }
@@ -306,12 +301,11 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
 
 #[test]
 fn few_rooted_samples_give_no_verdict() {
-    let temp = TempDir::new();
     let mut run = full_run();
     let thread = &mut run.threads[1];
     let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
     thread.sample(partial, 200, 0.0);
-    let screen = tool(&[text(&database(&run, &temp))]).expect("first screen");
+    let screen = tool(&[text(&database(&run))]).expect("first screen");
     assert!(screen.contains("no verdict"), "{screen}");
     assert!(!screen.contains("refine"), "{screen}");
 }
@@ -355,9 +349,8 @@ fn foreign_and_damaged_databases() {
 
 #[test]
 fn an_unknown_metric_names_those_that_exist() {
-    let temp = TempDir::new();
-    database(&full_run(), &temp);
-    let output = command(temp.path(), &["flat", "db", "--metric", "cycles"]);
+    let database = database(&full_run());
+    let output = command(&database, &["flat", ".", "--metric", "cycles"]);
     assert_error(
         &output,
         &["no metric `cycles`", "idleness", "overhead:sched"],
@@ -471,8 +464,7 @@ fn records_of_any_content_never_panic() {
 
 #[test]
 fn mutated_databases_never_panic() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let file = database.join("database.sqlite");
     let whole = std::fs::read(&file).expect("database");
     let mut random = Rng::with_seed(7);

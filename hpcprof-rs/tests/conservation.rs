@@ -92,8 +92,7 @@ fn every_view_and_flag_keeps_every_metric() {
     ];
     for seed in 1..=6 {
         let run = random::run(seed, 4, 120);
-        let temp = TempDir::new();
-        let database = database(&run, &temp);
+        let database = database(&run);
         for name in ["top-down", "bottom-up", "flat"] {
             for projection in ["logical", "physical"] {
                 for flags in flags {
@@ -112,8 +111,7 @@ fn every_view_and_flag_keeps_every_metric() {
 fn csv_and_folded_agree_with_json() {
     for seed in 11..=14 {
         let run = random::run(seed, 3, 150);
-        let temp = TempDir::new();
-        let database = database(&run, &temp);
+        let database = database(&run);
         for name in ["top-down", "bottom-up", "flat"] {
             let totals = sums(&view(&database, name, &[])["totals"]);
             let csv = tool(&[name, text(&database), "--format", "csv"]).expect("csv");
@@ -164,8 +162,7 @@ fn csv_and_folded_agree_with_json() {
 #[test]
 fn text_keeps_totals_whatever_it_folds() {
     let run = random::run(21, 4, 200);
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     // With nothing cut off, the column of own work adds up, to rounding of three decimals.
     for flags in [&[][..], &["--no-fold-recursion"]] {
         let mut arguments = vec!["top-down", text(&database), "--threshold", "0"];
@@ -203,14 +200,13 @@ fn the_order_of_threads_and_files_does_not_matter() {
             thread.ordinal = index as u32 + 1;
         }
         shuffled.structures.reverse();
-        let (a, b) = (TempDir::new(), TempDir::new());
-        let (a, b) = ((database(&run, &a), a), (database(&shuffled, &b), b));
+        let (a, b) = (database(&run), database(&shuffled));
         for name in ["top-down", "bottom-up", "flat"] {
             for format in ["json", "csv", "folded", "text"] {
                 let output = |path: &std::path::Path| {
                     tool(&[name, text(path), "--format", format]).expect("view")
                 };
-                assert_eq!(output(&a.0), output(&b.0), "{name} {format}");
+                assert_eq!(output(&a), output(&b), "{name} {format}");
             }
         }
     }

@@ -21,8 +21,7 @@ const TASK: [&str; 5] = [
 
 #[test]
 fn a_task_has_one_path_whether_stolen_or_not() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &[]);
     let leaf = at_path(&view, &TASK);
     // In place 60 and 40 (inlined iterator), stolen 80, stolen with an inlined closure 20.
@@ -52,8 +51,7 @@ fn a_task_has_one_path_whether_stolen_or_not() {
 
 #[test]
 fn runtime_frames_on_request() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &["--runtime-frames"]);
     let caller = at_path(&view, &TASK[..3]);
     let join = named(&caller["children"], "work_stealing_rt::join");
@@ -67,19 +65,16 @@ fn runtime_frames_on_request() {
 
 #[test]
 fn tagged_calls_cover_the_system_but_not_the_user() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let push = thread.natives(entry, &[start(), main(), caller_push()]);
-    let in_libc = thread.natives(push, &[futex(), memcpy()]);
-    thread.sample(in_libc, 3, 0.0);
-    let user = thread.native(in_libc, leaf());
-    thread.sample(user, 5, 0.0);
-    let user_libc = thread.native(user, memcpy());
-    thread.sample(user_libc, 7, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let run = run_of(|thread, entry| {
+        let push = thread.natives(entry, &[start(), main(), caller_push()]);
+        let in_libc = thread.natives(push, &[futex(), memcpy()]);
+        thread.sample(in_libc, 3, 0.0);
+        let user = thread.native(in_libc, leaf());
+        thread.sample(user, 5, 0.0);
+        let user_libc = thread.native(user, memcpy());
+        thread.sample(user_libc, 7, 0.0);
+    });
+    let view = view(&database(&run), "top-down", &[]);
     assert_eq!(nanoseconds(&view["totals"]["overhead"]), 3 * SAMPLE);
     assert_eq!(nanoseconds(&view["totals"]["overhead:sched"]), 3 * SAMPLE);
     assert_eq!(nanoseconds(&view["totals"]["work"]), 12 * SAMPLE);
@@ -101,8 +96,7 @@ fn anchors_continue_another_threads_context() {
     let anchor = third.anchor(1, creator);
     assert_eq!(third.native(anchor, caller()), 2);
     run.threads = vec![first, second, third];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let path = [
         "_start",
         "app::main",
@@ -135,8 +129,7 @@ fn broken_anchors_become_partial_roots() {
     let d = second.native(gone, leaf());
     second.sample(d, 7, 0.0);
     run.threads = vec![first, second];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let root = named(&view["roots"], "partial:missing-context");
     assert_eq!(root["kind"], "partial");
     assert_eq!(inclusive(root, "work"), 17 * SAMPLE);
@@ -146,9 +139,8 @@ fn broken_anchors_become_partial_roots() {
 
 #[test]
 fn quality_counts_lost_and_partial_samples_once() {
-    let temp = TempDir::new();
     let run = full_run();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let quality = &view["quality"];
     assert_eq!(quality["samples"], run.samples());
     assert_eq!(quality["rooted"], run.samples() - 2);
@@ -168,8 +160,7 @@ fn quality_counts_lost_and_partial_samples_once() {
 
 #[test]
 fn physical_paths_are_the_machines() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &["--projection", "physical"]);
     let path = [
         "work_stealing_rt::worker::main_loop",
@@ -184,22 +175,19 @@ fn physical_paths_are_the_machines() {
 #[test]
 fn many_to_one_and_many_to_zero_chords() {
     // An interpreter: two machine frames for one user-level frame, then support frames.
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let below = thread.natives(entry, &[start(), main()]);
-    let many = Association::ManyToOne;
-    let a = thread.note(below, many, 1, execute(), caller());
-    let b = thread.note(a, many, 2, call_once(), CodeAddress::NONE);
-    thread.sample(b, 4, 0.0);
-    let zero = Association::ManyToZero;
-    let c = thread.note(b, zero, 1, execute(), CodeAddress::NONE);
-    let d = thread.note(c, zero, 2, call_once(), CodeAddress::NONE);
-    let leaf = thread.native(d, leaf());
-    thread.sample(leaf, 5, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let below = thread.natives(entry, &[start(), main()]);
+        let many = Association::ManyToOne;
+        let a = thread.note(below, many, 1, execute(), caller());
+        let b = thread.note(a, many, 2, call_once(), CodeAddress::NONE);
+        thread.sample(b, 4, 0.0);
+        let zero = Association::ManyToZero;
+        let c = thread.note(b, zero, 1, execute(), CodeAddress::NONE);
+        let d = thread.note(c, zero, 2, call_once(), CodeAddress::NONE);
+        let leaf = thread.native(d, leaf());
+        thread.sample(leaf, 5, 0.0);
+    });
+    let database = database(&run);
     let logical = view(&database, "top-down", &[]);
     let caller = at_path(&logical, &["_start", "app::main", "app::caller"]);
     assert_eq!(exclusive(caller, "work"), 4 * SAMPLE);
@@ -222,8 +210,7 @@ fn many_to_one_and_many_to_zero_chords() {
 
 #[test]
 fn lines_and_inlined_system_code_on_request() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let lines = view(&database, "top-down", &["--lines", "--std-inlined"]);
     let leaf = at_path(&lines, &TASK);
     assert_eq!(exclusive(leaf, "work"), 0);
@@ -254,8 +241,7 @@ fn lines_and_inlined_system_code_on_request() {
 
 #[test]
 fn bottom_up_names_the_serial_helper_and_its_caller() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "bottom-up", &["--metric", "idleness"]);
     let first = &view["roots"][0];
     assert_eq!(first["name"], "app::serial");
@@ -272,8 +258,7 @@ fn bottom_up_names_the_serial_helper_and_its_caller() {
 
 #[test]
 fn flat_sums_by_module_and_file() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "flat", &[]);
     let libc = named(&view["roots"], "/lib/libc.so.6");
     assert_eq!(libc["kind"], "module");
@@ -296,8 +281,7 @@ fn recursion_folds_in_text_and_never_in_json() {
         thread.sample(at, 1, 0.0);
     }
     run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let arguments = ["top-down", text(&database)];
     let folded = tool(&arguments).expect("text");
     assert!(
@@ -320,16 +304,13 @@ fn recursion_folds_in_text_and_never_in_json() {
 
 #[test]
 fn system_code_that_users_call_again_does_not_recur() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    // It calls itself, and the user's code, which calls it again.
-    let outer = thread.natives(entry, &[start(), main(), memcpy(), memcpy(), caller()]);
-    let inner = thread.natives(outer, &[memcpy(), closure(), leaf()]);
-    thread.sample(inner, 5, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        // It calls itself, and the user's code, which calls it again.
+        let outer = thread.natives(entry, &[start(), main(), memcpy(), memcpy(), caller()]);
+        let inner = thread.natives(outer, &[memcpy(), closure(), leaf()]);
+        thread.sample(inner, 5, 0.0);
+    });
+    let database = database(&run);
     let shown = tool(&["top-down", text(&database)]).expect("text");
     let contexts: Vec<&str> = shown
         .lines()
@@ -378,15 +359,12 @@ fn two_processes_share_their_code() {
 
 #[test]
 fn an_empty_path_is_partial() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    thread.sample(entry, 3, 0.0);
-    let partial = thread.partial(LossCause::TooDeep);
-    thread.sample(partial, 4, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let run = run_of(|thread, entry| {
+        thread.sample(entry, 3, 0.0);
+        let partial = thread.partial(LossCause::TooDeep);
+        thread.sample(partial, 4, 0.0);
+    });
+    let view = view(&database(&run), "top-down", &[]);
     assert_eq!(
         view["quality"]["lost"],
         serde_json::json!({"partial:empty-path": 3, "partial:too-deep": 4})
@@ -396,8 +374,7 @@ fn an_empty_path_is_partial() {
 
 #[test]
 fn flat_json_has_the_same_nodes_with_their_parents() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     for name in ["top-down", "bottom-up", "flat"] {
         let nested = view(&database, name, &[]);
         let flat = view(&database, name, &["--flat"]);
@@ -480,18 +457,15 @@ fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
 #[test]
 fn what_a_view_is_pruned_by_decides_what_it_hides() {
     // Ten callees have all the overhead, 4 % of the effort, each less than the threshold.
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let base = thread.natives(entry, &[start(), main()]);
-    thread.sample(base, 100_000, 0.0);
-    let push = thread.native(base, caller_push());
-    thread.sample(push, 600, 0.0);
-    let waits = thread.native(push, futex());
-    thread.sample(waits, 300, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let base = thread.natives(entry, &[start(), main()]);
+        thread.sample(base, 100_000, 0.0);
+        let push = thread.native(base, caller_push());
+        thread.sample(push, 600, 0.0);
+        let waits = thread.native(push, futex());
+        thread.sample(waits, 300, 0.0);
+    });
+    let database = database(&run);
     let arguments = [
         "top-down",
         text(&database),
@@ -510,8 +484,7 @@ fn what_a_view_is_pruned_by_decides_what_it_hides() {
 
 #[test]
 fn a_column_of_own_amounts_names_its_metric() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let shown = tool(&["top-down", text(&database), "--metric", "overhead:sched"]).expect("text");
     let head = shown.lines().nth(1).expect("a head");
     for title in ["own work", "own idle", "own ovhd", "own sched"] {
@@ -522,18 +495,15 @@ fn a_column_of_own_amounts_names_its_metric() {
 
 #[test]
 fn a_chain_of_single_callers_has_its_numbers_once() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let one = thread.natives(entry, &[start(), main(), caller(), leaf()]);
-    thread.sample(one, 30, 0.0);
-    let two = thread.natives(entry, &[start(), main(), serial(), memcpy()]);
-    thread.sample(two, 20, 0.0);
-    let three = thread.natives(entry, &[start(), main(), caller(), memcpy()]);
-    thread.sample(three, 10, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let one = thread.natives(entry, &[start(), main(), caller(), leaf()]);
+        thread.sample(one, 30, 0.0);
+        let two = thread.natives(entry, &[start(), main(), serial(), memcpy()]);
+        thread.sample(two, 20, 0.0);
+        let three = thread.natives(entry, &[start(), main(), caller(), memcpy()]);
+        thread.sample(three, 10, 0.0);
+    });
+    let database = database(&run);
     let shown = tool(&["bottom-up", text(&database)]).expect("text");
     let amounts = |name: &str| -> Vec<String> {
         let rows = shown.lines().skip(3).filter(|l| l.contains(name));

@@ -100,13 +100,12 @@ impl Program {
         run
     }
 
-    fn database(&self, temp: &TempDir) -> std::path::PathBuf {
-        database(&self.finished(), temp)
+    fn database(&self) -> Database {
+        database(&self.finished())
     }
 
     fn screen(&self) -> String {
-        let temp = TempDir::new();
-        tool(&[text(&self.database(&temp))]).expect("first screen")
+        tool(&[text(&self.database())]).expect("first screen")
     }
 }
 
@@ -336,8 +335,7 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         p.thread(&[main, init], &[start, root, inner, body], 60);
         // The runtime's own code is no task.
         p.thread(&[main, init], &[start, root], 40);
-        let temp = TempDir::new();
-        let database = p.database(&temp);
+        let database = p.database();
         let view = view(&database, "top-down", &[]);
         assert_eq!(view["quality"]["spawnerless"], 60, "{runtime}");
         assert_eq!(
@@ -370,8 +368,7 @@ fn kernels_in_the_module_of_their_workers_are_tasks_and_users_threads_are_none()
     // A thread of the user's own that calls a runtime has its callers.
     let (own, body) = (p.own("own_thread"), p.own("body"));
     p.thread(&[main, init], &[start, own, gomp, body], 50);
-    let temp = TempDir::new();
-    let view = view(&p.database(&temp), "top-down", &[]);
+    let view = view(&p.database(), "top-down", &[]);
     assert_eq!(
         view["quality"]["spawnerless_by"],
         serde_json::json!({"OpenBLAS": 50})
@@ -408,8 +405,7 @@ fn nothing_from_outside_steers_the_terminal() {
     let evil_name = "\u{1b}[2J\nx";
     p.run.threads[0].name = evil_name.to_owned();
     p.run.threads[0].cpu_ns = 2_000 * MS;
-    let temp = TempDir::new();
-    let database = p.database(&temp);
+    let database = p.database();
     let mut outputs = vec![tool(&[text(&database)]).expect("first screen")];
     for name in ["top-down", "bottom-up", "flat"] {
         for format in ["text", "csv", "folded"] {
@@ -484,8 +480,7 @@ fn headlines_fit_the_screen() {
     let leaf = p.own(&long);
     p.sample(&[main, leaf], 200, 0.0)
         .sample_by(2, &[main], 200, 0.0);
-    let temp = TempDir::new();
-    let database = p.database(&temp);
+    let database = p.database();
     for columns in [60, 80, 140] {
         let shown = tool_on_screen(columns, &["bottom-up", text(&database)]).expect("view");
         let headline = shown.lines().nth(1).expect("a headline");

@@ -22,9 +22,8 @@ fn check(expected: ExpectFile, database: &Path, arguments: &[&str]) -> String {
 
 #[test]
 fn views() {
-    let temp = TempDir::new();
     let run = full_run();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let check = |expected, arguments: &[&str]| check(expected, &database, arguments);
     check(expect_file!["golden/top-down.txt"], &["top-down", "DB"]);
     check(
@@ -72,8 +71,7 @@ fn views() {
 
 #[test]
 fn first_screen() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let screen = check(expect_file!["golden/first-screen.txt"], &database, &["DB"]);
     assert!(screen.lines().count() <= 25, "{screen}");
 }

@@ -5,23 +5,20 @@ mod support;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Unprofiled;
 use serde_json::Value;
-use std::path::PathBuf;
-use support::program::{self, leaf, main, start};
+use support::program::{self, leaf, main, run_of, start};
 use support::*;
 
 const MS: u64 = 1_000_000;
 
 /// A run of one thread with so many samples of one period, which used so much CPU time.
 fn one_thread(samples: u64, cpu_ms: u64) -> Run {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), main(), leaf()]);
-    if samples > 0 {
-        thread.sample(node, samples, 1.0);
-    }
-    thread.cpu_ns = cpu_ms * MS;
-    run.threads = vec![thread];
+    let mut run = run_of(|thread, entry| {
+        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        if samples > 0 {
+            thread.sample(node, samples, 1.0);
+        }
+        thread.cpu_ns = cpu_ms * MS;
+    });
     let end = run.end.as_mut().expect("an end");
     end.threads = 1;
     end.monotonic_ns = IMAGE + samples * PERIOD_NS;
@@ -98,8 +95,7 @@ fn a_thread_whose_timer_stopped() {
 
 #[test]
 fn a_tree_says_what_it_lacks() {
-    let temp = TempDir::new();
-    let database = database(&one_thread(200, 1_400), &temp);
+    let database = database(&one_thread(200, 1_400));
     for name in ["top-down", "bottom-up", "flat"] {
         let shown = tool(&[name, text(&database)]).expect("text");
         let head = shown.lines().next().expect("a head");
@@ -346,8 +342,7 @@ fn what_is_estimated_and_what_spins_is_said() {
 
 #[test]
 fn an_older_database_has_nothing_missing() {
-    let temp = TempDir::new();
-    let path: PathBuf = database(&one_thread(200, 1_000), &temp);
+    let path = database(&one_thread(200, 1_000));
     let connection =
         rusqlite::Connection::open(path.join("database.sqlite")).expect("the database");
     connection

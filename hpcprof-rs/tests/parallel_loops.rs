@@ -140,7 +140,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     let temp = TempDir::new();
     let source = temp.join("main.rs");
     std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)), &temp);
+    let database = database(&two_loops(text(&source)));
     let view = view(&database, "top-down", &[]);
     let main = at_path(&view, &["_start", "app::main"]);
     let loops = main["children"].as_array().expect("children");
@@ -198,8 +198,7 @@ fn what_catches_panics_ends_no_loop() {
     let inner = thread.natives(outer, &[&split[1..], &[closure()]].concat());
     thread.sample(inner, 3, 0.0);
     run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let view = view(&database, "top-down", &[]);
     let outer = loops_of(&view, "slice::Iter.map.sum");
     let children = outer["children"].as_array().expect("children");
@@ -214,7 +213,7 @@ fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
     let temp = TempDir::new();
     let source = temp.join("main.rs");
     std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)), &temp);
+    let database = database(&two_loops(text(&source)));
     let shown = tool_on_screen(80, &["top-down", text(&database)]).expect("text");
     assert!(
         shown.contains("par_iter().map(..).sum()  main.rs:3"),
@@ -230,8 +229,7 @@ fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
 
 #[test]
 fn without_the_source_a_loop_is_named_by_its_adaptors() {
-    let temp = TempDir::new();
-    let database = database(&two_loops("/gone/main.rs"), &temp);
+    let database = database(&two_loops("/gone/main.rs"));
     let view = view(&database, "top-down", &[]);
     let main = at_path(&view, &["_start", "app::main"]);
     for node in main["children"].as_array().expect("children") {
@@ -301,7 +299,7 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
         let source = temp.join("main.rs");
         std::fs::write(&source, ONE_LINE).expect("source");
         let run = loops_of_one_line(text(&source), with_columns);
-        let database = database(&run, &temp);
+        let database = database(&run);
         let view = view(&database, "top-down", &[]);
         let main = at_path(&view, &["_start", "app::main"]);
         let loops = main["children"].as_array().expect("children");
@@ -333,9 +331,8 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
 }
 
 #[test]
-fn machinery_is_there_when_asked_for_and_older_databases_are_read() {
-    let temp = TempDir::new();
-    let database = database(&two_loops("/gone/main.rs"), &temp);
+fn frames_of_loops_are_there_when_asked_for_and_older_databases_are_read() {
+    let database = database(&two_loops("/gone/main.rs"));
     let unfolded = view(&database, "top-down", &["--unfold"]);
     let sum = loops_of(&unfolded, "rayon::iter::ParallelIterator::sum");
     assert_eq!(sum["kind"], "inlined");
@@ -381,8 +378,7 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
     let own = first.natives(entry, &[start(), main_first(), closure()]);
     first.sample(own, 1, 0.0);
     run.threads = vec![first];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let view = view(&database, "top-down", &[]);
     assert_eq!(view["quality"]["spawnerless"], 9);
     assert_eq!(view["quality"]["rooted"], 10);

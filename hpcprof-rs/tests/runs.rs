@@ -2,18 +2,16 @@
 
 mod support;
 
-use support::program::{self, leaf, main, start};
+use support::program::{leaf, main, run_of, start};
 use support::*;
 
 const MS: u64 = 1_000_000;
 
 fn run(image: u64, samples: u64) -> Run {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), main(), leaf()]);
-    thread.sample(node, samples, 1.0);
-    run.threads = vec![thread];
+    let run = run_of(|thread, entry| {
+        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        thread.sample(node, samples, 1.0);
+    });
     let mut run = run.process(100, image);
     run.end.as_mut().expect("an end").monotonic_ns = image + 1_000 * MS;
     run

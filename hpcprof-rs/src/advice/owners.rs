@@ -2,8 +2,8 @@
 //! there are any.
 
 use crate::catalogue::Catalogue;
+use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::render::names::base_name;
-use crate::views::scaffolding::{is_shim, is_start_up};
 use hpc_formats::structure::Origin;
 
 /// Owners, those that a user cares about most first.

@@ -1,13 +1,6 @@
-//! The metrics of a database, and what nodes are compared by. The first three metrics are fixed.
+//! What nodes are compared by: effort, or a metric.
 
-/// Position of useful work in a node's values.
-pub const WORK: usize = 0;
-/// Position of idleness.
-pub const IDLENESS: usize = 1;
-/// Position of overhead, all categories.
-pub const OVERHEAD: usize = 2;
-/// The fixed metrics' names, by position.
-pub const FIXED: [&str; 3] = ["work", "idleness", "overhead"];
+pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
 
 /// Work, idleness and overhead together.
 pub fn effort(values: &[i64]) -> i64 {

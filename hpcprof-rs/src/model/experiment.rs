@@ -145,7 +145,7 @@ pub struct Experiment {
     pub missing: Vec<Missing>,
     /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
-    /// Overhead categories that occur.
+    /// Overhead categories that occur, sorted.
     pub categories: Vec<String>,
 }
 

@@ -44,8 +44,13 @@ pub struct Module {
 impl Module {
     /// The last component of its path.
     pub fn base_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        base_name(&self.path)
     }
+}
+
+/// The last component of a path.
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A procedure, a loop or another named piece of code.

@@ -5,10 +5,7 @@ use crate::catalogue::tree::SourceLocation;
 use crate::error::one_line;
 use crate::views::view::Label;
 
-/// The last component of a path.
-pub fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
+pub use crate::model::symbols::base_name;
 
 /// `file.rs:12`; the line is left out when unknown.
 pub fn location(code: &Code, at: SourceLocation) -> String {

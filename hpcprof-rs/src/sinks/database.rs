@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::contexts::{ContextIndex, ContextTree, MetricKey};
 use crate::model::experiment::Experiment;
 use crate::model::loops::ParallelLoops;
-use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
+use crate::model::metrics::{self, IDLENESS, Metric, OVERHEAD, WORK};
 use crate::model::symbols::{Line, ModuleIndex, Symbols, Text};
 use crate::model::warnings::Warnings;
 use crate::schema;
@@ -40,7 +40,7 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
     ))?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema::CREATE)?;
-    let metrics = MetricTable::new(experiment.categories.iter().map(String::as_str));
+    let metrics = metrics::all(&experiment.categories);
     write_metrics(&transaction, &metrics)?;
     write_processes(&transaction, experiment)?;
     write_threads(&transaction, experiment, &metrics)?;
@@ -53,7 +53,7 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
         symbols,
         order: &order,
         files: &files,
-        metrics: &metrics,
+        categories: &experiment.categories,
     };
     let (logical, physical) = (&experiment.logical, &experiment.physical);
     let loops = LoopWriter::write(&writer, experiment)?;
@@ -97,14 +97,14 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn write_metrics(connection: &Connection, metrics: &MetricTable) -> rusqlite::Result<()> {
-    for (id, metric) in metrics.all().iter().enumerate() {
+fn write_metrics(connection: &Connection, metrics: &[Metric]) -> rusqlite::Result<()> {
+    for (id, metric) in metrics.iter().enumerate() {
         connection.execute(
             "INSERT INTO metric VALUES (?, ?, 'nanoseconds', ?, ?)",
             params![
                 id as i64,
                 metric.name,
-                metric.part_of.map(|m| m.0),
+                metric.part_of.map(|m| m as i64),
                 metric.description
             ],
         )?;
@@ -147,7 +147,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
 fn write_threads(
     connection: &Connection,
     experiment: &Experiment,
-    metrics: &MetricTable,
+    metrics: &[Metric],
 ) -> rusqlite::Result<()> {
     for (id, t) in experiment.threads.iter().enumerate() {
         let id = id as i64 + 1;
@@ -173,7 +173,7 @@ fn write_threads(
                 params![id, signed(*samples), runtime.name()],
             )?;
         }
-        for (index, metric) in metrics.all().iter().enumerate() {
+        for (index, metric) in metrics.iter().enumerate() {
             if let Some(value) = t.totals.get(&metric.name) {
                 connection.execute(
                     "INSERT INTO thread_value VALUES (?, ?, ?)",
@@ -276,7 +276,8 @@ struct ContextWriter<'a> {
     symbols: &'a Symbols,
     order: &'a ProcedureOrder,
     files: &'a [i64],
-    metrics: &'a MetricTable,
+    /// Overhead categories, sorted.
+    categories: &'a [String],
 }
 
 impl ContextWriter<'_> {
@@ -329,7 +330,7 @@ impl ContextWriter<'_> {
             }
             for (_, metric, value) in values_of(&values, place.context.0) {
                 insert_value.raw_bind_parameter(1, id)?;
-                insert_value.raw_bind_parameter(2, metric.0)?;
+                insert_value.raw_bind_parameter(2, *metric as i64)?;
                 insert_value.raw_bind_parameter(3, value)?;
                 insert_value.raw_execute()?;
             }
@@ -338,8 +339,8 @@ impl ContextWriter<'_> {
     }
 
     /// Values sorted by context and metric, overhead both in all and by category.
-    fn values(&self, tree: &ContextTree) -> Vec<(u32, MetricId, i64)> {
-        let mut categories: BTreeMap<Text, Option<MetricId>> = BTreeMap::new();
+    fn values(&self, tree: &ContextTree) -> Vec<(u32, usize, i64)> {
+        let mut known: BTreeMap<Text, usize> = BTreeMap::new();
         let mut values = Vec::with_capacity(tree.exclusive_values.len());
         for ((context, metric), value) in &tree.exclusive_values {
             match metric {
@@ -347,10 +348,11 @@ impl ContextWriter<'_> {
                 MetricKey::Idleness => values.push((context.0, IDLENESS, *value)),
                 MetricKey::Overhead(category) => {
                     values.push((context.0, OVERHEAD, *value));
-                    let metric = *categories
-                        .entry(*category)
-                        .or_insert_with(|| self.metrics.category(self.symbols.text(*category)));
-                    values.extend(metric.map(|metric| (context.0, metric, *value)));
+                    let category = *known.entry(*category).or_insert_with(|| {
+                        let name = self.symbols.text(*category);
+                        self.categories.partition_point(|c| c.as_str() < name)
+                    });
+                    values.push((context.0, OVERHEAD + 1 + category, *value));
                 }
             }
         }
@@ -419,11 +421,8 @@ impl<'a> LoopWriter<'a> {
 }
 
 /// The values of one context.
-fn values_of(values: &[(u32, MetricId, i64)], context: u32) -> &[(u32, MetricId, i64)] {
+fn values_of(values: &[(u32, usize, i64)], context: u32) -> &[(u32, usize, i64)] {
     let start = values.partition_point(|v| v.0 < context);
-    let count = values[start..]
-        .iter()
-        .take_while(|v| v.0 == context)
-        .count();
+    let count = values[start..].partition_point(|v| v.0 == context);
     &values[start..start + count]
 }

@@ -15,8 +15,8 @@ use crate::catalogue::Projection;
 use crate::catalogue::code::Code;
 use crate::catalogue::tree::{Call, SourceLocation, Tree, TreeNode};
 use crate::model::hash::FastMap;
+use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::model::symbols::Kind;
-use crate::views::scaffolding::{is_shim, is_start_up};
 use hpc_formats::structure::Origin;
 
 /// What to fold.

@@ -7,6 +7,5 @@ pub mod bottom_up;
 pub mod flat;
 pub mod fold;
 pub mod prune;
-pub mod scaffolding;
 pub mod top_down;
 pub mod view;

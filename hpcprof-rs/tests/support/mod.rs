@@ -474,13 +474,28 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     Ok(String::from_utf8(out).expect("output is UTF-8"))
 }
 
-/// Builds a database from `run`; its directory within `temp`.
-pub fn database(run: &Run, temp: &TempDir) -> PathBuf {
+/// A database directory that is removed when dropped.
+pub struct Database {
+    _temp: TempDir,
+    path: PathBuf,
+}
+
+impl std::ops::Deref for Database {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Builds a database from `run`.
+pub fn database(run: &Run) -> Database {
+    let temp = TempDir::new();
     let measurements = temp.join("hpcrun-app-measurements");
     run.write(&measurements);
-    let database = temp.join("db");
-    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
-    database
+    let path = temp.join("db");
+    tool(&[text(&measurements), "-o", text(&path)]).expect("build");
+    Database { _temp: temp, path }
 }
 
 pub fn text(path: &Path) -> &str {

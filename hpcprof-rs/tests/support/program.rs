@@ -175,6 +175,16 @@ pub fn run() -> Run {
     run
 }
 
+/// A run of one thread, whose profile `build` makes from its entry on.
+pub fn run_of(build: impl FnOnce(&mut ThreadBuilder, u32)) -> Run {
+    let mut run = run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    build(&mut thread, entry);
+    run.threads = vec![thread];
+    run
+}
+
 /// A run with stolen tasks, support frames, anchors, partial paths, overhead and losses.
 pub fn full_run() -> Run {
     let mut run = run();

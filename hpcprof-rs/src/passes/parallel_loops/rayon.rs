@@ -1,5 +1,6 @@
 //! The parallel loops of the crate `rayon`.
 
+use crate::model::scaffolding;
 use crate::passes::parallel_loops::names::last_part;
 use crate::passes::parallel_loops::rules::Rule;
 use hpcstruct_rs::columns::is_of_parallel_iterators;
@@ -14,19 +15,14 @@ pub(super) const RULE: Rule = Rule {
     source_starts: &["par_", "into_par_iter"],
 };
 
-/// The standard library's iterators and shims; without optimisation they are out of line.
+/// The standard library's iterators and shims, which are out of line without optimisation.
 fn is_shim(name: &str) -> bool {
-    const PARTS: [&str; 8] = [
+    let parts = [
         "core::iter::",
-        "::call_once",
-        "::call_mut",
         "::ops::function::",
-        "::catch_unwind",
-        "::panicking::try",
         "::panic::unwind_safe::",
-        "__rust_try",
     ];
-    PARTS.iter().any(|part| name.contains(part))
+    scaffolding::is_shim(name) || parts.iter().any(|part| name.contains(part))
 }
 
 /// `map` of `<rayon::iter::map::Map<I,F> as rayon::iter::ParallelIterator>::drive_unindexed`, and
