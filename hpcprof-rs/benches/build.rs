@@ -8,8 +8,8 @@ mod support;
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 use support::program::{
-    caller, caller_join_closure, caller_push, closure, leaf, leaf_iterator, memcpy, scheduler,
-    serial, start,
+    CALLER, CALLER_JOIN_CLOSURE, CALLER_PUSH, CLOSURE, LEAF, LEAF_ITERATOR, MEMCPY, SCHEDULER,
+    SERIAL, START,
 };
 use support::*;
 
@@ -19,22 +19,22 @@ fn large_run(notes: u64, stolen: bool) -> Run {
     let mut random = Rng::with_seed(1);
     let mut run = support::program::run();
     let addresses = [
-        caller(),
-        caller_join_closure(),
-        caller_push(),
-        leaf(),
-        leaf_iterator(),
-        closure(),
-        serial(),
-        memcpy(),
+        CALLER,
+        CALLER_JOIN_CLOSURE,
+        CALLER_PUSH,
+        LEAF,
+        LEAF_ITERATOR,
+        CLOSURE,
+        SERIAL,
+        MEMCPY,
     ];
     for ordinal in 1..=4 {
         let mut thread = ThreadBuilder::new(ordinal);
         let entry = thread.entry();
-        let frames = [start(), support::program::main()];
+        let frames = [START, support::program::MAIN];
         let base = if stolen {
             // The two projections differ, as they do under a task runtime.
-            thread.spawner(entry, scheduler(), &frames)
+            thread.spawner(entry, SCHEDULER, &frames)
         } else {
             thread.natives(entry, &frames)
         };

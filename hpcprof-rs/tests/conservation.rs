@@ -219,11 +219,11 @@ fn without_anchors(thread: &ThreadBuilder, seed: u64) -> ThreadBuilder {
     for _ in 0..60 {
         let parent = nodes[random.usize(..nodes.len())];
         let address = random.choice([
-            support::program::main(),
-            support::program::caller_join_closure(),
-            support::program::leaf(),
-            support::program::memcpy(),
-            support::program::caller_push(),
+            support::program::MAIN,
+            support::program::CALLER_JOIN_CLOSURE,
+            support::program::LEAF,
+            support::program::MEMCPY,
+            support::program::CALLER_PUSH,
         ]);
         let node = out.native(parent, address.expect("there are some"));
         nodes.push(node);

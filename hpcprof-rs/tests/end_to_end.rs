@@ -66,12 +66,12 @@ fn runtime_frames_on_request() {
 #[test]
 fn tagged_calls_cover_the_system_but_not_the_user() {
     let run = run_of(|thread, entry| {
-        let push = thread.natives(entry, &[start(), main(), caller_push()]);
-        let in_libc = thread.natives(push, &[futex(), memcpy()]);
+        let push = thread.natives(entry, &[START, MAIN, CALLER_PUSH]);
+        let in_libc = thread.natives(push, &[FUTEX, MEMCPY]);
         thread.sample(in_libc, 3, 0.0);
-        let user = thread.native(in_libc, leaf());
+        let user = thread.native(in_libc, LEAF);
         thread.sample(user, 5, 0.0);
-        let user_libc = thread.native(user, memcpy());
+        let user_libc = thread.native(user, MEMCPY);
         thread.sample(user_libc, 7, 0.0);
     });
     let view = view(&database(&run), "top-down", &[]);
@@ -85,16 +85,16 @@ fn anchors_continue_another_threads_context() {
     let mut run = program::run();
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
-    let creator = first.natives(entry, &[start(), main_serial(), serial()]);
+    let creator = first.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
     first.sample(creator, 1, 0.0);
     // An anchor of an anchor, against the order of the files.
     let mut second = ThreadBuilder::new(2);
     let anchor = second.anchor(3, 2);
-    let task = second.native(anchor, leaf());
+    let task = second.native(anchor, LEAF);
     second.sample(task, 10, 0.0);
     let mut third = ThreadBuilder::new(3);
     let anchor = third.anchor(1, creator);
-    assert_eq!(third.native(anchor, caller()), 2);
+    assert_eq!(third.native(anchor, CALLER), 2);
     run.threads = vec![first, second, third];
     let view = view(&database(&run), "top-down", &[]);
     let path = [
@@ -115,18 +115,18 @@ fn broken_anchors_become_partial_roots() {
     let mut first = ThreadBuilder::new(1);
     // A cycle: 1 continues 2, 2 continues 1.
     let anchor = first.anchor(2, 2);
-    let a = first.native(anchor, leaf());
+    let a = first.native(anchor, LEAF);
     first.sample(a, 2, 0.0);
     let mut second = ThreadBuilder::new(2);
     let anchor = second.anchor(1, 2);
-    let b = second.native(anchor, caller());
+    let b = second.native(anchor, CALLER);
     second.sample(b, 3, 0.0);
     // A thread and a record that are not there.
     let gone = second.anchor(9, 4);
-    let c = second.native(gone, leaf());
+    let c = second.native(gone, LEAF);
     second.sample(c, 5, 0.0);
     let gone = second.anchor(1, 4000);
-    let d = second.native(gone, leaf());
+    let d = second.native(gone, LEAF);
     second.sample(d, 7, 0.0);
     run.threads = vec![first, second];
     let view = view(&database(&run), "top-down", &[]);
@@ -176,15 +176,15 @@ fn physical_paths_are_the_machines() {
 fn many_to_one_and_many_to_zero_chords() {
     // An interpreter: two machine frames for one user-level frame, then support frames.
     let run = run_of(|thread, entry| {
-        let below = thread.natives(entry, &[start(), main()]);
+        let below = thread.natives(entry, &[START, MAIN]);
         let many = Association::ManyToOne;
-        let a = thread.note(below, many, 1, execute(), caller());
-        let b = thread.note(a, many, 2, call_once(), CodeAddress::NONE);
+        let a = thread.note(below, many, 1, EXECUTE, CALLER);
+        let b = thread.note(a, many, 2, CALL_ONCE, CodeAddress::NONE);
         thread.sample(b, 4, 0.0);
         let zero = Association::ManyToZero;
-        let c = thread.note(b, zero, 1, execute(), CodeAddress::NONE);
-        let d = thread.note(c, zero, 2, call_once(), CodeAddress::NONE);
-        let leaf = thread.native(d, leaf());
+        let c = thread.note(b, zero, 1, EXECUTE, CodeAddress::NONE);
+        let d = thread.note(c, zero, 2, CALL_ONCE, CodeAddress::NONE);
+        let leaf = thread.native(d, LEAF);
         thread.sample(leaf, 5, 0.0);
     });
     let database = database(&run);
@@ -275,9 +275,9 @@ fn recursion_folds_in_text_and_never_in_json() {
     let mut run = program::run();
     let mut thread = ThreadBuilder::new(1);
     let mut at = thread.entry();
-    at = thread.natives(at, &[start(), main()]);
+    at = thread.natives(at, &[START, MAIN]);
     for _ in 0..500 {
-        at = thread.natives(at, &[caller(), closure()]);
+        at = thread.natives(at, &[CALLER, CLOSURE]);
         thread.sample(at, 1, 0.0);
     }
     run.threads = vec![thread];
@@ -306,8 +306,8 @@ fn recursion_folds_in_text_and_never_in_json() {
 fn system_code_that_users_call_again_does_not_recur() {
     let run = run_of(|thread, entry| {
         // It calls itself, and the user's code, which calls it again.
-        let outer = thread.natives(entry, &[start(), main(), memcpy(), memcpy(), caller()]);
-        let inner = thread.natives(outer, &[memcpy(), closure(), leaf()]);
+        let outer = thread.natives(entry, &[START, MAIN, MEMCPY, MEMCPY, CALLER]);
+        let inner = thread.natives(outer, &[MEMCPY, CLOSURE, LEAF]);
         thread.sample(inner, 5, 0.0);
     });
     let database = database(&run);
@@ -342,7 +342,7 @@ fn two_processes_share_their_code() {
         let mut thread = ThreadBuilder::new(1);
         (thread.pid, thread.image) = (pid, image);
         let entry = thread.entry();
-        let leaf = thread.natives(entry, &[start(), main(), leaf()]);
+        let leaf = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(leaf, u64::from(pid), 0.0);
         run.threads = vec![thread];
         run.write(&measurements);
@@ -427,7 +427,7 @@ fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
         let mut run = program::run();
         let mut thread = ThreadBuilder::new(1);
         let entry = thread.entry();
-        let at = thread.natives(entry, &vec![leaf(); levels]);
+        let at = thread.natives(entry, &vec![LEAF; levels]);
         thread.sample(at, 10, 0.0);
         run.threads = vec![thread];
         run.write(&temp.join(&format!("m{levels}")));
@@ -458,11 +458,11 @@ fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
 fn what_a_view_is_pruned_by_decides_what_it_hides() {
     // Ten callees have all the overhead, 4 % of the effort, each less than the threshold.
     let run = run_of(|thread, entry| {
-        let base = thread.natives(entry, &[start(), main()]);
+        let base = thread.natives(entry, &[START, MAIN]);
         thread.sample(base, 100_000, 0.0);
-        let push = thread.native(base, caller_push());
+        let push = thread.native(base, CALLER_PUSH);
         thread.sample(push, 600, 0.0);
-        let waits = thread.native(push, futex());
+        let waits = thread.native(push, FUTEX);
         thread.sample(waits, 300, 0.0);
     });
     let database = database(&run);
@@ -496,11 +496,11 @@ fn a_column_of_own_amounts_names_its_metric() {
 #[test]
 fn a_chain_of_single_callers_has_its_numbers_once() {
     let run = run_of(|thread, entry| {
-        let one = thread.natives(entry, &[start(), main(), caller(), leaf()]);
+        let one = thread.natives(entry, &[START, MAIN, CALLER, LEAF]);
         thread.sample(one, 30, 0.0);
-        let two = thread.natives(entry, &[start(), main(), serial(), memcpy()]);
+        let two = thread.natives(entry, &[START, MAIN, SERIAL, MEMCPY]);
         thread.sample(two, 20, 0.0);
-        let three = thread.natives(entry, &[start(), main(), caller(), memcpy()]);
+        let three = thread.natives(entry, &[START, MAIN, CALLER, MEMCPY]);
         thread.sample(three, 10, 0.0);
     });
     let database = database(&run);

@@ -5,7 +5,7 @@ mod support;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Unprofiled;
 use serde_json::Value;
-use support::program::{self, leaf, main, run_of, start};
+use support::program::{self, LEAF, MAIN, START, run_of};
 use support::*;
 
 const MS: u64 = 1_000_000;
@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 /// A run of one thread with so many samples of one period, which used so much CPU time.
 fn one_thread(samples: u64, cpu_ms: u64) -> Run {
     let mut run = run_of(|thread, entry| {
-        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
         if samples > 0 {
             thread.sample(node, samples, 1.0);
         }
@@ -130,7 +130,7 @@ fn distant_samples_leave_more_open() {
     let mut run = one_thread(0, 500 + 100);
     let thread = &mut run.threads[0];
     let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), leaf()]);
+    let node = thread.natives(entry, &[START, LEAF]);
     thread.values(node, 10, 100, 0.0);
     assert_eq!(missing(&shown(&[&run]).0), []);
     // Uneven ones as the root of their number: 144 samples of nine periods may be off by 8 x 12 periods.
@@ -138,7 +138,7 @@ fn distant_samples_leave_more_open() {
         let mut run = one_thread(0, (144 * 9 + periods) * 5);
         let thread = &mut run.threads[0];
         let entry = thread.entry();
-        let node = thread.natives(entry, &[start(), leaf()]);
+        let node = thread.natives(entry, &[START, LEAF]);
         thread.values(node, 144, 144 * 9, 0.0);
         missing(&shown(&[&run]).0).len()
     };

@@ -2,14 +2,14 @@
 
 mod support;
 
-use support::program::{leaf, main, run_of, start};
+use support::program::{LEAF, MAIN, START, run_of};
 use support::*;
 
 const MS: u64 = 1_000_000;
 
 fn run(image: u64, samples: u64) -> Run {
     let run = run_of(|thread, entry| {
-        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(node, samples, 1.0);
     });
     let mut run = run.process(100, image);
@@ -68,7 +68,7 @@ fn the_processes_of_one_run_share_the_node() {
         let mut run = run(7 * MS, 1);
         let mut thread = ThreadBuilder::new(1);
         let entry = thread.entry();
-        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(node, 200, 0.0);
         run.threads = vec![thread];
         run.process(pid, 7 * MS).write(&measurements);

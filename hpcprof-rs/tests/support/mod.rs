@@ -46,7 +46,7 @@ impl TempDir {
 }
 
 /// A code address of a process.
-pub fn at(module: u16, offset: u64) -> CodeAddress {
+pub const fn at(module: u16, offset: u64) -> CodeAddress {
     CodeAddress::new(ModuleId(module), offset)
 }
 
