@@ -4,67 +4,43 @@ use crate::model::contexts::ContextTree;
 use crate::model::loops::ParallelLoops;
 use crate::model::runtimes::Runtime;
 use crate::model::symbols::Symbols;
-use hpc_formats::process::{CpuTimes, Unprofiled};
+use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
+use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
 
 /// One process image.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ProcessSummary {
     /// Its run, from 0. Processes of different runs have different clocks.
     pub run: usize,
-    /// Process id.
-    pub pid: u32,
-    /// Parent's process id; 0 when unknown.
-    pub ppid: u32,
-    /// Monotonic clock at its start; tells apart the images of a process that calls exec.
-    pub start_monotonic_ns: u64,
-    /// Path of the executable; empty when unknown.
-    pub executable: String,
-    /// Argument vector.
-    pub arguments: Vec<String>,
-    /// Working directory.
-    pub directory: String,
-    /// Event, as the user gave it.
-    pub event: String,
-    /// What served the event.
-    pub source: String,
-    /// Sampling period, nanoseconds.
-    pub period_ns: u64,
-    /// Cores n that idleness is computed against.
-    pub cores: u32,
-    /// Most workers alive at once.
-    pub workers: u32,
+    /// Its start; period and cores are those that were in force.
+    pub start: Start,
+    /// Its end; `None` when it crashed, was killed or still runs.
+    pub end: Option<End>,
+    /// Monotonic clock at the end, or at the last sample, nanoseconds.
+    pub end_ns: u64,
     /// Threads seen.
     pub threads: u32,
-    /// Wall clock at the start, nanoseconds since 1970.
-    pub realtime_ns: u64,
-    /// Monotonic nanoseconds at the end, or at the last sample.
-    pub end_ns: u64,
-    /// How it ended; `None` when it crashed, was killed or still runs.
-    pub end_reason: Option<String>,
-    /// CPU times; zeros when unknown.
-    pub cpu: CpuTimes,
     /// Least distance of its samples, nanoseconds: the period, or what the kernel's tick allows.
     pub distance_ns: u64,
-    /// Lost samples that no thread's profile counts.
-    pub lost: u64,
     /// Programs that it started and that were not profiled.
     pub unprofiled: Vec<Unprofiled>,
 }
 
+impl ProcessSummary {
+    /// CPU times; zeros when unknown.
+    pub fn cpu(&self) -> CpuTimes {
+        self.end.as_ref().map_or(CpuTimes::default(), |end| end.cpu)
+    }
+}
+
 /// One thread.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ThreadSummary {
     /// Index of its process in [`Experiment::processes`].
     pub process: usize,
-    /// Ordinal in its process, from 1.
-    pub ordinal: u32,
-    /// Kernel thread id.
-    pub tid: u32,
-    /// Its name.
-    pub name: String,
-    /// Whether it ended before its profile did.
-    pub finished: bool,
+    /// The header of its profile.
+    pub header: Header,
     /// Samples in the tree.
     pub samples: u64,
     /// Of these, samples in tasks whose callers the task runtime does not tell, by runtime.
@@ -73,15 +49,11 @@ pub struct ThreadSummary {
     pub sampled_ns: u64,
     /// Mean distance of its samples, nanoseconds.
     pub distance_ns: u64,
-    /// Thread CPU time, nanoseconds; 0 when it did not end.
-    pub cpu_ns: u64,
     /// Time in which it was sampled while idle (not in the tree), nanoseconds.
     pub idle_ns: u64,
     /// Its share of working threads beyond the cores, nanoseconds.
     pub oversubscribed_ns: u64,
-    /// Ordinal of its creator; 0 when unknown.
-    pub creator: u32,
-    /// Totals, nanoseconds; overhead by category name under the metric's full name.
+    /// Totals by metric, nanoseconds.
     pub totals: BTreeMap<String, i64>,
 }
 

@@ -114,30 +114,31 @@ fn write_metrics(connection: &Connection, metrics: &[Metric]) -> rusqlite::Resul
 
 fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
     for (id, p) in experiment.processes.iter().enumerate() {
+        let (start, cpu) = (&p.start, p.cpu());
         connection.execute(
             "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id as i64 + 1,
-                p.pid,
-                p.ppid,
-                signed(p.start_monotonic_ns),
-                p.executable,
-                serde_json::Value::from(p.arguments.clone()).to_string(),
-                p.directory,
-                p.event,
-                p.source,
-                signed(p.period_ns),
-                p.cores,
-                p.workers,
+                start.pid,
+                start.ppid,
+                signed(start.image),
+                start.executable,
+                serde_json::Value::from(start.arguments.clone()).to_string(),
+                start.directory,
+                start.event,
+                start.source,
+                signed(start.period_ns),
+                start.cores,
+                p.end.as_ref().map_or(0, |end| end.workers),
                 p.threads,
-                signed(p.realtime_ns),
+                signed(start.realtime_ns),
                 signed(p.end_ns),
-                p.end_reason,
+                p.end.as_ref().map(|end| &end.reason),
                 p.run as i64 + 1,
-                signed(p.cpu.process_ns),
-                signed(p.cpu.children_ns),
-                signed(p.cpu.unsampled_ns),
-                signed(p.cpu.estimated_wait_ns)
+                signed(cpu.process_ns),
+                signed(cpu.children_ns),
+                signed(cpu.unsampled_ns),
+                signed(cpu.estimated_wait_ns)
             ],
         )?;
     }
@@ -149,22 +150,22 @@ fn write_threads(
     experiment: &Experiment,
     metrics: &[Metric],
 ) -> rusqlite::Result<()> {
-    for (id, t) in experiment.threads.iter().enumerate() {
-        let id = id as i64 + 1;
+    for (id, t) in (1_i64..).zip(&experiment.threads) {
+        let header = &t.header;
         connection.execute(
             "INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id,
                 t.process as i64 + 1,
-                t.ordinal,
-                t.tid,
-                t.name,
-                t.finished,
+                header.thread,
+                header.tid,
+                header.name,
+                header.finished,
                 signed(t.samples),
-                signed(t.cpu_ns),
+                signed(header.cpu_ns),
                 signed(t.idle_ns),
                 signed(t.oversubscribed_ns),
-                t.creator
+                header.creator_thread
             ],
         )?;
         for (runtime, samples) in &t.unknown_caller_samples {
