@@ -2,7 +2,7 @@
 //! files is tested beside it, on synthetic ones.
 
 use hpcrun_tests::run::{Spec, build};
-use hpcrun_tests::tools::{folder, machine, release, tool};
+use hpcrun_tests::tools::{exclusive_cores, folder, release, tool};
 use hpcrun_tests::view::View;
 use nix::mount::{MsFlags, mount, umount};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_costs_samples_but_never_the_program() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for kilobytes in [0, 12, 64, 200] {
         // One page more than nothing: size=0 would mean no limit.
         let Some(disk) = SmallDisk::mount("full-disk", kilobytes * 1024 + 4096) else {
@@ -116,7 +116,7 @@ fn a_full_disk_costs_samples_but_never_the_program() {
 
 #[test]
 fn a_database_on_a_full_disk_is_refused_in_one_line() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::fixture("full-database", "phases")
         .arguments(&["60"])
         .rate(1000)

@@ -6,7 +6,7 @@
 //! where less than 2 is left and only there. Not one sample may be elsewhere.
 
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::machine;
+use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 
@@ -155,7 +155,7 @@ fn check(workers: usize) {
 
 #[test]
 fn no_sample_is_under_a_wrong_parent_on_1_to_8_workers() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for workers in 1..=8 {
         check(workers);
     }

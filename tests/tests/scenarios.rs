@@ -5,7 +5,7 @@
 //! (CONTRIBUTING.md).
 
 use hpcrun_tests::run::{Condition, Database, Run, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{c_program, machine, optional_program};
+use hpcrun_tests::tools::{c_program, exclusive_cores, optional_program};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
 
@@ -157,7 +157,7 @@ fn faults(mode: &str, condition: Condition) -> Vec<String> {
 
 /// Panics unless all modes are right; says of each what is not.
 fn check(modes: &[&str], conditions: &[Condition]) {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let mut report = String::new();
     for condition in conditions {
         for mode in modes {
@@ -201,7 +201,7 @@ fn the_same_beside_a_busy_core_with_a_slow_clock_and_in_a_crowd() {
 
 #[test]
 fn more_threads_than_cores_are_oversubscription() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let scenario = profile("join", Condition::by_default(), &["200", "8"]);
     let scenario = scenario
         .expect("it ends well")
@@ -230,7 +230,7 @@ fn more_threads_than_cores_are_oversubscription() {
 
 #[test]
 fn an_uncontended_lock_is_the_one_that_the_program_calls() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let scenario = profile("locks", Condition::by_default(), &["300"]);
     let scenario = scenario
         .expect("it ends well")
@@ -256,7 +256,7 @@ fn an_uncontended_lock_is_the_one_that_the_program_calls() {
 
 #[test]
 fn a_wait_in_cin_is_idle() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let Some(program) = optional_program("cin", "g++", "cin.cpp", &["-pthread"]) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! The views' interface: JSON as FORMATS.md states it, conservation everywhere, text for reading.
 
 use hpcrun_tests::run::{Database, Run, Spec};
-use hpcrun_tests::tools::{check, folder, machine, release, tool};
+use hpcrun_tests::tools::{check, exclusive_cores, folder, release, tool};
 use hpcrun_tests::view::{Node, value};
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn measured() -> &'static (Run, Database) {
 
 #[test]
 fn every_view_and_projection_conserves_every_metric() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = measured();
     let recorded = run.recorded();
     let mut totals = None;
@@ -50,7 +50,7 @@ fn every_view_and_projection_conserves_every_metric() {
 
 #[test]
 fn the_json_is_what_scripts_rely_on() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (_run, database) = measured();
     let kinds = [
         "procedure",
@@ -115,7 +115,7 @@ fn has_hash(name: &str) -> bool {
 
 #[test]
 fn a_function_has_its_file_and_line() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (_run, database) = measured();
     let view = database.top_down();
     let mut seen = 0;
@@ -147,7 +147,7 @@ fn a_function_has_its_file_and_line() {
 
 #[test]
 fn text_csv_and_folded_name_the_contexts() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (_run, database) = measured();
     for view in VIEWS {
         let text = database.text(view, &[]);
@@ -164,7 +164,7 @@ fn text_csv_and_folded_name_the_contexts() {
 
 #[test]
 fn a_stripped_program_is_profiled_and_the_reader_is_told() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let place = folder("stripped-program");
     let program: PathBuf = place.join("phases");
     std::fs::copy(release("phases"), &program).expect("the program can be copied");
@@ -191,7 +191,7 @@ fn a_stripped_program_is_profiled_and_the_reader_is_told() {
 
 #[test]
 fn one_measurement_gives_one_result() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = measured();
     let again = run.folder.join("again");
     let output = hpcrun_tests::run::build(&run.measurements, &again);
