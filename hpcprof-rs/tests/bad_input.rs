@@ -88,7 +88,7 @@ fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
     let output = command(temp.path(), &["m"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = stderr(&output);
-    assert!(text.contains("m: has no readable profile"), "{text}");
+    has(&text, "m: has no readable profile");
     for path in &profiles {
         std::fs::remove_file(path).expect("file");
     }
@@ -212,10 +212,7 @@ fn damaged_files_cost_only_themselves() {
         text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")),
         "{text}"
     );
-    assert!(
-        text.contains("2 of 21 records unreadable, 2 of 112 samples lost"),
-        "{text}"
-    );
+    has(&text, "2 of 21 records unreadable, 2 of 112 samples lost");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples() - 2);
     assert_eq!(view["quality"]["lost"]["damaged-profile"], 2);
@@ -257,11 +254,7 @@ fn a_crashed_program_keeps_its_samples() {
     run.write(&temp.join("m"));
     let output = command(temp.path(), &["m", "-o", "db"]);
     assert!(output.status.success());
-    assert!(
-        stderr(&output).contains("did not end in order"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "did not end in order");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples());
     // Up to the last sample.
@@ -270,11 +263,7 @@ fn a_crashed_program_keeps_its_samples() {
     std::fs::remove_file(temp.join("m").join(run.process_name())).expect("process file");
     let output = command(temp.path(), &["m", "-o", "db2"]);
     assert!(output.status.success());
-    assert!(
-        stderr(&output).contains("process file is missing"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "process file is missing");
     let totals = &support::view(&temp.join("db2"), "flat", &[])["totals"];
     let work = nanoseconds(&totals["work"]) + nanoseconds(&totals["overhead"]);
     assert_eq!(work, run.recorded_work());
@@ -289,10 +278,8 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
     let output = command(temp.path(), &["m", "-o", "db"]);
     assert!(output.status.success());
     let text = stderr(&output);
-    assert!(
-        text.contains("/opt/app: ") && text.contains("measure again"),
-        "{text}"
-    );
+    has(&text, "/opt/app: ");
+    has(&text, "measure again");
     let view = view(&temp.join("db"), "flat", &[]);
     let app = named(&view["roots"], "/opt/app");
     assert_eq!(app["children"][0]["children"][0]["name"], "[app]");
@@ -306,8 +293,8 @@ fn few_rooted_samples_give_no_verdict() {
     let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
     thread.sample(partial, 200, 0.0);
     let screen = tool(&[text(&database(&run))]).expect("first screen");
-    assert!(screen.contains("no verdict"), "{screen}");
-    assert!(!screen.contains("refine"), "{screen}");
+    has(&screen, "no verdict");
+    lacks(&screen, "refine");
 }
 
 #[test]

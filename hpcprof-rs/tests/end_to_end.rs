@@ -284,10 +284,7 @@ fn recursion_folds_in_text_and_never_in_json() {
     let database = database(&run);
     let arguments = ["top-down", text(&database)];
     let folded = tool(&arguments).expect("text");
-    assert!(
-        folded.contains("app::caller (recursion, 500 deep)"),
-        "{folded}"
-    );
+    has(&folded, "app::caller (recursion, 500 deep)");
     assert!(folded.lines().count() < 8, "{folded}");
     let unfolded = tool(&[
         arguments[0],
@@ -417,7 +414,7 @@ fn flat_json_has_the_same_nodes_with_their_parents() {
         assert!(flat.get("roots").is_none());
     }
     let error = tool(&["top-down", text(&database), "--flat"]).expect_err("text is no JSON");
-    assert!(error.contains("--format json"), "{error}");
+    has(&error, "--format json");
 }
 
 #[test]
@@ -488,9 +485,9 @@ fn a_column_of_own_amounts_names_its_metric() {
     let shown = tool(&["top-down", text(&database), "--metric", "overhead:sched"]).expect("text");
     let head = shown.lines().nth(1).expect("a head");
     for title in ["own work", "own idle", "own ovhd", "own sched"] {
-        assert!(head.contains(title), "{head}");
+        has(head, title);
     }
-    assert!(!head.contains("self"), "{head}");
+    lacks(head, "self");
 }
 
 #[test]

@@ -132,33 +132,28 @@ fn a_serial_program_is_told_so_and_nothing_else() {
     let (main, work) = (p.own("main"), p.own("work"));
     p.sample(&[main, work], 200, 1.0);
     let screen = p.screen();
-    assert!(
-        screen
-            .contains("serial: the program runs on one thread, so 1 of 2 cores idles all the time"),
-        "{screen}"
+    has(
+        &screen,
+        "serial: the program runs on one thread, so 1 of 2 cores idles all the time",
     );
-    assert!(
-        !screen.contains("refine") && !screen.contains("verdict"),
-        "{screen}"
-    );
+    lacks(&screen, "refine");
+    lacks(&screen, "verdict");
     assert_eq!(rows(&screen), ["work"]);
     // Two threads that take turns.
     let other = p.own("other");
     p.sample_by(2, &[main, other], 100, 1.0);
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_500 * MS;
     let screen = p.screen();
-    assert!(
-        screen.contains("serial: of 2 threads never more than one works at a time"),
-        "{screen}"
+    has(
+        &screen,
+        "serial: of 2 threads never more than one works at a time",
     );
-    assert!(!screen.contains("refine"), "{screen}");
+    lacks(&screen, "refine");
     // Once they work together, idleness is worth a verdict.
     p.sample_by(2, &[main, other], 30, 0.0);
     let screen = p.screen();
-    assert!(
-        !screen.contains("serial:") && screen.contains("refine"),
-        "{screen}"
-    );
+    lacks(&screen, "serial:");
+    has(&screen, "refine");
 }
 
 #[test]
@@ -170,10 +165,8 @@ fn time_in_which_nobody_worked_comes_first() {
     // 4.9 % of the wall time.
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 999 * MS;
     let screen = p.screen();
-    assert!(
-        screen.contains("effective") && !screen.contains("look there first"),
-        "{screen}"
-    );
+    has(&screen, "effective");
+    lacks(&screen, "look there first");
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_001 * MS;
     let screen = p.screen();
     let line = screen.lines().nth(2).expect("a line");
@@ -181,10 +174,8 @@ fn time_in_which_nobody_worked_comes_first() {
         line.starts_with("unattributed wait: about 0.051 s of the wall time, 5.1 %"),
         "{screen}"
     );
-    assert!(
-        !screen.contains("effective") && !screen.contains("verdict"),
-        "{screen}"
-    );
+    lacks(&screen, "effective");
+    lacks(&screen, "verdict");
     assert_eq!(screen.matches("unattributed wait").count(), 1);
     assert_eq!(rows(&screen), ["a", "b"]);
 }
@@ -347,8 +338,8 @@ fn tasks_without_their_callers_are_said_by_runtime() {
             "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads \
              were created"
         );
-        assert!(screen.contains(&line), "{screen}");
-        assert!(!screen.contains("cargo hpcrun"), "{screen}");
+        has(&screen, &line);
+        lacks(&screen, "cargo hpcrun");
     }
 }
 
@@ -385,9 +376,9 @@ fn few_rooted_samples_name_what_was_lost() {
     let node = thread.native(partial, main);
     thread.sample(node, 150, 0.0);
     let screen = p.screen();
-    assert!(
-        screen.contains("fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)"),
-        "{screen}"
+    has(
+        &screen,
+        "fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)",
     );
 }
 
@@ -446,12 +437,10 @@ fn warnings_about_modules_of_few_samples_are_one() {
         .expect("the command starts");
     let warnings = String::from_utf8(output.stderr).expect("text");
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
-    assert!(
-        warnings.contains(
-            "4 modules lack names or source lines, and hold 4.4 % of the samples together: \
-             lib2.so, lib3.so, lib1.so, lib0.so"
-        ),
-        "{warnings}"
+    has(
+        &warnings,
+        "4 modules lack names or source lines, and hold 4.4 % of the samples together: \
+             lib2.so, lib3.so, lib1.so, lib0.so",
     );
     // 60 more in one of them: that one matters.
     p.sample(&[main, at(10, 0x10)], 60, 0.0);
@@ -463,10 +452,8 @@ fn warnings_about_modules_of_few_samples_are_one() {
         .expect("the command starts");
     let warnings = String::from_utf8(output.stderr).expect("text");
     assert_eq!(warnings.lines().count(), 2, "{warnings}");
-    assert!(
-        warnings.contains("/opt/lib0.so: ") && warnings.contains("3 modules lack"),
-        "{warnings}"
-    );
+    has(&warnings, "/opt/lib0.so: ");
+    has(&warnings, "3 modules lack");
 }
 
 #[test]

@@ -160,10 +160,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
     assert_eq!(second["parallel_loop"]["splits"], 16);
     let shown = tool(&["top-down", text(&database)]).expect("text");
-    assert!(
-        shown.contains("main.rs:3 · splits 25 · steals 4 · mean task 14 ms"),
-        "{shown}"
-    );
+    has(&shown, "main.rs:3 · splits 25 · steals 4 · mean task 14 ms");
 }
 
 #[test]
@@ -195,16 +192,10 @@ fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
     std::fs::write(&source, SOURCE).expect("source");
     let database = database(&two_loops(text(&source)));
     let shown = tool_on_screen(80, &["top-down", text(&database)]).expect("text");
-    assert!(
-        shown.contains("par_iter().map(..).sum()  main.rs:3"),
-        "{shown}"
-    );
-    assert!(!shown.contains("main.rs:3 · "), "{shown}");
+    has(&shown, "par_iter().map(..).sum()  main.rs:3");
+    lacks(&shown, "main.rs:3 · ");
     let first = tool_on_screen(84, &[text(&database)]).expect("text");
-    assert!(
-        first.contains("\nmain.rs:3 par_iter().map(..).sum() "),
-        "{first}"
-    );
+    has(&first, "\nmain.rs:3 par_iter().map(..).sum() ");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn the_wall_times_of_two_runs_add_up() {
     let arguments = [&temp.join("a"), &temp.join("b"), &temp.join("db")];
     let [a, b, db] = arguments.map(|p| text(p).to_owned());
     let screen = tool(&[&a, &b, "-o", &db]).expect("build");
-    assert!(screen.contains("wall 2.000 s, 2 runs"), "{screen}");
+    has(&screen, "wall 2.000 s, 2 runs");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["wall_seconds"].as_f64(), Some(2.0));
     // Of 2 x 1 s on two cores, 2 x 0.5 and 2 x 0.3 s are accounted for.
@@ -76,8 +76,8 @@ fn the_processes_of_one_run_share_the_node() {
     let screen = tool(&[text(&measurements), "-o", text(&temp.join("db"))]).expect("build");
     let wait = &view(&temp.join("db"), "flat", &[])["quality"]["unattributed_wait_seconds"];
     assert_eq!(nanoseconds(wait), 0);
-    assert!(!screen.contains("serial:"), "{screen}");
-    assert!(screen.contains("effective"), "{screen}");
+    lacks(&screen, "serial:");
+    has(&screen, "effective");
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn a_measurement_directory_may_have_any_name() {
         "-o".as_ref(),
         database.as_os_str(),
     ]);
-    assert!(screen.contains("d\\xfe\\x1b\\x5b31m'"), "{screen}");
+    has(&screen, "d\\xfe\\x1b\\x5b31m'");
     let tree = shown(&["top-down".as_ref(), database.as_os_str()]);
-    assert!(tree.contains("app::leaf"), "{tree}");
+    has(&tree, "app::leaf");
 }
 
 #[test]

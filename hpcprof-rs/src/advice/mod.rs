@@ -3,7 +3,6 @@
 pub mod efficiency;
 pub mod first_screen;
 pub mod headline;
-
 pub mod owners;
 pub mod quality;
 pub mod rows;

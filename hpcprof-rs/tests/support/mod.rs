@@ -502,6 +502,18 @@ pub fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8 path")
 }
 
+/// Panics unless `text` contains `part`.
+#[track_caller]
+pub fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "no `{part}` in: {text}");
+}
+
+/// Panics if `text` contains `part`.
+#[track_caller]
+pub fn lacks(text: &str, part: &str) {
+    assert!(!text.contains(part), "`{part}` in: {text}");
+}
+
 /// A view as JSON.
 pub fn view(database: &Path, view: &str, options: &[&str]) -> Value {
     let mut arguments = vec![view, text(database), "--format", "json"];
