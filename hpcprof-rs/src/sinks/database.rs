@@ -56,15 +56,18 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
         categories: &experiment.categories,
     };
     let (logical, physical) = (&experiment.logical, &experiment.physical);
-    let loops = LoopWriter::write(&writer, experiment)?;
-    let next = writer.write(logical, 1, Some(&loops))?;
+    let loops = writer.write_loops(&experiment.loops)?;
+    let frames = &experiment.loops.frames;
+    let next = writer.write(logical, 1, |context| {
+        frames.get(&context).map(|index| loops[index.0 as usize])
+    })?;
     writer.name(schema::LOGICAL, 1, next)?;
     if logical.contexts.as_slice() == physical.contexts.as_slice()
         && logical.exclusive_values == physical.exclusive_values
     {
         writer.name(schema::PHYSICAL, 1, next)?;
     } else {
-        let end = writer.write(physical, next, None)?;
+        let end = writer.write(physical, next, |_| None)?;
         writer.name(schema::PHYSICAL, next, end)?;
     }
     for ((process, cause), samples) in &experiment.losses {
@@ -249,7 +252,7 @@ fn write_procedures(
     let mut insert = connection.prepare("INSERT INTO procedure VALUES (?, ?, ?, ?, ?, ?)")?;
     for (id, index) in (1_i64..).zip(&order.sorted) {
         let procedure = &symbols.procedures[index.0 as usize];
-        let (file, line) = place_columns(procedure.declared, files);
+        let (file, line) = location_columns(procedure.declared, files);
         insert.execute(params![
             id,
             symbols.text(procedure.name),
@@ -262,7 +265,7 @@ fn write_procedures(
     Ok(())
 }
 
-fn place_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
+fn location_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
     match line {
         Some(line) => (
             files.get(line.file.0 as usize).copied(),
@@ -291,25 +294,24 @@ impl ContextWriter<'_> {
         Ok(())
     }
 
-    /// Writes a tree with ids from `first`; returns the next free id.
+    /// Writes a tree with ids from `first`; returns the next free id. `loop_of` has the ids of the parallel
+    /// loops that contexts are frames of.
     fn write(
         &self,
         tree: &ContextTree,
         first: i64,
-        loops: Option<&LoopWriter<'_>>,
+        loop_of: impl Fn(ContextIndex) -> Option<i64>,
     ) -> rusqlite::Result<i64> {
         let placed = order::preorder(tree, self.symbols, self.order);
         let values = self.values(tree);
-        let mut insert = self
-            .connection
-            .prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
-        let mut insert_value = self
-            .connection
-            .prepare("INSERT INTO value VALUES (?, ?, ?)")?;
+        let connection = self.connection;
+        let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
+        let mut insert_frame = connection.prepare("INSERT INTO machinery VALUES (?, ?)")?;
+        let mut insert_value = connection.prepare("INSERT INTO value VALUES (?, ?, ?)")?;
         for (id, place) in (first..).zip(&placed) {
             let context = &tree.contexts[place.context.0 as usize];
-            let (file, line) = place_columns(context.line, self.files);
-            let (call_file, call_line) = place_columns(context.call, self.files);
+            let (file, line) = location_columns(context.line, self.files);
+            let (call_file, call_line) = location_columns(context.call, self.files);
             let columns = [
                 Some(id),
                 Some(first + i64::from(place.subtree_end)),
@@ -322,21 +324,41 @@ impl ContextWriter<'_> {
                 call_line,
                 Some(i64::from(context.is_runtime)),
             ];
-            for (index, column) in columns.iter().enumerate() {
-                insert.raw_bind_parameter(index + 1, column)?;
-            }
-            insert.raw_execute()?;
-            if let Some(loops) = loops {
-                loops.write_context(self.connection, place.context, id)?;
+            insert.execute(columns)?;
+            if let Some(parallel_loop) = loop_of(place.context) {
+                insert_frame.execute([id, parallel_loop])?;
             }
             for (_, metric, value) in values_of(&values, place.context.0) {
-                insert_value.raw_bind_parameter(1, id)?;
-                insert_value.raw_bind_parameter(2, *metric as i64)?;
-                insert_value.raw_bind_parameter(3, value)?;
-                insert_value.raw_execute()?;
+                insert_value.execute([id, *metric as i64, *value])?;
             }
         }
         Ok(first + placed.len() as i64)
+    }
+
+    /// Writes parallel loops; returns their ids.
+    fn write_loops(&self, loops: &ParallelLoops) -> rusqlite::Result<Vec<i64>> {
+        let ids = order::loops(loops, self.symbols, self.order);
+        let ids: Vec<i64> = ids.into_iter().map(|rank| i64::from(rank) + 1).collect();
+        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
+        let mut insert = self.connection.prepare(sql)?;
+        for ((key, known), id) in loops.all.iter().zip(&ids) {
+            let (file, line) = location_columns(key.call, self.files);
+            let counts = known.counts;
+            insert.execute(params![
+                id,
+                known.name,
+                known.name_from_source,
+                i64::from(self.order.rank(key.entry)) + 1,
+                file,
+                line,
+                counts.map(|c| signed(c.splits)),
+                counts.map(|c| signed(c.steals)),
+                counts.map(|c| signed(c.stolen_ns)),
+                known.sharing + 1,
+                known.task_ns
+            ])?;
+        }
+        Ok(ids)
     }
 
     /// Values sorted by context and metric, overhead both in all and by category.
@@ -367,57 +389,6 @@ impl ContextWriter<'_> {
             same
         });
         values
-    }
-}
-
-/// Writes parallel loops and says which contexts are their frames.
-struct LoopWriter<'a> {
-    loops: &'a ParallelLoops,
-    rank: Vec<u32>,
-}
-
-impl<'a> LoopWriter<'a> {
-    fn write(
-        writer: &ContextWriter<'_>,
-        experiment: &'a Experiment,
-    ) -> rusqlite::Result<LoopWriter<'a>> {
-        let loops = &experiment.loops;
-        let rank = order::loops(loops, writer.symbols, writer.order);
-        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
-        let mut insert = writer.connection.prepare(sql)?;
-        for ((key, known), rank) in loops.all.iter().zip(&rank) {
-            let (file, line) = place_columns(key.call, writer.files);
-            let counts = known.counts;
-            insert.execute(params![
-                i64::from(*rank) + 1,
-                known.name,
-                known.name_from_source,
-                i64::from(writer.order.rank(key.entry)) + 1,
-                file,
-                line,
-                counts.map(|c| signed(c.splits)),
-                counts.map(|c| signed(c.steals)),
-                counts.map(|c| signed(c.stolen_ns)),
-                known.sharing + 1,
-                known.task_ns
-            ])?;
-        }
-        drop(insert);
-        Ok(LoopWriter { loops, rank })
-    }
-
-    fn write_context(
-        &self,
-        connection: &Connection,
-        context: ContextIndex,
-        id: i64,
-    ) -> rusqlite::Result<()> {
-        if let Some(index) = self.loops.frames.get(&context) {
-            let known = i64::from(self.rank[index.0 as usize]) + 1;
-            let mut insert = connection.prepare_cached("INSERT INTO machinery VALUES (?, ?)")?;
-            insert.execute([id, known])?;
-        }
-        Ok(())
     }
 }
 
