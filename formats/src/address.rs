@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Index of a load module in its process's load map. 0 is no module.
+/// Index of a load module in its process's load map; 0 is no module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ModuleId(pub u16);
 
@@ -13,8 +13,8 @@ impl ModuleId {
     pub const MAX: u16 = 0xfffe;
 }
 
-/// A code address for look-up: the sampled instruction, or the last byte of a call instruction
-/// (the return address minus one, subtracted once, in the unwinder). Zero is "none".
+/// A code address for look-up: the sampled instruction, or the last byte of a call instruction, which is the
+/// return address minus one. The unwinder subtracts the one. Zero means none.
 ///
 /// Upper 16 bits: [`ModuleId`]; lower 48 bits: the address as the module states it (its own
 /// virtual address, before relocation).

@@ -14,7 +14,7 @@ pub const ENV_NODE: &str = "HPCRUN_RS_NODE";
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 /// `native` or `framehop`.
 pub const ENV_UNWINDER: &str = "HPCRUN_RS_UNWINDER";
-/// Set to 1: the handler returns at once (the floor that the machine sets; for benchmarks).
+/// Set to 1: the handler returns at once, which measures the machine's own cost (for benchmarks).
 pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
 /// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).
 pub const ENV_LATENCY: &str = "HPCRUN_LATENCY";

@@ -1,13 +1,13 @@
-//! File formats shared by the three tools. FORMATS.md at the repository's root has the byte
-//! tables; each module here is one file format and changes together with its table.
+//! File formats that the tools share. FORMATS.md has the byte tables; each module is one file format and
+//! changes together with its table.
 //!
 //! * [`profile`]: one thread's logical calling context tree, written while the program runs.
 //! * [`process`]: one process image: identity, load map, end-of-run counters.
 //! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
-//! * [`address`]: the normalised code address that the first two share.
+//! * [`address`]: the normalised code address of profiles and process files.
 //! * [`loss`]: the causes for which a sample is lost or partial.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
-//! * [`preload`]: the programs that this library cannot be preloaded into.
+//! * [`preload`]: which programs that library cannot be preloaded into.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.

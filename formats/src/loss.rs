@@ -1,5 +1,5 @@
-//! The causes for which a sample is lost (not in the tree) or partial (in the tree, but its
-//! path does not reach the program's entry). Every one is counted and shown.
+//! Why a sample is lost (not in the tree) or partial (in the tree, but its path does not reach the program's
+//! entry). Every such sample is counted and shown.
 
 macro_rules! causes {
     ($(#[$doc:meta] $variant:ident = $value:literal, $name:literal, $partial:literal;)*) => {
@@ -51,7 +51,7 @@ causes! {
     NoProgress = 8, "partial:no-progress", true;
     /// More frames than the profiler's buffer holds.
     TooDeep = 9, "partial:too-deep", true;
-    /// A task that runs detached, and whose spawner's context was not kept.
+    /// A detached task whose spawner's context was not kept.
     UnknownSpawner = 10, "partial:unknown-spawner", true;
     /// The stack's root is neither the program's entry nor a thread whose creation was seen.
     UnknownThreadRoot = 11, "partial:unknown-thread-root", true;

@@ -1,7 +1,7 @@
 //! Which programs the sampler's library cannot be preloaded into, by the headers of their files.
 //!
 //! The launcher asks before it starts a program, the preloaded library before a profiled process starts
-//! another. Only headers and the table of dynamic names are read; what cannot be read has no obstacle.
+//! another. Only headers and the table of dynamic names are read. A file that cannot be read has no obstacle.
 
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadCache, ReadRef, elf};
@@ -63,7 +63,8 @@ impl Obstacle {
         }
     }
 
-    /// Whether the library would do the program harm. The others never see it, and what they start may.
+    /// Whether the library would break the program. Other obstacles keep the library out of the program, but
+    /// not out of the programs that it starts.
     pub fn breaks(self) -> bool {
         !matches!(self, Obstacle::Static | Obstacle::Privileged)
     }
@@ -78,7 +79,7 @@ pub struct Found {
     pub obstacle: Obstacle,
 }
 
-/// What keeps a program from being profiled. `search` is the `PATH` in which a script's `env NAME` is looked for.
+/// What keeps a program from being profiled. A script's `env NAME` is looked for in `search`, a `PATH`.
 pub fn obstacle(program: &Path, search: &OsStr) -> Option<Found> {
     let mut executable = program.to_owned();
     // The kernel follows interpreters of interpreters, up to five.
@@ -117,7 +118,7 @@ fn script_line<'d>(bytes: impl ReadRef<'d>, size: u64) -> Option<&'d [u8]> {
     start.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()
 }
 
-/// The interpreter that a script's first line names; `env` stands for the program that it is to find.
+/// The interpreter that a script's first line names; of `env NAME` it is the program that `env` finds.
 fn interpreter(line: &[u8], search: &OsStr) -> Option<PathBuf> {
     let mut words = line
         .split(u8::is_ascii_whitespace)
@@ -181,16 +182,17 @@ fn of_elf<'d, R: ReadRef<'d>>(bytes: R) -> Option<Obstacle> {
     }
 }
 
-/// The sanitizer whose runtime is in a program, be it a library of its own or linked in, as clang and rustc
-/// do. Rustc exports nothing of it: then a hook gives it away that every such runtime asks for, and the
-/// program's other symbols tell which it is. A preload does not disturb the runtime of UBSan alone.
+/// The sanitizer whose runtime is in a program, as a library or linked in (clang, rustc).
+///
+/// Rustc exports no symbol of the runtime. Then the sign is a hook that every such runtime looks up, and the
+/// program's other symbols tell which runtime it is. UBSan's alone works with a preloaded library.
 fn sanitizer<'d>(names: &Names<'d>, all: impl FnOnce() -> Names<'d>) -> Option<&'static str> {
     let has_runtime = || names.has("__sanitizer_symbolize_code") && !names.has("__ubsan_handle_");
     let unknown = || has_runtime().then(|| all().sanitizer().unwrap_or("a sanitizer"));
     names.sanitizer().or_else(unknown)
 }
 
-/// The strings beside a table of symbols; those of the dynamic one have the needed libraries, too.
+/// The strings of a table of symbols. Those of the dynamic table name the needed libraries, too.
 struct Names<'d>(&'d [u8]);
 
 impl<'d> Names<'d> {
@@ -229,7 +231,7 @@ impl<'d> Names<'d> {
         ])
     }
 
-    /// What belongs to the first string that begins in one of these ways.
+    /// The value of the first prefix with which a string begins.
     fn first<T: Copy>(&self, beginnings: &[(&str, T)]) -> Option<T> {
         self.0.split(|b| *b == 0).find_map(|string| {
             let of = |(beginning, _): &&(&str, T)| string.starts_with(beginning.as_bytes());

@@ -1,7 +1,8 @@
 //! The process file: who ran, how it was sampled, which modules were mapped, how it ended.
 //!
-//! A header of 16 bytes, then appended entries `{u32 kind, u32 length, payload}`, each written
-//! with one system call, alone or with others. A file that ends early (crash, kill, full disk) keeps all whole entries.
+//! Layout: a header of 16 bytes, then entries `{u32 kind, u32 length, payload}`. Each entry is appended with
+//! one system call, alone or with others. So a file that ends early (crash, kill, full disk) keeps all whole
+//! entries.
 
 use crate::address::{CodeAddress, ModuleId};
 use crate::bytes::{ByteReader, ByteWriter};
@@ -47,12 +48,12 @@ pub struct Start {
     pub period_ns: u64,
     /// Cores n that idleness is computed against; 0 = as many as workers (see [`End::cores`]).
     pub cores: u32,
-    /// Threads-per-second ceiling of the source's distinct samples, Hz; 0 = none known.
+    /// Most distinct samples of a thread that the source can take per second; 0 = unknown.
     pub rate_ceiling: u32,
 }
 
-/// The name by which a user knows a program, from its path: its file's, but of a benchmark or a
-/// test in cargo's folder `deps` without the hash that cargo adds.
+/// The name by which a user knows a program: its file's. Cargo's hash is dropped from benchmarks and tests,
+/// which lie in a folder `deps`.
 pub fn program_name(executable: &str) -> &str {
     let (folder, name) = executable.rsplit_once('/').unwrap_or(("", executable));
     let is_hash = |text: &str| {
@@ -65,8 +66,8 @@ pub fn program_name(executable: &str) -> &str {
     }
 }
 
-/// A path or an argument as text, from which [`bytes_of`] gets its bytes back: those that are not UTF-8 are
-/// written as `\xHH`, and so is a backslash that would be read as the beginning of one.
+/// A path or an argument as text, from which [`bytes_of`] restores the bytes. A byte that is not UTF-8
+/// becomes `\xHH`, and so does a backslash that would begin such a sequence.
 pub fn text_of(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -88,7 +89,7 @@ pub fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// See [`text_of`].
+/// The bytes of a text that [`text_of`] made.
 pub fn bytes_of(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -145,17 +146,17 @@ pub struct End {
     pub cpu: CpuTimes,
 }
 
-/// CPU time of a process image from its start to its end, and the part of it that threads' profiles cannot show.
-/// Nanoseconds.
+/// CPU time of a process image from its start to its end, and the parts that no thread's profile can show,
+/// nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuTimes {
     /// Of all its threads, seen or not.
     pub process_ns: u64,
-    /// Of its children that ended and were waited for, and of theirs.
+    /// Of its children that ended and were waited for, and of their children.
     pub children_ns: u64,
-    /// Of threads that were seen and have no profile, because they ended before their first sample.
+    /// Of threads that have no profile, because they ended before their first sample.
     pub unsampled_ns: u64,
-    /// Time that threads spent in waits that no hook saw: estimated from their CPU time and their state.
+    /// Of waits that no hook saw, estimated from threads' CPU time and state.
     pub estimated_wait_ns: u64,
 }
 
@@ -168,17 +169,17 @@ pub struct Unprofiled {
     pub reason: String,
 }
 
-/// What a cooperating runtime counted at one spawn site: one inlined copy of the code that makes
-/// a task.
+/// What a cooperating runtime counted at one spawn site. A site is one inlined copy of the code that makes a
+/// task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SiteCounts {
     /// The site.
     pub place: CodeAddress,
     /// Tasks that were split in two there.
     pub splits: u64,
-    /// Tasks of the site that another than their spawner's own call ran.
+    /// Tasks of the site that were stolen: run by another call than their spawner's own.
     pub steals: u64,
-    /// Wall time in those, nanoseconds.
+    /// Wall time in stolen tasks, nanoseconds.
     pub stolen_ns: u64,
 }
 
@@ -300,7 +301,8 @@ impl fmt::Display for ProcessError {
             ProcessError::NotAProcessFile => write!(f, "not a process file: wrong first bytes"),
             ProcessError::Version(a, b) => write!(
                 f,
-                "process file version {a}.{b} is not readable by this version ({VERSION_MAJOR}.x): use the hpcprof-rs of the same release"
+                "process file version {a}.{b} is not readable by this version ({VERSION_MAJOR}.x): \
+                 use the hpcprof-rs of the same release"
             ),
             ProcessError::NoStart => write!(f, "truncated before the end of its first entry"),
         }
@@ -438,7 +440,7 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
         let (cause, count) = (r.u8()?, r.u64()?);
         losses.extend(LossCause::from_number(cause).map(|c| (c, count)));
     }
-    // Version 1.1 ends here.
+    // An entry of version 1.1 ends here.
     let cpu = match r.remaining() {
         0 => CpuTimes::default(),
         _ => CpuTimes {

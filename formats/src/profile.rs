@@ -1,7 +1,9 @@
-//! The profile of one thread: its logical calling context tree (L-CCT), as it lies in memory and
-//! in the file at once. The file is a shared mapping, so it is complete up to the last sample
-//! even when the program is killed. Threads that run one after the other may share a file
-//! ([`profiles`]): a program with many short threads then makes few files.
+//! The profile of one thread: its logical calling context tree (L-CCT).
+//!
+//! The file is a shared mapping of the tree in memory, so it is complete up to the last sample even when the
+//! program is killed.
+//! Threads that run one after the other may share a file ([`profiles`]), so a program with many short threads
+//! makes few files.
 //!
 //! Layout: one header of [`HEADER_SIZE`] bytes, then records of [`RECORD_SIZE`] bytes. Record 0
 //! is the synthetic root of the paper's appendix. A child always has a larger index than its
@@ -40,7 +42,7 @@ pub mod header {
     pub const TID: usize = 24;
     /// u32 0 while the thread runs, 1 when it ended and the profile is final.
     pub const STATE: usize = 28;
-    /// u64 id of the process image (changes at exec), equal to the process file's.
+    /// u64 monotonic clock at the start of the process image, which changes at exec; as in the process file.
     pub const IMAGE: usize = 32;
     /// u64 sampling period, nanoseconds.
     pub const PERIOD_NS: usize = 40;
@@ -199,7 +201,8 @@ impl fmt::Display for ProfileError {
             ProfileError::NotAProfile => write!(f, "not a profile: wrong first bytes"),
             ProfileError::Version { major, minor } => write!(
                 f,
-                "profile version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): use the hpcprof-rs of the same release"
+                "profile version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): \
+                 use the hpcprof-rs of the same release"
             ),
             ProfileError::BadHeader(what) => write!(f, "corrupt header: {what}"),
         }

@@ -1,12 +1,12 @@
 //! Program structure of one load module: what hpcstruct-rs recovers and hpcprof-rs applies.
 //!
-//! The model is a forest: a [`Procedure`] contains [`Scope`]s (inlined calls, loops),
-//! and every [`Span`] of code belongs to one innermost scope, one source line, and at most one
-//! overhead category. All names are indices into one string table.
+//! The model is a forest. A [`Procedure`] contains [`Scope`]s (inlined calls, loops). A [`Span`] of code
+//! belongs to one innermost scope, one source line, and at most one overhead category. Names are indices into
+//! one string table.
 //!
 //! In a file: a header of [`HEADER_SIZE`] bytes, then one checksummed payload. Fixed-width
 //! integers are little-endian; `v` is an unsigned LEB128 number; `s` is `v length, bytes`;
-//! `o` is a `v` that is 0 for none, else the value plus one; `line` is `o file`, followed by
+//! `o` is a `v` that is 0 for none, else the value plus one; `l` is `o file`, followed by
 //! `v line` when the file is there.
 //!
 //! | header offset | field |
@@ -21,14 +21,15 @@
 //! |---|---|
 //! | identity | s module, s build id, v count, s note … |
 //! | strings | v count, s … |
-//! | procedures | v count, then each: v name, v linkage name, line declared, v origin, o tag |
-//! | scopes | v count, then each: v kind + 4 × origin, d procedure, v own index minus the parent's (0 = no parent), v name, line declared, line site |
-//! | spans | v count, then each: v start minus the end of the span before, v length, d procedure, v 0 for no scope, else d scope plus one, line, o tag |
+//! | procedures | v count, then each: v name, v linkage name, l declared, v origin, o tag |
+//! | scopes | v count, then each: v kind + 4 × origin, d procedure, p parent, v name, l declared, l site |
+//! | spans | v count, then each: v start minus the last end, v length, d procedure, e scope, l line, o tag |
 //! | columns of scopes (since 2.1) | v count, then each: v scope minus the one before, v column |
 //! | columns of calls (since 2.1) | v count, then each: v address minus the one before, v column |
 //!
-//! `d` is a `v` of a difference n to the same field of the element before, 0 before the first and
-//! where that has none: 2n, or −2n − 1 where n is negative.
+//! `d` is a `v` of a difference n to the same field of the element before (0 before the first, and where that
+//! element has none): 2n, or −2n − 1 where n is negative. `e` is a `v` that is 0 for none, else `d` plus one.
+//! `p` is a `v` of the own index minus the parent's, 0 for no parent.
 
 mod columns;
 mod decode;
@@ -154,7 +155,7 @@ pub struct Structure {
     pub module: String,
     /// GNU build id, empty when there is none.
     pub build_id: Vec<u8>,
-    /// Whether every procedure was analysed; otherwise only those that hold the sampled addresses.
+    /// Whether every procedure was analysed, or only those that hold sampled addresses.
     pub complete: bool,
     /// What the reader should know: stripped, no debug information, separate file not found …
     pub notes: Vec<String>,
@@ -234,7 +235,8 @@ impl fmt::Display for StructureError {
             }
             StructureError::Version { major, minor } => write!(
                 f,
-                "structure file version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): delete it and run hpcstruct-rs again"
+                "structure file version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): \
+                 delete it and run hpcstruct-rs again"
             ),
             StructureError::Truncated { found, expected } => write!(
                 f,
@@ -428,8 +430,8 @@ mod tests {
         }
     }
 
-    /// A checksum protects against accidents, not against an author: every byte of the payload,
-    /// changed and signed again, decodes to a consistent structure or to an error.
+    /// A checksum protects against accidents, not against an author. With a right checksum, a changed
+    /// payload decodes to a consistent structure or to an error.
     #[test]
     fn a_signed_but_wrong_payload_stays_consistent() {
         let bytes = sample().encode();
@@ -481,7 +483,7 @@ mod tests {
         }
         assert_eq!(structure.columns.of_call(0x1004), None);
         assert_eq!(structure.columns.of_scope(ScopeId(2)), None);
-        // A reader that knows no columns stops before them, and a file without them ends there.
+        // A file without columns ends before them; an older reader stops there.
         let plain = Structure {
             columns: Columns::default(),
             ..structure

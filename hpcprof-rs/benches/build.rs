@@ -5,46 +5,49 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use fastrand::Rng;
 use std::time::{Duration, Instant};
 use support::program::{
-    caller, caller_join_closure, caller_push, closure, leaf, leaf_iterator, memcpy, scheduler,
-    serial, start,
+    CALLER, CALLER_JOIN_CLOSURE, CALLER_PUSH, CLOSURE, LEAF, LEAF_ITERATOR, MEMCPY, SCHEDULER,
+    SERIAL, START,
 };
-use support::random::Random;
 use support::*;
 
 /// A run of four threads whose trees have `notes` notes in all: deep, with shared prefixes, and
 /// with samples at half of them.
 fn large_run(notes: u64, stolen: bool) -> Run {
-    let mut random = Random::new(1);
+    let mut random = Rng::with_seed(1);
     let mut run = support::program::run();
     let addresses = [
-        caller(),
-        caller_join_closure(),
-        caller_push(),
-        leaf(),
-        leaf_iterator(),
-        closure(),
-        serial(),
-        memcpy(),
+        CALLER,
+        CALLER_JOIN_CLOSURE,
+        CALLER_PUSH,
+        LEAF,
+        LEAF_ITERATOR,
+        CLOSURE,
+        SERIAL,
+        MEMCPY,
     ];
     for ordinal in 1..=4 {
         let mut thread = ThreadBuilder::new(ordinal);
         let entry = thread.entry();
-        let frames = [start(), support::program::main()];
+        let frames = [START, support::program::MAIN];
         let base = if stolen {
             // The two projections differ, as they do under a task runtime.
-            thread.spawner(entry, scheduler(), &frames)
+            thread.spawner(entry, SCHEDULER, &frames)
         } else {
             thread.natives(entry, &frames)
         };
         let mut nodes = vec![base];
         for _ in 0..notes / 4 {
             let recent = nodes.len().saturating_sub(2000) as u64;
-            let parent = recent + random.below(nodes.len() as u64 - recent);
-            let node = thread.native(nodes[parent as usize], random.of(&addresses));
+            let parent = recent + random.u64(..nodes.len() as u64 - recent);
+            let node = thread.native(
+                nodes[parent as usize],
+                random.choice(addresses).expect("some"),
+            );
             nodes.push(node);
-            if random.below(2) == 0 {
+            if random.bool() {
                 thread.sample(node, 1, 0.25);
             }
         }

@@ -1,6 +1,6 @@
 //! The command line: options, their help, and nothing else.
 
-use crate::views::load::Projection;
+use crate::catalogue::Projection;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

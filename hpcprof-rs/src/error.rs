@@ -1,23 +1,25 @@
-//! The one error type of the tool. Its display is one line that names the file, the problem
-//! and, where there is one, the remedy; whatever the cause, nothing here panics.
+//! The one error type of the tool. It is shown as one line that names the file, the problem and,
+//! where there is one, the remedy.
 
-use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Why a command could not be carried out.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
+    #[error("cannot {action} {}: {source}{}", shown(path), remedy_of(source))]
     Io {
         /// What was being done, as in "read".
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The system's reason.
-        source: std::io::Error,
+        source: io::Error,
     },
-    /// An input file or directory is not what it should be.
+    /// A file, a directory or a database is not what it should be, or could not be written.
+    #[error("{}: {}; {remedy}", shown(path), one_line(problem))]
     Input {
         /// The file or directory.
         path: PathBuf,
@@ -27,24 +29,22 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A program ended before its first sample.
+    #[error(
+        "{}: the program ended before its first sample{}; \
+         measure a longer run, or at a higher rate (-e cpu-time@1000)",
+        shown(path), used(*cpu_ns)
+    )]
     NoSample {
         /// The measurement directory.
         path: PathBuf,
         /// CPU time that it used, nanoseconds; 0 when unknown.
         cpu_ns: u64,
     },
-    /// A database could not be read or written.
-    Database {
-        /// The database directory or file.
-        path: PathBuf,
-        /// What SQLite or a check of ours said.
-        problem: String,
-        /// What the user can do.
-        remedy: &'static str,
-    },
-    /// The command line asks for something that is not there.
+    /// The command line asks for something that does not exist.
+    #[error("{}", one_line(.0))]
     Usage(String),
-    /// Standard output is closed: nothing is left to do.
+    /// The reader of standard output has closed it.
+    #[error("standard output is closed")]
     OutputClosed,
 }
 
@@ -52,20 +52,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of standard output; a reader that has seen enough is none.
-    pub fn output(source: std::io::Error) -> Error {
-        if source.kind() == std::io::ErrorKind::BrokenPipe {
+    /// An error of standard output.
+    pub fn output(source: io::Error) -> Error {
+        if source.kind() == ErrorKind::BrokenPipe {
             return Error::OutputClosed;
         }
-        Error::Io {
-            action: "write to",
-            path: PathBuf::from("standard output"),
-            source,
-        }
+        Error::io("write to", Path::new("standard output"))(source)
     }
 
     /// An [`Error::Io`] for `map_err`.
-    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::Io {
             action,
@@ -75,59 +71,23 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Error::Io {
-                action,
-                path,
-                source,
-            } => {
-                let remedy = match source.kind() {
-                    std::io::ErrorKind::StorageFull => {
-                        "; free some space, or give -o on another disk"
-                    }
-                    std::io::ErrorKind::PermissionDenied => {
-                        "; change its permissions, or give another path"
-                    }
-                    std::io::ErrorKind::NotFound => "; check the path",
-                    _ => "",
-                };
-                format!("cannot {action} {}: {source}{remedy}", path.display())
-            }
-            Error::Input {
-                path,
-                problem,
-                remedy,
-            }
-            | Error::Database {
-                path,
-                problem,
-                remedy,
-            } => format!("{}: {problem}; {remedy}", path.display()),
-            Error::NoSample { path, cpu_ns } => {
-                let used = match *cpu_ns as f64 / 1e9 {
-                    0.0 => String::new(),
-                    seconds => format!(" (it used {seconds:.3} s of CPU time)"),
-                };
-                format!(
-                    "{}: the program ended before its first sample{used}; measure a longer run, or at a higher rate (-e cpu-time@1000)",
-                    path.display()
-                )
-            }
-            Error::Usage(text) => text.clone(),
-            Error::OutputClosed => "standard output is closed".to_owned(),
-        };
-        write!(f, "{}", one_line(&text))
+fn shown(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+fn remedy_of(source: &io::Error) -> &'static str {
+    match source.kind() {
+        ErrorKind::StorageFull => "; free some space, or give -o on another disk",
+        ErrorKind::PermissionDenied => "; change its permissions, or give another path",
+        ErrorKind::NotFound => "; check the path",
+        _ => "",
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Io { source, .. } => Some(source),
-            _ => None,
-        }
+fn used(cpu_ns: u64) -> String {
+    match cpu_ns as f64 / 1e9 {
+        0.0 => String::new(),
+        seconds => format!(" (it used {seconds:.3} s of CPU time)"),
     }
 }
 
@@ -136,7 +96,7 @@ pub fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Replaces such characters: names come from files, arguments and programs.
+/// Replaces such characters with spaces: names come from files, arguments and programs.
 pub fn one_line(text: &str) -> String {
     let plain = |c| if steers(c) { ' ' } else { c };
     text.chars().map(plain).collect()

@@ -1,17 +1,26 @@
 //! hpcprof-rs merges what was measured in all threads and processes of a run, attributes it to
 //! source code, writes a database, and prints views of it.
 //!
-//! Data flow, in the order of the modules: [`sources`] read measurement directories and program
-//! structure; [`passes`] turn them into the [`model`]; [`sinks`] write the database; [`views`]
-//! read nothing but the database. [`run`] wires the pipeline.
+//! To build a database, [`sources`] read measurement directories and program structure, [`passes`] turn
+//! them into the [`model`], and [`sinks`] write it by the [`schema`].
+//!
+//! To show a database, the [`catalogue`] reads it, [`views`] arrange its contexts as trees, [`render`]
+//! prints them, and [`advice`] says what the figures mean. Nothing but the database is read, so it can be
+//! moved and kept.
+//!
+//! [`run`] wires both pipelines.
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
+pub mod catalogue;
 pub mod cli;
 pub mod error;
 pub mod model;
 pub mod passes;
+pub mod render;
 pub mod run;
+pub mod schema;
 pub mod sinks;
 pub mod sources;
 pub mod views;

@@ -6,8 +6,8 @@
 use clap::Parser;
 use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
+use hpcprof_rs::render::style::Style;
 use hpcprof_rs::run::run;
-use hpcprof_rs::views::text::Style;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 

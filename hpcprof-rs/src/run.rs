@@ -1,23 +1,28 @@
-//! Wires the pipeline: measurements, passes, database, view. Read [`build`] from top to bottom.
+//! Wires the pipelines by plain calls: [`build`] makes a database, `show` prints a view of one.
 
+use crate::advice::efficiency::Thresholds;
+use crate::advice::first_screen;
+use crate::advice::headline::headline;
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
 use crate::error::{Error, Result, one_line};
 use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
-use crate::passes::{code, load_map, project};
-use crate::sinks::place::Place;
-use crate::sinks::{database, schema};
+use crate::passes::{attribute, code, load_map};
+use crate::render::json::Form;
+use crate::render::style::Style;
+use crate::render::{csv, folded, json, text};
+use crate::schema;
+use crate::sinks::database;
+use crate::sinks::staged_directory::StagedDirectory;
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements};
+use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
-use crate::views::efficiency::Thresholds;
 use crate::views::fold::{FoldOptions, fold};
-use crate::views::headline::headline;
-use crate::views::json::Form;
-use crate::views::load::{Database, Sort};
 use crate::views::prune::{Limits, prune};
-use crate::views::text::Style;
-use crate::views::{bottom_up, csv, first_screen, flat, folded, json, newest, text, top_down};
+use crate::views::{bottom_up, flat, top_down};
 use hpc_formats::process;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,7 +50,7 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
     let path = match inputs.as_slice() {
         [one] if one.join(schema::FILE_NAME).is_file() => one.clone(),
         _ => {
-            let mut warnings = Warnings::new();
+            let mut warnings = Warnings::default();
             let path = build(&inputs, args, &mut warnings);
             for line in warnings.lines() {
                 eprintln!("hpcprof-rs: warning: {line}");
@@ -53,17 +58,16 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
             path?
         }
     };
-    let database = Database::open(&path)?;
-    first_screen::print(&database, thresholds, style, out)
+    first_screen::print(&Catalogue::open(&path)?, thresholds, style, out)
 }
 
 /// Builds a database from measurement directories; returns its path.
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
     let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
     let measurements = measurements::read(inputs, warnings)?;
-    let place = match &args.output {
-        Some(target) => Place::prepare(target, args.force)?,
-        None => Place::of_program(Path::new(""), &program_name(&measurements))?,
+    let directory = match &args.output {
+        Some(target) => StagedDirectory::prepare(target, args.force)?,
+        None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
     };
 
     let mut experiment = Experiment::default();
@@ -75,14 +79,14 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
             eprintln!("hpcprof-rs: {}", one_line(line));
         }
     }
-    project::project(&measurements, &maps, &frames, &mut experiment, warnings);
+    attribute::attribute(&measurements, &maps, &frames, &mut experiment, warnings);
     if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
         warnings.add(
             "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
         );
     }
-    database::write(&experiment, warnings, &place)?;
-    place.finish()
+    database::write(&experiment, warnings, &directory)?;
+    directory.publish()
 }
 
 /// The program's name for the default database directory: as in the measurement directory's
@@ -137,18 +141,17 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Some(path) => path.clone(),
         None => newest::database_directory(Path::new("."))?,
     };
-    let database = Database::open(&path)?;
+    let catalogue = Catalogue::open(&path)?;
     if args.flat && args.format != Format::Json {
         let problem = "--flat is a form of JSON: give --format json, too";
         return Err(Error::Usage(problem.to_owned()));
     }
     let is_text = args.format == Format::Text;
-    let sort = match &args.metric {
-        Some(name) => database.metric(name)?,
-        None if args.format == Format::Folded => database.metric("work")?,
-        None => Sort::Effort,
+    let metric = match &args.metric {
+        Some(name) => catalogue.metric(name)?,
+        None if args.format == Format::Folded => MetricSelector::Metric(WORK),
+        None => MetricSelector::Effort,
     };
-    let tree = database.contexts(args.projection)?;
     let options = FoldOptions {
         projection: args.projection,
         lines: args.lines,
@@ -159,7 +162,11 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         recursion: is_text && !args.no_fold_recursion,
         start_up: is_text,
     };
-    let tree = fold(&tree, &database, options);
+    let tree = fold(
+        &catalogue.contexts(args.projection)?,
+        &catalogue.code,
+        options,
+    );
     let default = match args.format {
         Format::Text => text_limits(kind),
         _ => Limits::default(),
@@ -171,31 +178,31 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let mut view = match kind {
         ViewKind::TopDown => top_down::arrange(&tree),
         ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
-        ViewKind::Flat => flat::arrange(&tree, &database),
+        ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
     };
-    view.sort(|view, node| sort.of(view.inclusive_of(node)));
-    let view = prune(&view, limits, sort);
-    let headline = match (args.format, kind) {
-        (Format::Text, ViewKind::BottomUp) => headline(&tree, &database, sort, style.width),
-        _ => None,
-    };
+    view.sort(metric);
+    let view = prune(view, limits, metric);
     match args.format {
         Format::Text => {
-            let headline = headline.as_deref();
-            text::print(&view, &database, sort, headline, style, out)
+            let headline = match kind {
+                ViewKind::BottomUp => headline(&tree, &catalogue, metric, style.width),
+                ViewKind::TopDown | ViewKind::Flat => None,
+            };
+            text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
         }
-        Format::Json if args.flat => json::print(&view, &database, options, Form::Flat, out),
+        Format::Json if args.flat => json::print(&view, &catalogue, options, Form::Flat, out),
         Format::Json => {
             let levels = json::levels(&view);
             if levels > json::MANY_LEVELS {
                 eprintln!(
-                    "hpcprof-rs: hint: this JSON is nested {levels} levels deep, which many readers refuse; --flat writes nodes with the ids of their parents"
+                    "hpcprof-rs: hint: this JSON is nested {levels} levels deep, which many readers \
+                     refuse; --flat writes nodes with the ids of their parents"
                 );
             }
-            json::print(&view, &database, options, Form::Nested, out)
+            json::print(&view, &catalogue, options, Form::Nested, out)
         }
-        Format::Csv => csv::print(&view, &database, out),
-        Format::Folded => folded::print(&view, &database, sort, out),
+        Format::Csv => csv::print(&view, &catalogue, out),
+        Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)
 }

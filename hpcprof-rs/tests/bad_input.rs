@@ -3,10 +3,10 @@
 
 mod support;
 
+use fastrand::Rng;
 use std::path::Path;
 use std::process::{Command, Output};
 use support::program::full_run;
-use support::random::Random;
 use support::*;
 
 /// Runs the command itself, in `directory`.
@@ -16,6 +16,16 @@ fn command(directory: &Path, arguments: &[&str]) -> Output {
         .current_dir(directory)
         .output()
         .expect("the command starts")
+}
+
+/// Runs a script in `directory`, to which the command is `$TOOL`.
+fn bash(directory: &Path, script: &str) -> Output {
+    Command::new("bash")
+        .args(["-c", script])
+        .env("TOOL", env!("CARGO_BIN_EXE_hpcprof-rs"))
+        .current_dir(directory)
+        .output()
+        .expect("bash starts")
 }
 
 fn stderr(output: &Output) -> String {
@@ -78,7 +88,7 @@ fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
     let output = command(temp.path(), &["m"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = stderr(&output);
-    assert!(text.contains("m: has no readable profile"), "{text}");
+    has(&text, "m: has no readable profile");
     for path in &profiles {
         std::fs::remove_file(path).expect("file");
     }
@@ -162,15 +172,8 @@ fn a_full_disk_leaves_no_half_database() {
     let temp = TempDir::new();
     full_run().write(&temp.join("m"));
     // A limit on file size fails writes as a full disk does.
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 8; exec '{}' m -o db",
-        env!("CARGO_BIN_EXE_hpcprof-rs")
-    );
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(temp.path())
-        .output()
-        .expect("bash");
+    let limited = "trap '' XFSZ; ulimit -f 8; exec \"$TOOL\" m -o db";
+    let output = bash(temp.path(), limited);
     assert_error(&output, &["db", "cannot write the database", "-o"]);
     assert!(!temp.join("db").exists());
     assert_eq!(
@@ -181,17 +184,9 @@ fn a_full_disk_leaves_no_half_database() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let temp = TempDir::new();
-    database(&support::random::run(3, 4, 3000), &temp);
-    let script = format!(
-        "set -o pipefail; '{}' top-down db --format json | head -c 10 >/dev/null",
-        env!("CARGO_BIN_EXE_hpcprof-rs")
-    );
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(temp.path())
-        .output()
-        .expect("bash");
+    let database = database(&support::random::run(3, 4, 3000));
+    let pipe = "set -o pipefail; \"$TOOL\" top-down . --format json | head -c 10 >/dev/null";
+    let output = bash(&database, pipe);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
 }
@@ -217,13 +212,38 @@ fn damaged_files_cost_only_themselves() {
         text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")),
         "{text}"
     );
-    assert!(
-        text.contains("2 of 21 records unreadable, 2 of 112 samples lost"),
-        "{text}"
-    );
+    has(&text, "2 of 21 records unreadable, 2 of 112 samples lost");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples() - 2);
     assert_eq!(view["quality"]["lost"]["damaged-profile"], 2);
+}
+
+#[test]
+fn a_truncated_profile_keeps_what_it_holds() {
+    let temp = TempDir::new();
+    let run = full_run();
+    run.write(&temp.join("m"));
+    let path = temp
+        .join("m")
+        .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
+    let whole = std::fs::read(&path).expect("profile");
+    let header = hpc_formats::profile::HEADER_SIZE;
+    let mut last = run.threads[0].samples;
+    for length in [0, 7, header - 1, header, header + 32 * 8, whole.len()] {
+        std::fs::write(&path, &whole[..length]).expect("profile");
+        let output = command(temp.path(), &["m", "-o", "db", "--force"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let is_told = stderr(&output).contains(".hpcprofile: ");
+        assert_eq!(is_told, length < whole.len(), "{}", stderr(&output));
+        let quality = &view(&temp.join("db"), "top-down", &[])["quality"];
+        let samples = quality["samples"].as_u64().expect("a number");
+        assert!(
+            samples >= last,
+            "{length} bytes hold {samples}, fewer bytes {last}"
+        );
+        last = samples;
+    }
+    assert_eq!(last, run.samples());
 }
 
 #[test]
@@ -234,11 +254,7 @@ fn a_crashed_program_keeps_its_samples() {
     run.write(&temp.join("m"));
     let output = command(temp.path(), &["m", "-o", "db"]);
     assert!(output.status.success());
-    assert!(
-        stderr(&output).contains("did not end in order"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "did not end in order");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples());
     // Up to the last sample.
@@ -247,11 +263,7 @@ fn a_crashed_program_keeps_its_samples() {
     std::fs::remove_file(temp.join("m").join(run.process_name())).expect("process file");
     let output = command(temp.path(), &["m", "-o", "db2"]);
     assert!(output.status.success());
-    assert!(
-        stderr(&output).contains("process file is missing"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "process file is missing");
     let totals = &support::view(&temp.join("db2"), "flat", &[])["totals"];
     let work = nanoseconds(&totals["work"]) + nanoseconds(&totals["overhead"]);
     assert_eq!(work, run.recorded_work());
@@ -266,10 +278,8 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
     let output = command(temp.path(), &["m", "-o", "db"]);
     assert!(output.status.success());
     let text = stderr(&output);
-    assert!(
-        text.contains("/opt/app: ") && text.contains("measure again"),
-        "{text}"
-    );
+    has(&text, "/opt/app: ");
+    has(&text, "measure again");
     let view = view(&temp.join("db"), "flat", &[]);
     let app = named(&view["roots"], "/opt/app");
     assert_eq!(app["children"][0]["children"][0]["name"], "[app]");
@@ -278,14 +288,13 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
 
 #[test]
 fn few_rooted_samples_give_no_verdict() {
-    let temp = TempDir::new();
     let mut run = full_run();
     let thread = &mut run.threads[1];
     let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
     thread.sample(partial, 200, 0.0);
-    let screen = tool(&[text(&database(&run, &temp))]).expect("first screen");
-    assert!(screen.contains("no verdict"), "{screen}");
-    assert!(!screen.contains("refine"), "{screen}");
+    let screen = tool(&[text(&database(&run))]).expect("first screen");
+    has(&screen, "no verdict");
+    lacks(&screen, "refine");
 }
 
 #[test]
@@ -327,9 +336,8 @@ fn foreign_and_damaged_databases() {
 
 #[test]
 fn an_unknown_metric_names_those_that_exist() {
-    let temp = TempDir::new();
-    database(&full_run(), &temp);
-    let output = command(temp.path(), &["flat", "db", "--metric", "cycles"]);
+    let database = database(&full_run());
+    let output = command(&database, &["flat", ".", "--metric", "cycles"]);
     assert_error(
         &output,
         &["no metric `cycles`", "idleness", "overhead:sched"],
@@ -337,25 +345,22 @@ fn an_unknown_metric_names_those_that_exist() {
 }
 
 /// Flips, cuts and repeats bytes.
-fn mutate(data: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(data: &[u8], random: &mut Rng) -> Vec<u8> {
     let mut out = data.to_vec();
-    match random.below(4) {
-        0 => out.truncate(random.below(data.len() as u64 + 1) as usize),
+    let at = random.usize(..data.len());
+    match random.u8(..4) {
+        0 => out.truncate(at),
         1 => {
-            for _ in 0..1 + random.below(8) {
-                let at = random.below(out.len() as u64) as usize;
-                out[at] = random.next() as u8;
+            for _ in 0..random.u8(1..9) {
+                let at = random.usize(..out.len());
+                out[at] = random.u8(..);
             }
         }
         2 => {
-            let at = random.below(out.len() as u64) as usize;
             let end = (at + 8).min(out.len());
-            out[at..end].fill(if random.below(2) == 0 { 0 } else { 0xff });
+            out[at..end].fill(if random.bool() { 0 } else { 0xff });
         }
-        _ => {
-            let at = random.below(out.len() as u64) as usize;
-            out[at] ^= 1 << random.below(8);
-        }
+        _ => out[at] ^= 1 << random.u8(..8),
     }
     out
 }
@@ -386,7 +391,7 @@ fn mutated_measurements_never_panic() {
     let temp = TempDir::new();
     let run = full_run();
     run.write(&temp.join("m"));
-    let mut random = Random::new(5);
+    let mut random = Rng::with_seed(5);
     let mut built = 0;
     let names = [
         format!("thread-100-{IMAGE}-1.hpcprofile"),
@@ -394,18 +399,30 @@ fn mutated_measurements_never_panic() {
         run.process_name(),
         "structure/0.hpcstruct".to_owned(),
     ];
-    for round in 0..300 {
-        let name = &names[round % names.len()];
-        let path = temp.join("m").join(name);
-        let whole = std::fs::read(&path).expect("file");
-        std::fs::write(&path, mutate(&whole, &mut random)).expect("file");
-        built += usize::from(survives(&temp, &format!("round {round} of {name}")));
-        std::fs::write(&path, whole).expect("file");
+    let mut round = |names: &[String]| {
+        let paths = names.iter().map(|name| temp.join("m").join(name));
+        let whole: Vec<_> = paths
+            .map(|path| (std::fs::read(&path).expect("file"), path))
+            .collect();
+        for (bytes, path) in &whole {
+            std::fs::write(path, mutate(bytes, &mut random)).expect("file");
+        }
+        let is_built = survives(&temp, &format!("{names:?}"));
+        for (bytes, path) in whole {
+            std::fs::write(path, bytes).expect("file");
+        }
+        is_built
+    };
+    for index in 0..300 {
+        built += usize::from(round(&names[index % names.len()..][..1]));
     }
     assert!(
         built >= 290,
         "one damaged file never costs the others: {built}"
     );
+    for _ in 0..30 {
+        round(&names);
+    }
 }
 
 #[test]
@@ -414,7 +431,7 @@ fn records_of_any_content_never_panic() {
     let temp = TempDir::new();
     let run = full_run();
     run.write(&temp.join("m"));
-    let mut random = Random::new(6);
+    let mut random = Rng::with_seed(6);
     let path = temp
         .join("m")
         .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
@@ -422,9 +439,10 @@ fn records_of_any_content_never_panic() {
     let header = hpc_formats::profile::HEADER_SIZE;
     for round in 0..300 {
         let mut data = whole.clone();
-        for _ in 0..1 + random.below(30) {
-            let at = header + random.below((data.len() - header) as u64) as usize;
-            data[at] = random.of(&[0, 1, 2, 5, 6, 0x7f, 0x80, 0xff]);
+        for _ in 0..random.u8(1..31) {
+            let at = random.usize(header..data.len());
+            let values = [0, 1, 2, 5, 6, 0x7f, 0x80, 0xff];
+            data[at] = random.choice(values).expect("a value");
         }
         std::fs::write(&path, data).expect("file");
         assert!(survives(&temp, &format!("round {round}")));
@@ -433,11 +451,10 @@ fn records_of_any_content_never_panic() {
 
 #[test]
 fn mutated_databases_never_panic() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let file = database.join("database.sqlite");
     let whole = std::fs::read(&file).expect("database");
-    let mut random = Random::new(7);
+    let mut random = Rng::with_seed(7);
     let mut failed = 0;
     for _ in 0..400 {
         std::fs::write(&file, mutate(&whole, &mut random)).expect("database");

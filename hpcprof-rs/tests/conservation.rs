@@ -3,9 +3,10 @@
 
 mod support;
 
+use fastrand::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use support::random::{self, Random};
+use support::random;
 use support::*;
 
 type Sums = BTreeMap<String, i64>;
@@ -91,8 +92,7 @@ fn every_view_and_flag_keeps_every_metric() {
     ];
     for seed in 1..=6 {
         let run = random::run(seed, 4, 120);
-        let temp = TempDir::new();
-        let database = database(&run, &temp);
+        let database = database(&run);
         for name in ["top-down", "bottom-up", "flat"] {
             for projection in ["logical", "physical"] {
                 for flags in flags {
@@ -111,19 +111,19 @@ fn every_view_and_flag_keeps_every_metric() {
 fn csv_and_folded_agree_with_json() {
     for seed in 11..=14 {
         let run = random::run(seed, 3, 150);
-        let temp = TempDir::new();
-        let database = database(&run, &temp);
+        let database = database(&run);
         for name in ["top-down", "bottom-up", "flat"] {
             let totals = sums(&view(&database, name, &[])["totals"]);
             let csv = tool(&[name, text(&database), "--format", "csv"]).expect("csv");
-            let mut lines = csv.lines();
-            let header: Vec<&str> = lines.next().expect("header").split(',').collect();
+            let mut csv = csv::Reader::from_reader(csv.as_bytes());
+            let header = csv.headers().expect("a header").clone();
             let metrics = (header.len() - 15) / 2;
             let mut exclusive = vec![0_i64; metrics];
-            for line in lines {
-                // Names may hold commas within quotes; the amounts come before the last five fields.
-                let fields: Vec<&str> = line.rsplit(',').skip(5).take(metrics).collect();
-                for (slot, field) in exclusive.iter_mut().rev().zip(fields) {
+            for row in csv
+                .records()
+                .map(|row| row.expect("as many fields as the header"))
+            {
+                for (slot, field) in exclusive.iter_mut().zip(row.iter().skip(10 + metrics)) {
                     let seconds: f64 = field.parse().expect("a number");
                     *slot += (seconds * 1e9).round() as i64;
                 }
@@ -162,8 +162,7 @@ fn csv_and_folded_agree_with_json() {
 #[test]
 fn text_keeps_totals_whatever_it_folds() {
     let run = random::run(21, 4, 200);
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     // With nothing cut off, the column of own work adds up, to rounding of three decimals.
     for flags in [&[][..], &["--no-fold-recursion"]] {
         let mut arguments = vec!["top-down", text(&database), "--threshold", "0"];
@@ -195,44 +194,40 @@ fn the_order_of_threads_and_files_does_not_matter() {
             *thread = without_anchors(thread, seed);
         }
         let mut shuffled = run.clone();
-        let mut random = Random::new(seed);
-        for i in (1..shuffled.threads.len()).rev() {
-            let j = random.below(i as u64 + 1) as usize;
-            shuffled.threads.swap(i, j);
-        }
+        let mut random = Rng::with_seed(seed);
+        random.shuffle(&mut shuffled.threads);
         for (index, thread) in shuffled.threads.iter_mut().enumerate() {
             thread.ordinal = index as u32 + 1;
         }
         shuffled.structures.reverse();
-        let (a, b) = (TempDir::new(), TempDir::new());
-        let (a, b) = ((database(&run, &a), a), (database(&shuffled, &b), b));
+        let (a, b) = (database(&run), database(&shuffled));
         for name in ["top-down", "bottom-up", "flat"] {
             for format in ["json", "csv", "folded", "text"] {
                 let output = |path: &std::path::Path| {
                     tool(&[name, text(path), "--format", format]).expect("view")
                 };
-                assert_eq!(output(&a.0), output(&b.0), "{name} {format}");
+                assert_eq!(output(&a), output(&b), "{name} {format}");
             }
         }
     }
 }
 
 fn without_anchors(thread: &ThreadBuilder, seed: u64) -> ThreadBuilder {
-    let mut random = Random::new(seed + u64::from(thread.ordinal));
+    let mut random = Rng::with_seed(seed + u64::from(thread.ordinal));
     let mut out = ThreadBuilder::new(thread.ordinal);
     let mut nodes = vec![out.entry()];
     for _ in 0..60 {
-        let parent = random.of(&nodes);
-        let address = random.of(&[
-            support::program::main(),
-            support::program::caller_join_closure(),
-            support::program::leaf(),
-            support::program::memcpy(),
-            support::program::caller_push(),
+        let parent = nodes[random.usize(..nodes.len())];
+        let address = random.choice([
+            support::program::MAIN,
+            support::program::CALLER_JOIN_CLOSURE,
+            support::program::LEAF,
+            support::program::MEMCPY,
+            support::program::CALLER_PUSH,
         ]);
-        let node = out.native(parent, address);
+        let node = out.native(parent, address.expect("there are some"));
         nodes.push(node);
-        out.values(node, 1, 1, random.below(100) as f64 / 3.0);
+        out.values(node, 1, 1, f64::from(random.u8(..100)) / 3.0);
     }
     out
 }

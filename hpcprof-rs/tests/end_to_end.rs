@@ -21,8 +21,7 @@ const TASK: [&str; 5] = [
 
 #[test]
 fn a_task_has_one_path_whether_stolen_or_not() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &[]);
     let leaf = at_path(&view, &TASK);
     // In place 60 and 40 (inlined iterator), stolen 80, stolen with an inlined closure 20.
@@ -52,8 +51,7 @@ fn a_task_has_one_path_whether_stolen_or_not() {
 
 #[test]
 fn runtime_frames_on_request() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &["--runtime-frames"]);
     let caller = at_path(&view, &TASK[..3]);
     let join = named(&caller["children"], "work_stealing_rt::join");
@@ -67,19 +65,16 @@ fn runtime_frames_on_request() {
 
 #[test]
 fn tagged_calls_cover_the_system_but_not_the_user() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let push = thread.natives(entry, &[start(), main(), caller_push()]);
-    let in_libc = thread.natives(push, &[futex(), memcpy()]);
-    thread.sample(in_libc, 3, 0.0);
-    let user = thread.native(in_libc, leaf());
-    thread.sample(user, 5, 0.0);
-    let user_libc = thread.native(user, memcpy());
-    thread.sample(user_libc, 7, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let run = run_of(|thread, entry| {
+        let push = thread.natives(entry, &[START, MAIN, CALLER_PUSH]);
+        let in_libc = thread.natives(push, &[FUTEX, MEMCPY]);
+        thread.sample(in_libc, 3, 0.0);
+        let user = thread.native(in_libc, LEAF);
+        thread.sample(user, 5, 0.0);
+        let user_libc = thread.native(user, MEMCPY);
+        thread.sample(user_libc, 7, 0.0);
+    });
+    let view = view(&database(&run), "top-down", &[]);
     assert_eq!(nanoseconds(&view["totals"]["overhead"]), 3 * SAMPLE);
     assert_eq!(nanoseconds(&view["totals"]["overhead:sched"]), 3 * SAMPLE);
     assert_eq!(nanoseconds(&view["totals"]["work"]), 12 * SAMPLE);
@@ -90,19 +85,18 @@ fn anchors_continue_another_threads_context() {
     let mut run = program::run();
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
-    let creator = first.natives(entry, &[start(), main_serial(), serial()]);
+    let creator = first.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
     first.sample(creator, 1, 0.0);
     // An anchor of an anchor, against the order of the files.
     let mut second = ThreadBuilder::new(2);
     let anchor = second.anchor(3, 2);
-    let task = second.native(anchor, leaf());
+    let task = second.native(anchor, LEAF);
     second.sample(task, 10, 0.0);
     let mut third = ThreadBuilder::new(3);
     let anchor = third.anchor(1, creator);
-    assert_eq!(third.native(anchor, caller()), 2);
+    assert_eq!(third.native(anchor, CALLER), 2);
     run.threads = vec![first, second, third];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let path = [
         "_start",
         "app::main",
@@ -121,22 +115,21 @@ fn broken_anchors_become_partial_roots() {
     let mut first = ThreadBuilder::new(1);
     // A cycle: 1 continues 2, 2 continues 1.
     let anchor = first.anchor(2, 2);
-    let a = first.native(anchor, leaf());
+    let a = first.native(anchor, LEAF);
     first.sample(a, 2, 0.0);
     let mut second = ThreadBuilder::new(2);
     let anchor = second.anchor(1, 2);
-    let b = second.native(anchor, caller());
+    let b = second.native(anchor, CALLER);
     second.sample(b, 3, 0.0);
     // A thread and a record that are not there.
     let gone = second.anchor(9, 4);
-    let c = second.native(gone, leaf());
+    let c = second.native(gone, LEAF);
     second.sample(c, 5, 0.0);
     let gone = second.anchor(1, 4000);
-    let d = second.native(gone, leaf());
+    let d = second.native(gone, LEAF);
     second.sample(d, 7, 0.0);
     run.threads = vec![first, second];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let root = named(&view["roots"], "partial:missing-context");
     assert_eq!(root["kind"], "partial");
     assert_eq!(inclusive(root, "work"), 17 * SAMPLE);
@@ -146,9 +139,8 @@ fn broken_anchors_become_partial_roots() {
 
 #[test]
 fn quality_counts_lost_and_partial_samples_once() {
-    let temp = TempDir::new();
     let run = full_run();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let view = view(&database(&run), "top-down", &[]);
     let quality = &view["quality"];
     assert_eq!(quality["samples"], run.samples());
     assert_eq!(quality["rooted"], run.samples() - 2);
@@ -168,8 +160,7 @@ fn quality_counts_lost_and_partial_samples_once() {
 
 #[test]
 fn physical_paths_are_the_machines() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "top-down", &["--projection", "physical"]);
     let path = [
         "work_stealing_rt::worker::main_loop",
@@ -184,22 +175,19 @@ fn physical_paths_are_the_machines() {
 #[test]
 fn many_to_one_and_many_to_zero_chords() {
     // An interpreter: two machine frames for one user-level frame, then support frames.
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let below = thread.natives(entry, &[start(), main()]);
-    let many = Association::ManyToOne;
-    let a = thread.note(below, many, 1, execute(), caller());
-    let b = thread.note(a, many, 2, call_once(), CodeAddress::NONE);
-    thread.sample(b, 4, 0.0);
-    let zero = Association::ManyToZero;
-    let c = thread.note(b, zero, 1, execute(), CodeAddress::NONE);
-    let d = thread.note(c, zero, 2, call_once(), CodeAddress::NONE);
-    let leaf = thread.native(d, leaf());
-    thread.sample(leaf, 5, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let below = thread.natives(entry, &[START, MAIN]);
+        let many = Association::ManyToOne;
+        let a = thread.note(below, many, 1, EXECUTE, CALLER);
+        let b = thread.note(a, many, 2, CALL_ONCE, CodeAddress::NONE);
+        thread.sample(b, 4, 0.0);
+        let zero = Association::ManyToZero;
+        let c = thread.note(b, zero, 1, EXECUTE, CodeAddress::NONE);
+        let d = thread.note(c, zero, 2, CALL_ONCE, CodeAddress::NONE);
+        let leaf = thread.native(d, LEAF);
+        thread.sample(leaf, 5, 0.0);
+    });
+    let database = database(&run);
     let logical = view(&database, "top-down", &[]);
     let caller = at_path(&logical, &["_start", "app::main", "app::caller"]);
     assert_eq!(exclusive(caller, "work"), 4 * SAMPLE);
@@ -222,8 +210,7 @@ fn many_to_one_and_many_to_zero_chords() {
 
 #[test]
 fn lines_and_inlined_system_code_on_request() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let lines = view(&database, "top-down", &["--lines", "--std-inlined"]);
     let leaf = at_path(&lines, &TASK);
     assert_eq!(exclusive(leaf, "work"), 0);
@@ -254,8 +241,7 @@ fn lines_and_inlined_system_code_on_request() {
 
 #[test]
 fn bottom_up_names_the_serial_helper_and_its_caller() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "bottom-up", &["--metric", "idleness"]);
     let first = &view["roots"][0];
     assert_eq!(first["name"], "app::serial");
@@ -272,8 +258,7 @@ fn bottom_up_names_the_serial_helper_and_its_caller() {
 
 #[test]
 fn flat_sums_by_module_and_file() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let view = view(&database, "flat", &[]);
     let libc = named(&view["roots"], "/lib/libc.so.6");
     assert_eq!(libc["kind"], "module");
@@ -290,20 +275,16 @@ fn recursion_folds_in_text_and_never_in_json() {
     let mut run = program::run();
     let mut thread = ThreadBuilder::new(1);
     let mut at = thread.entry();
-    at = thread.natives(at, &[start(), main()]);
+    at = thread.natives(at, &[START, MAIN]);
     for _ in 0..500 {
-        at = thread.natives(at, &[caller(), closure()]);
+        at = thread.natives(at, &[CALLER, CLOSURE]);
         thread.sample(at, 1, 0.0);
     }
     run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let arguments = ["top-down", text(&database)];
     let folded = tool(&arguments).expect("text");
-    assert!(
-        folded.contains("app::caller (recursion, 500 deep)"),
-        "{folded}"
-    );
+    has(&folded, "app::caller (recursion, 500 deep)");
     assert!(folded.lines().count() < 8, "{folded}");
     let unfolded = tool(&[
         arguments[0],
@@ -320,16 +301,13 @@ fn recursion_folds_in_text_and_never_in_json() {
 
 #[test]
 fn system_code_that_users_call_again_does_not_recur() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    // It calls itself, and the user's code, which calls it again.
-    let outer = thread.natives(entry, &[start(), main(), memcpy(), memcpy(), caller()]);
-    let inner = thread.natives(outer, &[memcpy(), closure(), leaf()]);
-    thread.sample(inner, 5, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        // It calls itself, and the user's code, which calls it again.
+        let outer = thread.natives(entry, &[START, MAIN, MEMCPY, MEMCPY, CALLER]);
+        let inner = thread.natives(outer, &[MEMCPY, CLOSURE, LEAF]);
+        thread.sample(inner, 5, 0.0);
+    });
+    let database = database(&run);
     let shown = tool(&["top-down", text(&database)]).expect("text");
     let contexts: Vec<&str> = shown
         .lines()
@@ -361,7 +339,7 @@ fn two_processes_share_their_code() {
         let mut thread = ThreadBuilder::new(1);
         (thread.pid, thread.image) = (pid, image);
         let entry = thread.entry();
-        let leaf = thread.natives(entry, &[start(), main(), leaf()]);
+        let leaf = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(leaf, u64::from(pid), 0.0);
         run.threads = vec![thread];
         run.write(&measurements);
@@ -378,15 +356,12 @@ fn two_processes_share_their_code() {
 
 #[test]
 fn an_empty_path_is_partial() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    thread.sample(entry, 3, 0.0);
-    let partial = thread.partial(LossCause::TooDeep);
-    thread.sample(partial, 4, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let view = view(&database(&run, &temp), "top-down", &[]);
+    let run = run_of(|thread, entry| {
+        thread.sample(entry, 3, 0.0);
+        let partial = thread.partial(LossCause::TooDeep);
+        thread.sample(partial, 4, 0.0);
+    });
+    let view = view(&database(&run), "top-down", &[]);
     assert_eq!(
         view["quality"]["lost"],
         serde_json::json!({"partial:empty-path": 3, "partial:too-deep": 4})
@@ -396,8 +371,7 @@ fn an_empty_path_is_partial() {
 
 #[test]
 fn flat_json_has_the_same_nodes_with_their_parents() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     for name in ["top-down", "bottom-up", "flat"] {
         let nested = view(&database, name, &[]);
         let flat = view(&database, name, &["--flat"]);
@@ -440,7 +414,7 @@ fn flat_json_has_the_same_nodes_with_their_parents() {
         assert!(flat.get("roots").is_none());
     }
     let error = tool(&["top-down", text(&database), "--flat"]).expect_err("text is no JSON");
-    assert!(error.contains("--format json"), "{error}");
+    has(&error, "--format json");
 }
 
 #[test]
@@ -450,7 +424,7 @@ fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
         let mut run = program::run();
         let mut thread = ThreadBuilder::new(1);
         let entry = thread.entry();
-        let at = thread.natives(entry, &vec![leaf(); levels]);
+        let at = thread.natives(entry, &vec![LEAF; levels]);
         thread.sample(at, 10, 0.0);
         run.threads = vec![thread];
         run.write(&temp.join(&format!("m{levels}")));
@@ -480,18 +454,15 @@ fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
 #[test]
 fn what_a_view_is_pruned_by_decides_what_it_hides() {
     // Ten callees have all the overhead, 4 % of the effort, each less than the threshold.
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let base = thread.natives(entry, &[start(), main()]);
-    thread.sample(base, 100_000, 0.0);
-    let push = thread.native(base, caller_push());
-    thread.sample(push, 600, 0.0);
-    let waits = thread.native(push, futex());
-    thread.sample(waits, 300, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let base = thread.natives(entry, &[START, MAIN]);
+        thread.sample(base, 100_000, 0.0);
+        let push = thread.native(base, CALLER_PUSH);
+        thread.sample(push, 600, 0.0);
+        let waits = thread.native(push, FUTEX);
+        thread.sample(waits, 300, 0.0);
+    });
+    let database = database(&run);
     let arguments = [
         "top-down",
         text(&database),
@@ -510,30 +481,26 @@ fn what_a_view_is_pruned_by_decides_what_it_hides() {
 
 #[test]
 fn a_column_of_own_amounts_names_its_metric() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
+    let database = database(&full_run());
     let shown = tool(&["top-down", text(&database), "--metric", "overhead:sched"]).expect("text");
     let head = shown.lines().nth(1).expect("a head");
     for title in ["own work", "own idle", "own ovhd", "own sched"] {
-        assert!(head.contains(title), "{head}");
+        has(head, title);
     }
-    assert!(!head.contains("self"), "{head}");
+    lacks(head, "self");
 }
 
 #[test]
 fn a_chain_of_single_callers_has_its_numbers_once() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let one = thread.natives(entry, &[start(), main(), caller(), leaf()]);
-    thread.sample(one, 30, 0.0);
-    let two = thread.natives(entry, &[start(), main(), serial(), memcpy()]);
-    thread.sample(two, 20, 0.0);
-    let three = thread.natives(entry, &[start(), main(), caller(), memcpy()]);
-    thread.sample(three, 10, 0.0);
-    run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let run = run_of(|thread, entry| {
+        let one = thread.natives(entry, &[START, MAIN, CALLER, LEAF]);
+        thread.sample(one, 30, 0.0);
+        let two = thread.natives(entry, &[START, MAIN, SERIAL, MEMCPY]);
+        thread.sample(two, 20, 0.0);
+        let three = thread.natives(entry, &[START, MAIN, CALLER, MEMCPY]);
+        thread.sample(three, 10, 0.0);
+    });
+    let database = database(&run);
     let shown = tool(&["bottom-up", text(&database)]).expect("text");
     let amounts = |name: &str| -> Vec<String> {
         let rows = shown.lines().skip(3).filter(|l| l.contains(name));

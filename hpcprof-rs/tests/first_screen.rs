@@ -100,13 +100,12 @@ impl Program {
         run
     }
 
-    fn database(&self, temp: &TempDir) -> std::path::PathBuf {
-        database(&self.finished(), temp)
+    fn database(&self) -> Database {
+        database(&self.finished())
     }
 
     fn screen(&self) -> String {
-        let temp = TempDir::new();
-        tool(&[text(&self.database(&temp))]).expect("first screen")
+        tool(&[text(&self.database())]).expect("first screen")
     }
 }
 
@@ -133,33 +132,28 @@ fn a_serial_program_is_told_so_and_nothing_else() {
     let (main, work) = (p.own("main"), p.own("work"));
     p.sample(&[main, work], 200, 1.0);
     let screen = p.screen();
-    assert!(
-        screen
-            .contains("serial: the program runs on one thread, so 1 of 2 cores idles all the time"),
-        "{screen}"
+    has(
+        &screen,
+        "serial: the program runs on one thread, so 1 of 2 cores idles all the time",
     );
-    assert!(
-        !screen.contains("refine") && !screen.contains("verdict"),
-        "{screen}"
-    );
+    lacks(&screen, "refine");
+    lacks(&screen, "verdict");
     assert_eq!(rows(&screen), ["work"]);
     // Two threads that take turns.
     let other = p.own("other");
     p.sample_by(2, &[main, other], 100, 1.0);
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_500 * MS;
     let screen = p.screen();
-    assert!(
-        screen.contains("serial: of 2 threads never more than one works at a time"),
-        "{screen}"
+    has(
+        &screen,
+        "serial: of 2 threads never more than one works at a time",
     );
-    assert!(!screen.contains("refine"), "{screen}");
+    lacks(&screen, "refine");
     // Once they work together, idleness is worth a verdict.
     p.sample_by(2, &[main, other], 30, 0.0);
     let screen = p.screen();
-    assert!(
-        !screen.contains("serial:") && screen.contains("refine"),
-        "{screen}"
-    );
+    lacks(&screen, "serial:");
+    has(&screen, "refine");
 }
 
 #[test]
@@ -171,10 +165,8 @@ fn time_in_which_nobody_worked_comes_first() {
     // 4.9 % of the wall time.
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 999 * MS;
     let screen = p.screen();
-    assert!(
-        screen.contains("effective") && !screen.contains("look there first"),
-        "{screen}"
-    );
+    has(&screen, "effective");
+    lacks(&screen, "look there first");
     p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_001 * MS;
     let screen = p.screen();
     let line = screen.lines().nth(2).expect("a line");
@@ -182,10 +174,8 @@ fn time_in_which_nobody_worked_comes_first() {
         line.starts_with("unattributed wait: about 0.051 s of the wall time, 5.1 %"),
         "{screen}"
     );
-    assert!(
-        !screen.contains("effective") && !screen.contains("verdict"),
-        "{screen}"
-    );
+    lacks(&screen, "effective");
+    lacks(&screen, "verdict");
     assert_eq!(screen.matches("unattributed wait").count(), 1);
     assert_eq!(rows(&screen), ["a", "b"]);
 }
@@ -336,8 +326,7 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         p.thread(&[main, init], &[start, root, inner, body], 60);
         // The runtime's own code is no task.
         p.thread(&[main, init], &[start, root], 40);
-        let temp = TempDir::new();
-        let database = p.database(&temp);
+        let database = p.database();
         let view = view(&database, "top-down", &[]);
         assert_eq!(view["quality"]["spawnerless"], 60, "{runtime}");
         assert_eq!(
@@ -346,10 +335,11 @@ fn tasks_without_their_callers_are_said_by_runtime() {
         );
         let screen = tool(&[text(&database)]).expect("first screen");
         let line = format!(
-            "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads were created"
+            "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads \
+             were created"
         );
-        assert!(screen.contains(&line), "{screen}");
-        assert!(!screen.contains("cargo hpcrun"), "{screen}");
+        has(&screen, &line);
+        lacks(&screen, "cargo hpcrun");
     }
 }
 
@@ -369,8 +359,7 @@ fn kernels_in_the_module_of_their_workers_are_tasks_and_users_threads_are_none()
     // A thread of the user's own that calls a runtime has its callers.
     let (own, body) = (p.own("own_thread"), p.own("body"));
     p.thread(&[main, init], &[start, own, gomp, body], 50);
-    let temp = TempDir::new();
-    let view = view(&p.database(&temp), "top-down", &[]);
+    let view = view(&p.database(), "top-down", &[]);
     assert_eq!(
         view["quality"]["spawnerless_by"],
         serde_json::json!({"OpenBLAS": 50})
@@ -387,9 +376,9 @@ fn few_rooted_samples_name_what_was_lost() {
     let node = thread.native(partial, main);
     thread.sample(node, 150, 0.0);
     let screen = p.screen();
-    assert!(
-        screen.contains("fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)"),
-        "{screen}"
+    has(
+        &screen,
+        "fewer than 80 % of the samples are rooted (partial:no-unwind-info 150)",
     );
 }
 
@@ -407,8 +396,7 @@ fn nothing_from_outside_steers_the_terminal() {
     let evil_name = "\u{1b}[2J\nx";
     p.run.threads[0].name = evil_name.to_owned();
     p.run.threads[0].cpu_ns = 2_000 * MS;
-    let temp = TempDir::new();
-    let database = p.database(&temp);
+    let database = p.database();
     let mut outputs = vec![tool(&[text(&database)]).expect("first screen")];
     for name in ["top-down", "bottom-up", "flat"] {
         for format in ["text", "csv", "folded"] {
@@ -449,9 +437,10 @@ fn warnings_about_modules_of_few_samples_are_one() {
         .expect("the command starts");
     let warnings = String::from_utf8(output.stderr).expect("text");
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
-    assert!(
-        warnings.contains("4 modules lack names or source lines, and hold 4.4 % of the samples together: lib2.so, lib3.so, lib1.so, lib0.so"),
-        "{warnings}"
+    has(
+        &warnings,
+        "4 modules lack names or source lines, and hold 4.4 % of the samples together: \
+             lib2.so, lib3.so, lib1.so, lib0.so",
     );
     // 60 more in one of them: that one matters.
     p.sample(&[main, at(10, 0x10)], 60, 0.0);
@@ -463,10 +452,8 @@ fn warnings_about_modules_of_few_samples_are_one() {
         .expect("the command starts");
     let warnings = String::from_utf8(output.stderr).expect("text");
     assert_eq!(warnings.lines().count(), 2, "{warnings}");
-    assert!(
-        warnings.contains("/opt/lib0.so: ") && warnings.contains("3 modules lack"),
-        "{warnings}"
-    );
+    has(&warnings, "/opt/lib0.so: ");
+    has(&warnings, "3 modules lack");
 }
 
 #[test]
@@ -480,8 +467,7 @@ fn headlines_fit_the_screen() {
     let leaf = p.own(&long);
     p.sample(&[main, leaf], 200, 0.0)
         .sample_by(2, &[main], 200, 0.0);
-    let temp = TempDir::new();
-    let database = p.database(&temp);
+    let database = p.database();
     for columns in [60, 80, 140] {
         let shown = tool_on_screen(columns, &["bottom-up", text(&database)]).expect("view");
         let headline = shown.lines().nth(1).expect("a headline");

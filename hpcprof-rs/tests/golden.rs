@@ -1,75 +1,63 @@
-//! Golden outputs of the text views, the first screen and one JSON view. `UPDATE_GOLDEN=1`
-//! rewrites them; the sums in them are checked against the input all the same.
+//! Golden outputs of the text views, the first screen and one view of each other format.
+//! `UPDATE_EXPECT=1` rewrites them; the sums in them are checked against the input all the same.
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use expect_test::{ExpectFile, expect_file};
+use std::path::Path;
 use support::program::full_run;
 use support::*;
 
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name)
-}
-
-fn check(name: &str, output: &str, database: &Path) {
-    let output = output.replace(text(database), "DATABASE");
-    let path = golden(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(golden("")).expect("golden directory");
-        std::fs::write(&path, &output).expect("golden file");
-    }
-    let expected = std::fs::read_to_string(&path).expect("golden file; UPDATE_GOLDEN=1 writes it");
-    assert_eq!(
-        output, expected,
-        "{name} changed; UPDATE_GOLDEN=1 accepts it"
-    );
+fn check(expected: ExpectFile, database: &Path, arguments: &[&str]) -> String {
+    let all: Vec<&str> = arguments
+        .iter()
+        .map(|a| if *a == "DB" { text(database) } else { a })
+        .collect();
+    let output = tool(&all)
+        .expect("output")
+        .replace(text(database), "DATABASE");
+    expected.assert_eq(&output);
+    output
 }
 
 #[test]
 fn views() {
-    let temp = TempDir::new();
     let run = full_run();
-    let database = database(&run, &temp);
-    let view = |arguments: &[&str]| {
-        let mut all = vec![arguments[0], text(&database)];
-        all.extend(&arguments[1..]);
-        tool(&all).expect("view")
-    };
-    check("top-down.txt", &view(&["top-down"]), &database);
+    let database = database(&run);
+    let check = |expected, arguments: &[&str]| check(expected, &database, arguments);
+    check(expect_file!["golden/top-down.txt"], &["top-down", "DB"]);
     check(
-        "top-down-idleness.txt",
-        &view(&["top-down", "--metric", "idleness"]),
-        &database,
+        expect_file!["golden/top-down-idleness.txt"],
+        &["top-down", "DB", "--metric", "idleness"],
     );
-    let bottom_up = view(&["bottom-up", "--metric", "idleness"]);
-    check("bottom-up-idleness.txt", &bottom_up, &database);
-    check("flat.txt", &view(&["flat", "--lines"]), &database);
+    check(expect_file!["golden/flat.txt"], &["flat", "DB", "--lines"]);
     check(
-        "physical.txt",
-        &view(&["top-down", "--projection", "physical"]),
-        &database,
+        expect_file!["golden/physical.txt"],
+        &["top-down", "DB", "--projection", "physical"],
     );
     check(
-        "top-down.json",
-        &view(&["top-down", "--format", "json"]),
-        &database,
+        expect_file!["golden/top-down.json"],
+        &["top-down", "DB", "--format", "json"],
     );
     check(
-        "top-down.csv",
-        &view(&["top-down", "--format", "csv"]),
-        &database,
+        expect_file!["golden/top-down.csv"],
+        &["top-down", "DB", "--format", "csv"],
     );
-    let folded = view(&["top-down", "--format", "folded"]);
-    check("top-down.folded", &folded, &database);
-    let sum: i64 = folded
+    let folded = check(
+        expect_file!["golden/top-down.folded"],
+        &["top-down", "DB", "--format", "folded"],
+    );
+    let values = folded
         .lines()
-        .filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok())
-        .sum();
+        .filter_map(|l| l.rsplit(' ').next()?.parse::<i64>().ok());
     // All that was recorded except the 19 samples of overhead, in microseconds.
-    assert_eq!(sum * 1000, run.recorded_work() - 19 * 5_000_000);
+    assert_eq!(
+        values.sum::<i64>() * 1000,
+        run.recorded_work() - 19 * 5_000_000
+    );
     // The reader's question: where does idleness sit, and who called it?
+    let expected = expect_file!["golden/bottom-up-idleness.txt"];
+    let bottom_up = check(expected, &["bottom-up", "DB", "--metric", "idleness"]);
     let lines: Vec<&str> = bottom_up.lines().collect();
     assert!(
         lines[1].starts_with("idleness is in app::serial called from app::main 97.8 %"),
@@ -83,9 +71,7 @@ fn views() {
 
 #[test]
 fn first_screen() {
-    let temp = TempDir::new();
-    let database = database(&full_run(), &temp);
-    let screen = tool(&[text(&database)]).expect("first screen");
+    let database = database(&full_run());
+    let screen = check(expect_file!["golden/first-screen.txt"], &database, &["DB"]);
     assert!(screen.lines().count() <= 25, "{screen}");
-    check("first-screen.txt", &screen, &database);
 }

@@ -5,23 +5,20 @@ mod support;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Unprofiled;
 use serde_json::Value;
-use std::path::PathBuf;
-use support::program::{self, leaf, main, start};
+use support::program::{self, LEAF, MAIN, START, run_of};
 use support::*;
 
 const MS: u64 = 1_000_000;
 
 /// A run of one thread with so many samples of one period, which used so much CPU time.
 fn one_thread(samples: u64, cpu_ms: u64) -> Run {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), main(), leaf()]);
-    if samples > 0 {
-        thread.sample(node, samples, 1.0);
-    }
-    thread.cpu_ns = cpu_ms * MS;
-    run.threads = vec![thread];
+    let mut run = run_of(|thread, entry| {
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
+        if samples > 0 {
+            thread.sample(node, samples, 1.0);
+        }
+        thread.cpu_ns = cpu_ms * MS;
+    });
     let end = run.end.as_mut().expect("an end");
     end.threads = 1;
     end.monotonic_ns = IMAGE + samples * PERIOD_NS;
@@ -62,9 +59,9 @@ fn a_whole_measurement_is_praised() {
     run.cpu().process_ns = 1_004 * MS;
     let (view, screen) = shown(&[&run]);
     assert_eq!(missing(&view), []);
-    assert!(
-        screen.contains("100.00 % of samples rooted at the program's entry, none lost"),
-        "{screen}"
+    has(
+        &screen,
+        "100.00 % of samples rooted at the program's entry, none lost",
     );
     assert_eq!(
         nanoseconds(&view["quality"]["cpu_seconds"]),
@@ -86,20 +83,14 @@ fn a_thread_whose_timer_stopped() {
         lines[2].starts_with("missing: 0.400 s of CPU time"),
         "{screen}"
     );
-    assert!(
-        lines[3].contains("0.400 s: thread `loader` (1)"),
-        "{screen}"
-    );
-    assert!(
-        !screen.contains("none lost") && !screen.contains("verdict"),
-        "{screen}"
-    );
+    has(lines[3], "0.400 s: thread `loader` (1)");
+    lacks(&screen, "none lost");
+    lacks(&screen, "verdict");
 }
 
 #[test]
 fn a_tree_says_what_it_lacks() {
-    let temp = TempDir::new();
-    let database = database(&one_thread(200, 1_400), &temp);
+    let database = database(&one_thread(200, 1_400));
     for name in ["top-down", "bottom-up", "flat"] {
         let shown = tool(&[name, text(&database)]).expect("text");
         let head = shown.lines().next().expect("a head");
@@ -134,7 +125,7 @@ fn distant_samples_leave_more_open() {
     let mut run = one_thread(0, 500 + 100);
     let thread = &mut run.threads[0];
     let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), leaf()]);
+    let node = thread.natives(entry, &[START, LEAF]);
     thread.values(node, 10, 100, 0.0);
     assert_eq!(missing(&shown(&[&run]).0), []);
     // Uneven ones as the root of their number: 144 samples of nine periods may be off by 8 x 12 periods.
@@ -142,7 +133,7 @@ fn distant_samples_leave_more_open() {
         let mut run = one_thread(0, (144 * 9 + periods) * 5);
         let thread = &mut run.threads[0];
         let entry = thread.entry();
-        let node = thread.natives(entry, &[start(), leaf()]);
+        let node = thread.natives(entry, &[START, LEAF]);
         thread.values(node, 144, 144 * 9, 0.0);
         missing(&shown(&[&run]).0).len()
     };
@@ -159,10 +150,7 @@ fn threads_that_the_profiler_did_not_see() {
         "threads that the profiler did not see",
         800 * MS,
     );
-    assert!(
-        screen.contains("0.800 s: threads that the profiler did not see"),
-        "{screen}"
-    );
+    has(&screen, "0.800 s: threads that the profiler did not see");
 }
 
 #[test]
@@ -216,9 +204,9 @@ fn children_that_ran_unprofiled() {
     run.cpu().children_ns = 501 * MS;
     let (view, screen) = shown(&[&run, &child]);
     assert_eq!(missing(&view), []);
-    assert!(
-        screen.contains("ran unprofiled: ./static (statically linked, 2 times)"),
-        "{screen}"
+    has(
+        &screen,
+        "ran unprofiled: ./static (statically linked, 2 times)",
     );
 }
 
@@ -248,11 +236,8 @@ fn nothing_sampled_is_said_in_seconds() {
     run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 210 * MS;
     let (view, screen) = shown(&[&run]);
     assert_one(&missing(&view), "the timer stopped", 200 * MS);
-    assert!(screen.contains("missing: 0.200 s of CPU time"), "{screen}");
-    assert!(
-        screen.contains("no samples: nothing is known of where"),
-        "{screen}"
-    );
+    has(&screen, "missing: 0.200 s of CPU time");
+    has(&screen, "no samples: nothing is known of where");
     // Process files alone.
     run.threads.clear();
     run.cpu().process_ns = 200 * MS;
@@ -264,11 +249,9 @@ fn nothing_sampled_is_said_in_seconds() {
         "threads without a sample: the timer stopped",
         200 * MS,
     );
-    assert!(
-        !screen.contains("unattributed wait"),
-        "where it went is not known: {screen}"
-    );
-    assert!(screen.contains("missing: 0.200 s of CPU time"), "{screen}");
+    // Where it went is not known.
+    lacks(&screen, "unattributed wait");
+    has(&screen, "missing: 0.200 s of CPU time");
 }
 
 #[test]
@@ -279,10 +262,8 @@ fn a_program_too_short_to_sample_says_how_short() {
     run.cpu().process_ns = 12 * MS;
     run.write(&temp.join("m"));
     let error = tool(&[text(&temp.join("m"))]).expect_err("no sample");
-    assert!(
-        error.contains("it used 0.012 s of CPU time") && error.contains("cpu-time@1000"),
-        "{error}"
-    );
+    has(&error, "it used 0.012 s of CPU time");
+    has(&error, "cpu-time@1000");
 }
 
 #[test]
@@ -311,7 +292,7 @@ fn long_lists_are_cut_on_the_screen_only() {
         missing(&view).windows(2).all(|w| w[0].1 >= w[1].1),
         "largest first"
     );
-    assert!(screen.contains("8 more"), "{screen}");
+    has(&screen, "8 more");
     assert!(screen.lines().count() <= 25, "{screen}");
 }
 
@@ -322,14 +303,11 @@ fn what_is_estimated_and_what_spins_is_said() {
     run.cpu().process_ns = 1_200 * MS;
     run.cpu().estimated_wait_ns = 300 * MS;
     let (view, screen) = shown(&[&run]);
-    assert!(
-        screen.contains("0.300 s of waiting seen by state, not by a hook (estimated)"),
-        "{screen}"
+    has(
+        &screen,
+        "0.300 s of waiting seen by state, not by a hook (estimated)",
     );
-    assert!(
-        screen.contains("spinning: 0.200 s of the CPU time (16.7 %)"),
-        "{screen}"
-    );
+    has(&screen, "spinning: 0.200 s of the CPU time (16.7 %)");
     assert_eq!(
         nanoseconds(&view["quality"]["estimated_wait_seconds"]),
         300 * MS as i64
@@ -340,14 +318,13 @@ fn what_is_estimated_and_what_spins_is_said() {
     run.cpu().process_ns = 1_010 * MS;
     run.cpu().estimated_wait_ns = 2 * MS;
     let (_, screen) = shown(&[&run]);
-    assert!(!screen.contains("by state"), "{screen}");
-    assert!(!screen.contains("spinning"), "{screen}");
+    lacks(&screen, "by state");
+    lacks(&screen, "spinning");
 }
 
 #[test]
 fn an_older_database_has_nothing_missing() {
-    let temp = TempDir::new();
-    let path: PathBuf = database(&one_thread(200, 1_000), &temp);
+    let path = database(&one_thread(200, 1_000));
     let connection =
         rusqlite::Connection::open(path.join("database.sqlite")).expect("the database");
     connection

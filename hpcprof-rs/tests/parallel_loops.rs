@@ -12,7 +12,7 @@ use support::*;
 const APP: u16 = 1;
 const SAMPLE: i64 = 5_000_000;
 const PLUMBING: &str = "rayon/src/iter/plumbing/mod.rs";
-const HELPER: &str = "rayon::iter::plumbing::bridge_producer_consumer::helper";
+const HELPER_NAME: &str = "rayon::iter::plumbing::bridge_producer_consumer::helper";
 const SOURCE: &str = "fn main() {
     let v = items();
     let a: u64 = v.par_iter().map(|x| x + 1).sum();
@@ -23,40 +23,20 @@ const SOURCE: &str = "fn main() {
 }
 ";
 
-fn start() -> CodeAddress {
-    at(APP, 0x1000)
-}
+const START: CodeAddress = at(APP, 0x1000);
 /// `main` within the loop of line 3.
-fn main_first() -> CodeAddress {
-    at(APP, 0x1100)
-}
+const MAIN_FIRST: CodeAddress = at(APP, 0x1100);
 /// `main` within the loop of line 7.
-fn main_second() -> CodeAddress {
-    at(APP, 0x1110)
-}
+const MAIN_SECOND: CodeAddress = at(APP, 0x1110);
 /// The splitting recursion, whose machine code both loops share.
-fn helper() -> CodeAddress {
-    at(APP, 0x1200)
-}
-fn closure() -> CodeAddress {
-    at(APP, 0x1300)
-}
-fn execute() -> CodeAddress {
-    at(APP, 0x1400)
-}
-fn scheduler() -> CodeAddress {
-    at(APP, 0x1500)
-}
-fn memory() -> CodeAddress {
-    at(APP, 0x1600)
-}
-fn fold() -> CodeAddress {
-    at(APP, 0x1700)
-}
+const HELPER: CodeAddress = at(APP, 0x1200);
+const CLOSURE: CodeAddress = at(APP, 0x1300);
+const EXECUTE: CodeAddress = at(APP, 0x1400);
+const SCHEDULER: CodeAddress = at(APP, 0x1500);
+const MEMORY: CodeAddress = at(APP, 0x1600);
+const FOLD: CodeAddress = at(APP, 0x1700);
 /// What catches a task's panic, as it is without optimisation.
-fn catch() -> CodeAddress {
-    at(APP, 0x1800)
-}
+const CATCH: CodeAddress = at(APP, 0x1800);
 
 fn program(source: &str) -> Run {
     let mut app = StructureBuilder::new("/opt/app", &[1]);
@@ -72,7 +52,7 @@ fn program(source: &str) -> Run {
         let iter = app.inlined(p, Some(map), name, None, (PLUMBING, 8), Runtime);
         app.span(address, p, Some(iter), (PLUMBING, 9), None);
     }
-    let p = app.procedure(HELPER, Some((PLUMBING, 20)), Runtime);
+    let p = app.procedure(HELPER_NAME, Some((PLUMBING, 20)), Runtime);
     app.span(0x1200, p, None, (PLUMBING, 21), None);
     let p = app.procedure("app::main::{closure#0}", Some((source, 3)), User);
     app.span(0x1300, p, None, (source, 3), None);
@@ -98,22 +78,22 @@ fn two_loops(source: &str) -> Run {
     let mut run = program(source);
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
-    let split = first.natives(entry, &[start(), main_first(), helper(), helper()]);
+    let split = first.natives(entry, &[START, MAIN_FIRST, HELPER, HELPER]);
     first.sample(split, 2, 0.0);
-    let copy = first.native(split, memory());
+    let copy = first.native(split, MEMORY);
     first.sample(copy, 1, 0.0);
-    let leaf = first.natives(split, &[fold(), closure()]);
+    let leaf = first.natives(split, &[FOLD, CLOSURE]);
     first.sample(leaf, 10, 0.0);
-    let deeper = first.natives(split, &[helper(), helper(), fold(), closure()]);
+    let deeper = first.natives(split, &[HELPER, HELPER, FOLD, CLOSURE]);
     first.sample(deeper, 7, 0.0);
-    let other = first.natives(entry, &[start(), main_second(), helper(), closure()]);
+    let other = first.natives(entry, &[START, MAIN_SECOND, HELPER, CLOSURE]);
     first.sample(other, 30, 0.0);
     let mut second = ThreadBuilder::new(2);
     let entry = second.entry();
-    let spawner = [start(), main_first(), helper()];
-    let stolen = second.spawner(entry, scheduler(), &spawner);
-    let shim = second.support(stolen, execute());
-    let leaf = second.natives(shim, &[helper(), fold(), closure()]);
+    let spawner = [START, MAIN_FIRST, HELPER];
+    let stolen = second.spawner(entry, SCHEDULER, &spawner);
+    let shim = second.support(stolen, EXECUTE);
+    let leaf = second.natives(shim, &[HELPER, FOLD, CLOSURE]);
     second.sample(leaf, 20, 0.0);
     run.threads = vec![first, second];
     let site = |place, splits, steals, stolen_ns| SiteCounts {
@@ -123,9 +103,9 @@ fn two_loops(source: &str) -> Run {
         stolen_ns,
     };
     run.sites = vec![
-        site(main_first(), 4, 1, 70),
-        site(helper(), 16, 3, 30),
-        site(execute(), 5, 0, 0),
+        site(MAIN_FIRST, 4, 1, 70),
+        site(HELPER, 16, 3, 30),
+        site(EXECUTE, 5, 0, 0),
         site(at(APP, 0xfff0), 1, 1, 1),
     ];
     run
@@ -140,7 +120,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     let temp = TempDir::new();
     let source = temp.join("main.rs");
     std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)), &temp);
+    let database = database(&two_loops(text(&source)));
     let view = view(&database, "top-down", &[]);
     let main = at_path(&view, &["_start", "app::main"]);
     let loops = main["children"].as_array().expect("children");
@@ -180,10 +160,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
     assert_eq!(second["parallel_loop"]["splits"], 16);
     let shown = tool(&["top-down", text(&database)]).expect("text");
-    assert!(
-        shown.contains("main.rs:3 · splits 25 · steals 4 · mean task 14 ms"),
-        "{shown}"
-    );
+    has(&shown, "main.rs:3 · splits 25 · steals 4 · mean task 14 ms");
 }
 
 #[test]
@@ -192,14 +169,13 @@ fn what_catches_panics_ends_no_loop() {
     let mut thread = ThreadBuilder::new(1);
     let entry = thread.entry();
     // The loop within a closure of the loop, each split once.
-    let split = [main_first(), catch(), helper(), catch(), helper()];
-    let outer = thread.natives(entry, &[&[start()], &split[..], &[closure()]].concat());
+    let split = [MAIN_FIRST, CATCH, HELPER, CATCH, HELPER];
+    let outer = thread.natives(entry, &[&[START], &split[..], &[CLOSURE]].concat());
     thread.sample(outer, 2, 0.0);
-    let inner = thread.natives(outer, &[&split[1..], &[closure()]].concat());
+    let inner = thread.natives(outer, &[&split[1..], &[CLOSURE]].concat());
     thread.sample(inner, 3, 0.0);
     run.threads = vec![thread];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let view = view(&database, "top-down", &[]);
     let outer = loops_of(&view, "slice::Iter.map.sum");
     let children = outer["children"].as_array().expect("children");
@@ -214,24 +190,17 @@ fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
     let temp = TempDir::new();
     let source = temp.join("main.rs");
     std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)), &temp);
+    let database = database(&two_loops(text(&source)));
     let shown = tool_on_screen(80, &["top-down", text(&database)]).expect("text");
-    assert!(
-        shown.contains("par_iter().map(..).sum()  main.rs:3"),
-        "{shown}"
-    );
-    assert!(!shown.contains("main.rs:3 · "), "{shown}");
+    has(&shown, "par_iter().map(..).sum()  main.rs:3");
+    lacks(&shown, "main.rs:3 · ");
     let first = tool_on_screen(84, &[text(&database)]).expect("text");
-    assert!(
-        first.contains("\nmain.rs:3 par_iter().map(..).sum() "),
-        "{first}"
-    );
+    has(&first, "\nmain.rs:3 par_iter().map(..).sum() ");
 }
 
 #[test]
 fn without_the_source_a_loop_is_named_by_its_adaptors() {
-    let temp = TempDir::new();
-    let database = database(&two_loops("/gone/main.rs"), &temp);
+    let database = database(&two_loops("/gone/main.rs"));
     let view = view(&database, "top-down", &[]);
     let main = at_path(&view, &["_start", "app::main"]);
     for node in main["children"].as_array().expect("children") {
@@ -271,11 +240,11 @@ fn loops_of_one_line(source: &str, with_columns: bool) -> Run {
     let mut thread = ThreadBuilder::new(1);
     let entry = thread.entry();
     for (address, samples) in [(0x1100, 1), (0x1110, 2), (0x1120, 4)] {
-        let leaf = thread.natives(entry, &[start(), at(APP, address), closure()]);
+        let leaf = thread.natives(entry, &[START, at(APP, address), CLOSURE]);
         thread.sample(leaf, samples, 0.0);
     }
     for (address, samples) in [(0x1134, 8), (0x1138, 16)] {
-        let path = [start(), at(APP, address), helper(), closure()];
+        let path = [START, at(APP, address), HELPER, CLOSURE];
         let leaf = thread.natives(entry, &path);
         thread.sample(leaf, samples, 0.0);
     }
@@ -301,7 +270,7 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
         let source = temp.join("main.rs");
         std::fs::write(&source, ONE_LINE).expect("source");
         let run = loops_of_one_line(text(&source), with_columns);
-        let database = database(&run, &temp);
+        let database = database(&run);
         let view = view(&database, "top-down", &[]);
         let main = at_path(&view, &["_start", "app::main"]);
         let loops = main["children"].as_array().expect("children");
@@ -333,9 +302,8 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
 }
 
 #[test]
-fn machinery_is_there_when_asked_for_and_older_databases_are_read() {
-    let temp = TempDir::new();
-    let database = database(&two_loops("/gone/main.rs"), &temp);
+fn frames_of_loops_are_there_when_asked_for_and_older_databases_are_read() {
+    let database = database(&two_loops("/gone/main.rs"));
     let unfolded = view(&database, "top-down", &["--unfold"]);
     let sum = loops_of(&unfolded, "rayon::iter::ParallelIterator::sum");
     assert_eq!(sum["kind"], "inlined");
@@ -369,20 +337,19 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
     let mut at = entry;
-    for (index, ip) in [start(), main_first(), helper(), scheduler()]
+    for (index, ip) in [START, MAIN_FIRST, HELPER, SCHEDULER]
         .into_iter()
         .enumerate()
     {
         let id = index as u32 + 1;
         at = first.note(at, Association::ManyToZero, id, ip, CodeAddress::NONE);
     }
-    let task = first.natives(at, &[execute(), helper(), closure()]);
+    let task = first.natives(at, &[EXECUTE, HELPER, CLOSURE]);
     first.sample(task, 9, 0.0);
-    let own = first.natives(entry, &[start(), main_first(), closure()]);
+    let own = first.natives(entry, &[START, MAIN_FIRST, CLOSURE]);
     first.sample(own, 1, 0.0);
     run.threads = vec![first];
-    let temp = TempDir::new();
-    let database = database(&run, &temp);
+    let database = database(&run);
     let view = view(&database, "top-down", &[]);
     assert_eq!(view["quality"]["spawnerless"], 9);
     assert_eq!(view["quality"]["rooted"], 10);
@@ -392,7 +359,7 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
         SAMPLE,
         "the waiting task has its own only"
     );
-    let task = at_path(&view, &["_start", HELPER, "app::main::{closure#0}"]);
+    let task = at_path(&view, &["_start", HELPER_NAME, "app::main::{closure#0}"]);
     assert_eq!(inclusive(task, "work"), 9 * SAMPLE);
     let screen = tool(&[text(&database)]).expect("first screen");
     assert!(screen.contains("90.0 % of samples have no caller above their task"));

@@ -2,18 +2,16 @@
 
 mod support;
 
-use support::program::{self, leaf, main, start};
+use support::program::{LEAF, MAIN, START, run_of};
 use support::*;
 
 const MS: u64 = 1_000_000;
 
 fn run(image: u64, samples: u64) -> Run {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let entry = thread.entry();
-    let node = thread.natives(entry, &[start(), main(), leaf()]);
-    thread.sample(node, samples, 1.0);
-    run.threads = vec![thread];
+    let run = run_of(|thread, entry| {
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
+        thread.sample(node, samples, 1.0);
+    });
     let mut run = run.process(100, image);
     run.end.as_mut().expect("an end").monotonic_ns = image + 1_000 * MS;
     run
@@ -28,7 +26,7 @@ fn the_wall_times_of_two_runs_add_up() {
     let arguments = [&temp.join("a"), &temp.join("b"), &temp.join("db")];
     let [a, b, db] = arguments.map(|p| text(p).to_owned());
     let screen = tool(&[&a, &b, "-o", &db]).expect("build");
-    assert!(screen.contains("wall 2.000 s, 2 runs"), "{screen}");
+    has(&screen, "wall 2.000 s, 2 runs");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["wall_seconds"].as_f64(), Some(2.0));
     // Of 2 x 1 s on two cores, 2 x 0.5 and 2 x 0.3 s are accounted for.
@@ -70,7 +68,7 @@ fn the_processes_of_one_run_share_the_node() {
         let mut run = run(7 * MS, 1);
         let mut thread = ThreadBuilder::new(1);
         let entry = thread.entry();
-        let node = thread.natives(entry, &[start(), main(), leaf()]);
+        let node = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(node, 200, 0.0);
         run.threads = vec![thread];
         run.process(pid, 7 * MS).write(&measurements);
@@ -78,8 +76,8 @@ fn the_processes_of_one_run_share_the_node() {
     let screen = tool(&[text(&measurements), "-o", text(&temp.join("db"))]).expect("build");
     let wait = &view(&temp.join("db"), "flat", &[])["quality"]["unattributed_wait_seconds"];
     assert_eq!(nanoseconds(wait), 0);
-    assert!(!screen.contains("serial:"), "{screen}");
-    assert!(screen.contains("effective"), "{screen}");
+    lacks(&screen, "serial:");
+    has(&screen, "effective");
 }
 
 #[test]
@@ -97,7 +95,7 @@ fn a_measurement_directory_may_have_any_name() {
     let shown = |arguments: &[&std::ffi::OsStr]| {
         let all = [std::ffi::OsStr::new("hpcprof-rs")].into_iter();
         let cli = hpcprof_rs::cli::Cli::try_parse_from(all.chain(arguments.iter().copied()));
-        let style = hpcprof_rs::views::text::Style {
+        let style = hpcprof_rs::render::style::Style {
             width: 140,
             line: 140,
             colour: false,
@@ -111,9 +109,9 @@ fn a_measurement_directory_may_have_any_name() {
         "-o".as_ref(),
         database.as_os_str(),
     ]);
-    assert!(screen.contains("d\\xfe\\x1b\\x5b31m'"), "{screen}");
+    has(&screen, "d\\xfe\\x1b\\x5b31m'");
     let tree = shown(&["top-down".as_ref(), database.as_os_str()]);
-    assert!(tree.contains("app::leaf"), "{tree}");
+    has(&tree, "app::leaf");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The programs under test: built once, in release, into the target directory of the test run.
 //!
-//! Input: cargo and cc. Invariant: only one test at a time holds the [`Machine`], over all test
+//! Input: cargo and cc. Invariant: only one test at a time holds the [`ExclusiveCores`], over all test
 //! binaries, so that no measurement is disturbed by another or by a build.
 
 use nix::fcntl::{Flock, FlockArg};
@@ -33,17 +33,17 @@ pub fn scratch() -> PathBuf {
 
 /// Exclusive use of the machine's cores among all tests; released on drop.
 #[derive(Debug)]
-pub struct Machine {
+pub struct ExclusiveCores {
     _lock: Flock<File>,
 }
 
-/// Waits for exclusive use of the machine, then builds what is not built yet.
-pub fn machine() -> Machine {
+/// Waits for exclusive use of the cores, then builds what is not built yet.
+pub fn exclusive_cores() -> ExclusiveCores {
     static BUILT: OnceLock<()> = OnceLock::new();
-    let file = File::create(scratch().join("machine.lock")).expect("the lock file can be made");
+    let file = File::create(scratch().join("cores.lock")).expect("the lock file can be made");
     let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock file can be locked");
     BUILT.get_or_init(build);
-    Machine { _lock: lock }
+    ExclusiveCores { _lock: lock }
 }
 
 /// The same command, with interrupts as at a terminal: whoever started the tests in the background of

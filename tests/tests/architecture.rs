@@ -33,6 +33,22 @@ const CORE: [(&str, &[&str]); 4] = [
     ("unwind", &[]),
 ];
 
+/// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
+const PROF: [(&str, &[&str]); 9] = [
+    (
+        "advice",
+        &["render", "views", "catalogue", "model", "schema"],
+    ),
+    ("render", &["views", "catalogue", "model"]),
+    ("views", &["catalogue", "model"]),
+    ("catalogue", &["model", "schema"]),
+    ("sinks", &["model", "schema"]),
+    ("passes", &["sources", "model"]),
+    ("sources", &["model", "schema"]),
+    ("model", &[]),
+    ("schema", &[]),
+];
+
 #[test]
 fn crates_depend_downwards_only() {
     let metadata = metadata();
@@ -123,14 +139,23 @@ fn first_names(piece: &str) -> Vec<String> {
 
 #[test]
 fn the_sampler_is_layered() {
-    let graph = module_graph("hpcrun-rs/core/src");
-    for (module, allowed) in CORE {
-        let uses = graph.get(module);
-        let uses = uses.unwrap_or_else(|| panic!("hpcrun-core has the module {module}: {graph:?}"));
-        for (other, _) in CORE {
+    assert_layered("hpcrun-core", "hpcrun-rs/core/src", &CORE);
+}
+
+#[test]
+fn the_profile_reader_is_layered() {
+    assert_layered("hpcprof-rs", "hpcprof-rs/src", &PROF);
+}
+
+fn assert_layered(name: &str, source: &str, layers: &[(&str, &[&str])]) {
+    let graph = module_graph(source);
+    for (module, allowed) in layers {
+        let uses = graph.get(*module);
+        let uses = uses.unwrap_or_else(|| panic!("{name} has the module {module}: {graph:?}"));
+        for (other, _) in layers {
             assert!(
-                !uses.contains(other) || allowed.contains(&other),
-                "hpcrun-core: {module} must not use {other}"
+                module == other || !uses.contains(*other) || allowed.contains(other),
+                "{name}: {module} must not use {other}"
             );
         }
     }

@@ -3,7 +3,7 @@
 
 use hpc_formats::process::{Process, Unprofiled};
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{c_program, check, folder, machine, scratch, tool};
+use hpcrun_tests::tools::{c_program, check, exclusive_cores, folder, scratch, tool};
 use hpcrun_tests::view::value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn unprofiled(run: &Run) -> Vec<Unprofiled> {
 /// By every function that starts a program, and through a shell and the interpreter of a script.
 #[test]
 fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let script = folder("children-script").join("script");
     let program = c_program("sanitized");
     let text = format!("#!{}\n", program.display());
@@ -71,7 +71,7 @@ fn a_program_that_a_preload_would_break_runs_without_it_and_is_counted() {
 
 #[test]
 fn an_ordinary_child_is_profiled_unless_its_environment_lacks_the_profiler() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (way, processes) in [("posix_spawn", 2), ("execve", 2), ("vfork", 2)] {
         let run = start(way, Path::new("/bin/true"));
         assert_eq!(run.stdout(), "status 0\n", "{way}");
@@ -91,7 +91,7 @@ fn an_ordinary_child_is_profiled_unless_its_environment_lacks_the_profiler() {
 
 #[test]
 fn a_child_that_fails_to_start_a_program_leaves_its_parents_profile_alone() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for way in ["clone", "vfork"] {
         let run = Spec::new(&format!("raw-child-{way}"), c_program("raw_child"))
             .arguments(&[way])
@@ -154,7 +154,7 @@ fn built(compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
 
 #[test]
 fn the_launcher_runs_what_it_cannot_profile_as_it_is() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     assert_runs_as_it_is(&c_program("sanitized"), &["AddressSanitizer", "-fsanitize"]);
     for (compiler, flags, words) in [
         ("musl-gcc", &[][..], ["musl", "-gnu"]),
@@ -203,7 +203,7 @@ fn the_launcher_runs_what_it_cannot_profile_as_it_is() {
 /// The interpreter's name is all that the launcher can see of musl; here none is installed under it.
 #[test]
 fn a_musl_program_is_known_by_its_interpreter() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::new("children-musl", c_program("musl")).run();
     assert_eq!(run.output.status.code(), Some(127), "{}", run.stderr());
     assert!(

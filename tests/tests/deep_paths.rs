@@ -2,7 +2,7 @@
 //! screen.
 
 use hpcrun_tests::run::Spec;
-use hpcrun_tests::tools::{check, machine, python, python_script};
+use hpcrun_tests::tools::{check, exclusive_cores, python, python_script};
 use std::process::Command;
 
 /// Samples a second.
@@ -13,7 +13,7 @@ const WIDEST: usize = 200;
 /// The flat form against the nested one, by a parser that limits the depth as most do.
 #[test]
 fn json_of_a_deep_recursion_has_a_flat_form() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::fixture("deep-recursion", "recursion")
         .arguments(&["900"])
         .rate(RATE)
@@ -31,7 +31,7 @@ fn json_of_a_deep_recursion_has_a_flat_form() {
 
 #[test]
 fn a_script_in_python_is_read_by_python() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let Some(python) = python() else { return };
     let run = Spec::new("deep-python", &python)
         .arguments(&[&python_script("deep.py")])

@@ -1,7 +1,7 @@
 //! The case study: the views of the Cholesky example lead to the paper's conclusions.
 
 use hpcrun_tests::run::{Database, Spec};
-use hpcrun_tests::tools::{machine, release};
+use hpcrun_tests::tools::{exclusive_cores, release};
 use hpcrun_tests::view::{Node, Values, View, value};
 
 /// What effort is made of.
@@ -40,7 +40,7 @@ fn factorisation(view: &View) -> (f64, f64) {
 
 #[test]
 fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     // A neighbour that takes one of the cores makes the other worker idle: the best of three runs.
     let runs: Vec<(Database, View)> = (0..3)
         .map(|_| {

@@ -3,7 +3,9 @@
 //! Exit codes: the program's own; 125 for our failures, 126 not executable, 127 not found.
 
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::{c_program, check, folder, interruptible, machine, release, tool};
+use hpcrun_tests::tools::{
+    c_program, check, exclusive_cores, folder, interruptible, release, tool,
+};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +34,7 @@ fn assert_clear(run: &Run, code: i32, words: &[&str]) {
 
 #[test]
 fn the_exit_code_is_the_programs() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for code in [0, 1, 7, 125, 255] {
         let run = shell("exit-code", &format!("exit {code}"));
         assert_eq!(run.output.status.code(), Some(code), "{}", run.stderr());
@@ -41,7 +43,7 @@ fn the_exit_code_is_the_programs() {
 
 #[test]
 fn a_signal_that_ends_the_program_is_passed_on() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("INT", 2)] {
         // As at a terminal, whoever started the tests.
         let script = format!("kill -{name} $$; sleep 5");
@@ -56,7 +58,7 @@ fn a_signal_that_ends_the_program_is_passed_on() {
 
 #[test]
 fn arguments_input_and_output_are_untouched() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = shell(
         "arguments",
         r#"for a in "$@"; do echo "<$a>"; done; echo err >&2"#,
@@ -81,7 +83,7 @@ fn arguments_input_and_output_are_untouched() {
 
 #[test]
 fn a_missing_program_is_127_and_what_cannot_run_126() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let missing = Spec::new("missing", "/nowhere/program").run();
     assert_clear(&missing, 127, &["/nowhere/program"]);
     let not_in_path = Spec::new("not-in-path", "no-such-program-anywhere").run();
@@ -102,7 +104,7 @@ fn a_missing_program_is_127_and_what_cannot_run_126() {
 
 #[test]
 fn our_own_failures_are_125() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let blocked = folder("unwritable").join("file");
     std::fs::write(&blocked, "a file, not a folder").expect("the folder is writable");
     let output = tool("hpcrun-rs")
@@ -140,7 +142,7 @@ fn our_own_failures_are_125() {
 
 #[test]
 fn an_existing_measurement_is_never_overwritten() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let place = folder("default-names");
     for _ in 0..3 {
         let output = tool("hpcrun-rs")
@@ -167,7 +169,7 @@ fn an_existing_measurement_is_never_overwritten() {
 
 #[test]
 fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::new("static", c_program("static"))
         .arguments(&["50"])
         .run();
@@ -178,7 +180,7 @@ fn a_static_program_is_refused_in_words_or_runs_with_a_warning() {
 
 #[test]
 fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let place = folder("not-text").join(OsStr::from_bytes(b"\xff folder"));
     std::fs::create_dir(&place).expect("any bytes make a name");
     let program = place.join(OsStr::from_bytes(b"pha\xfeses\x1b[1m\n"));
@@ -218,7 +220,7 @@ fn names_that_are_not_text_are_profiled_and_never_reach_the_terminal() {
 
 #[test]
 fn a_runtime_of_another_version_is_named_with_the_remedy() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (version, remedy) in [
         ("1", "build it with this release's work-stealing-rt"),
         ("4000000000", "update hpcrun-rs"),
@@ -238,7 +240,7 @@ fn a_runtime_of_another_version_is_named_with_the_remedy() {
 
 #[test]
 fn the_tools_work_from_any_directory() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     // As `cargo install` would leave it: the binary alone, in a folder of its own.
     let place = folder("installed");
     let launcher = place.join("hpcrun-rs");
@@ -263,7 +265,7 @@ fn the_tools_work_from_any_directory() {
 
 #[test]
 fn the_first_interrupt_is_the_programs_and_the_second_kills_it() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let folder = folder("two-interrupts");
     // Long enough for samples before it is ready.
     let script = "trap 'echo caught' INT; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done

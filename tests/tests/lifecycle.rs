@@ -1,7 +1,7 @@
 //! However a process or a thread ends, what was measured until then is kept and counted.
 
 use hpcrun_tests::run::{Run, Spec, Truth};
-use hpcrun_tests::tools::{c_program, folder, machine};
+use hpcrun_tests::tools::{c_program, exclusive_cores, folder};
 use hpcrun_tests::view::{View, value};
 use std::os::unix::process::ExitStatusExt;
 
@@ -38,7 +38,7 @@ fn assert_before_is_kept(run: &Run) -> View {
 
 #[test]
 fn ends_with_a_code_keep_their_samples_and_their_code() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (way, code) in [
         ("return", 0),
         ("panic", 101),
@@ -59,7 +59,7 @@ fn ends_with_a_code_keep_their_samples_and_their_code() {
 
 #[test]
 fn crashes_keep_their_samples_and_their_signal() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (way, signal) in [("segv", 11), ("abort", 6)] {
         let run = run(way, &[]);
         assert_eq!(
@@ -74,7 +74,7 @@ fn crashes_keep_their_samples_and_their_signal() {
 
 #[test]
 fn both_sides_of_exec_and_fork_are_profiled() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for way in ["exec", "fork"] {
         let run = run(way, &[]);
         assert!(run.output.status.success(), "{way}: {}", run.stderr());
@@ -87,7 +87,7 @@ fn both_sides_of_exec_and_fork_are_profiled() {
 
 #[test]
 fn workers_alive_at_the_end_keep_their_samples() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = run("workers-left", &[]);
     assert!(run.output.status.success(), "{}", run.stderr());
     let view = assert_before_is_kept(&run);
@@ -101,7 +101,7 @@ fn workers_alive_at_the_end_keep_their_samples() {
 
 #[test]
 fn four_hundred_short_threads_are_all_seen() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     // 1 ms a thread: about one sample each, none of them outside the creator's path. What a thread's beginning and end take is more
     // where others have the cores: one run of three must be right.
     let mut found = Vec::new();
@@ -123,7 +123,7 @@ fn four_hundred_short_threads_are_all_seen() {
 
 #[test]
 fn libraries_that_come_and_go_are_named() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let library = c_program("library.so");
     let run = run("dlopen", &[library.to_str().expect("a path in UTF-8")]);
     assert!(run.output.status.success(), "{}", run.stderr());
@@ -142,7 +142,7 @@ fn libraries_that_come_and_go_are_named() {
 /// Snapshots of the load map are replaced some thousand times a second, while handlers use them.
 #[test]
 fn libraries_go_while_other_threads_have_samples() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let library = c_program("library.so");
     let copy = folder("unloads").join("copy.so");
     std::fs::copy(&library, &copy).expect("the folder is writable");
@@ -165,7 +165,7 @@ fn libraries_go_while_other_threads_have_samples() {
 
 #[test]
 fn threads_with_the_smallest_stacks_are_sampled() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::new("lifecycle-small-stacks", c_program("small_stack"))
         .rate(RATE)
         .succeed();
@@ -183,7 +183,7 @@ fn threads_with_the_smallest_stacks_are_sampled() {
 /// Threads that end race with the process that ends: each profile is completed once, by one of the two.
 #[test]
 fn a_process_may_end_while_its_threads_do() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for _ in 0..20 {
         let run = Spec::new("lifecycle-race", c_program("ends"))
             .rate(5000)
@@ -198,7 +198,7 @@ fn a_process_may_end_while_its_threads_do() {
 /// A library's constructor runs before the profiler's: the first thread starts the profiler.
 #[test]
 fn a_thread_that_a_constructor_makes_is_measured() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::new("lifecycle-early", "/bin/sleep")
         .arguments(&["0.6"])
         .environment("LD_PRELOAD", c_program("early.so"))

@@ -5,7 +5,7 @@
 //! work, and idle cores beside that.
 
 use hpcrun_tests::run::{Run, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{c_program, can_run, folder, machine, python, python_script};
+use hpcrun_tests::tools::{c_program, can_run, exclusive_cores, folder, python, python_script};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
 use std::time::Instant;
@@ -66,7 +66,7 @@ fn processes() -> String {
 
 #[test]
 fn two_processes_that_keep_two_cores_busy_have_no_idleness() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let leaf = format!("{} leaf", processes());
     let both = format!("{leaf} 400 & {leaf} 400; wait");
     let lopsided = format!("{leaf} 200 & {leaf} 600; wait");
@@ -80,7 +80,7 @@ fn two_processes_that_keep_two_cores_busy_have_no_idleness() {
 
 #[test]
 fn children_are_counted_as_long_as_they_live() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for mode in ["pair", "server", "killed"] {
         let (run, view) = profile(&format!("node-{mode}"), &processes(), &[mode, "400"]);
         assert_sites(mode, &run, &view);
@@ -89,7 +89,7 @@ fn children_are_counted_as_long_as_they_live() {
 
 #[test]
 fn make_and_pools_of_python_and_openssl() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let leaf = processes();
     if can_run("make") {
         let test = "node-make";
@@ -122,7 +122,7 @@ fn make_and_pools_of_python_and_openssl() {
 
 #[test]
 fn openssl_on_two_processes_leaves_no_core_idle() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     if !std::process::Command::new("openssl")
         .arg("version")
         .output()
@@ -144,7 +144,7 @@ fn openssl_on_two_processes_leaves_no_core_idle() {
 
 #[test]
 fn two_runs_at_once_are_told_from_one_another() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let leaf = |name: &'static str| move || profile(name, &processes(), &["leaf", "400"]);
     let other = std::thread::spawn(leaf("node-first-run"));
     let (run, view) = leaf("node-second-run")();

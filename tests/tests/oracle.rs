@@ -6,7 +6,7 @@
 //! where less than 2 is left and only there. Not one sample may be elsewhere.
 
 use hpcrun_tests::run::{Run, Spec};
-use hpcrun_tests::tools::machine;
+use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 
@@ -156,7 +156,7 @@ fn check(workers: usize, unwinder: &'static str) {
 
 #[test]
 fn no_sample_is_under_a_wrong_parent_on_1_to_8_workers() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for workers in 1..=8 {
         check(workers, "native");
     }
@@ -165,7 +165,7 @@ fn no_sample_is_under_a_wrong_parent_on_1_to_8_workers() {
 /// Where call frame information is complete framehop sees the same.
 #[test]
 fn framehop_sees_no_wrong_parent_either() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     check(2, "framehop");
 }
 

@@ -2,7 +2,7 @@
 //! know of themselves (`fixtures/rayon`).
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
-use hpcrun_tests::tools::{Rayon, machine, rayon_program};
+use hpcrun_tests::tools::{Rayon, exclusive_cores, rayon_program};
 use hpcrun_tests::view::{Node, View, assert_close, value};
 
 const RATE: u32 = 1000;
@@ -36,7 +36,7 @@ fn chance(truth: f64) -> f64 {
 
 #[test]
 fn stock_workers_that_wait_are_idle_and_cost_nothing() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     // Whoever takes a core away from a worker for a while shifts what such short waits are charged to:
     // one run of three must be right.
     let mut faults = Vec::new();
@@ -100,7 +100,7 @@ fn faults_of_waits(view: &View, truth: &Truth) -> Vec<String> {
 
 #[test]
 fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Stock, "loops", &["2", "12"]);
     let (view, truth) = (database.top_down(), run.truth());
     view.assert_rooted(300);
@@ -135,7 +135,7 @@ fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
 
 #[test]
 fn what_a_join_costs_is_overhead() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Stock, "joins", &["33"]);
     let (view, truth) = (database.top_down(), run.truth());
     let plain = truth_of(&truth, "joins::plain", "work");
@@ -183,7 +183,7 @@ fn assert_all_reach_main(view: &View, main: &str) {
 
 #[test]
 fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for workers in ["1", "2", "4"] {
         let rounds = 10;
         let (run, database) = profile(Rayon::Patched, "loops", &[workers, "10"]);
@@ -256,7 +256,7 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
 
 #[test]
 fn two_loops_of_one_line_are_told_apart() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Patched, "twins", &["2", "8"]);
     let (view, truth) = (database.top_down(), run.truth());
     assert_all_reach_main(&view, "twins::main");
@@ -312,7 +312,7 @@ fn two_loops_of_one_line_are_told_apart() {
 
 #[test]
 fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Patched, "loops", &["2", "10"]);
     let truth = run.truth();
     let folded = database.top_down();
@@ -336,7 +336,7 @@ fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
 
 #[test]
 fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Patched, "kinds", &["2", "3"]);
     let (view, truth) = (database.top_down(), run.truth());
     assert_all_reach_main(&view, "kinds::main");
@@ -382,7 +382,7 @@ fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
 
 #[test]
 fn tasks_of_every_kind_lie_under_their_spawner() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for workers in ["1", "3"] {
         let (run, database) = profile(Rayon::Patched, "tasks", &[workers]);
         let (view, truth) = (database.top_down(), run.truth());
@@ -399,7 +399,7 @@ fn tasks_of_every_kind_lie_under_their_spawner() {
 
 #[test]
 fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for workers in ["1", "2", "3"] {
         let (run, database) = profile(Rayon::Patched, "crossings", &[workers]);
         let (view, truth) = (database.top_down(), run.truth());
@@ -442,7 +442,7 @@ fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
 
 #[test]
 fn a_worker_that_is_blocked_in_a_task_is_idle() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     // Both of the program's pools are of one runtime, or of two; `cargo hpcrun` makes two copies of one.
     for rayon in [Rayon::Patched, Rayon::Stock] {
         let (run, database) = profile(rayon, "blocked", &[]);

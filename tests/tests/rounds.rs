@@ -5,7 +5,7 @@
 //! and with weights that depend on the place in a period by 0.06.
 
 use hpcrun_tests::run::{Run, Spec, Truth};
-use hpcrun_tests::tools::machine;
+use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{assert_close, value};
 use nix::time::{ClockId, clock_getres};
 
@@ -69,7 +69,7 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
 /// Timers that fire in ticks see a round of five ticks at five places, in steps of 10 and 5 ms at two or four of them.
 #[test]
 fn rounds_of_whole_ticks() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for rate in [100, 200] {
         check_shares(rate, 5.0 * tick_ms(), 1000.0, 1.0);
     }
@@ -78,7 +78,7 @@ fn rounds_of_whole_ticks() {
 /// Rounds of one period: in steps of a period they would be seen at one place.
 #[test]
 fn rounds_of_one_period() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for rate in [1000, 2000, 5000] {
         check_shares(rate, 1000.0 / f64::from(rate), 16_000.0, 8.0);
     }
@@ -90,7 +90,7 @@ fn rounds_of_one_period() {
 /// own time, and so a life that was sampled is longer by that than it would have been.
 #[test]
 fn lives_shorter_than_a_period() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, life_ms) in [(200, 1.0), (1000, 0.4)] {
         let samples: f64 = 600.0;
         let stolen_before = stolen_seconds();

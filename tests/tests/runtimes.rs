@@ -2,7 +2,7 @@
 //! while they wait, asleep or spinning, is idleness and nothing else.
 
 use hpcrun_tests::run::{Run, Spec, tolerance};
-use hpcrun_tests::tools::{machine, optional_program, python, python_script};
+use hpcrun_tests::tools::{exclusive_cores, optional_program, python, python_script};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ fn faults(run: &Run, view: &View) -> Vec<String> {
 }
 
 fn openmp(compiler: &str) {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let name = format!("openmp-{compiler}");
     let Some(program) = optional_program(&name, compiler, "openmp.c", &["-fopenmp"]) else {
         return;
@@ -74,7 +74,7 @@ fn openmp_of_llvm() {
 
 #[test]
 fn a_task_of_tbb_belongs_to_its_caller_or_is_said_not_to() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let Some(program) = optional_program("tbb", "g++", "tbb.cpp", &["-ltbb"]) else {
         return;
     };
@@ -104,7 +104,7 @@ fn a_task_of_tbb_belongs_to_its_caller_or_is_said_not_to() {
 
 #[test]
 fn threads_of_openblas_that_spin_for_work_are_idle() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let Some(python) = python() else { return };
     let run = Spec::new("openblas", python)
         .arguments(&[&python_script("blas.py")])

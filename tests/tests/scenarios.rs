@@ -5,7 +5,7 @@
 //! (CONTRIBUTING.md).
 
 use hpcrun_tests::run::{Condition, Database, Run, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{c_program, machine, optional_program};
+use hpcrun_tests::tools::{c_program, exclusive_cores, optional_program};
 use hpcrun_tests::view::{View, value};
 use std::fmt::Write;
 
@@ -157,7 +157,7 @@ fn faults(mode: &str, condition: Condition) -> Vec<String> {
 
 /// Panics unless all modes are right; says of each what is not.
 fn check(modes: &[&str], conditions: &[Condition]) {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let mut report = String::new();
     for condition in conditions {
         for mode in modes {
@@ -192,7 +192,7 @@ fn a_program_that_closes_all_descriptors_is_measured() {
 /// On the wall clock a waiting thread has samples too: they are idle, whatever it waits by.
 #[test]
 fn an_unseen_wait_is_idle_on_the_wall_clock() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for mode in ["fgets", "raw-read"] {
         let run = Spec::new(&format!("scenario-wall-{mode}"), c_program("scenarios"))
             .arguments(&[mode, "400"])
@@ -213,7 +213,7 @@ fn an_unseen_wait_is_idle_on_the_wall_clock() {
 /// By an instruction of its own: what is lost until the timer is started again is said.
 #[test]
 fn a_timer_that_died_is_started_again() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let scenario = profile("own-close_range", Condition::by_default(), &["600"]);
     let Some(Scenario { view, truth, .. }) = scenario.expect("it ends well") else {
         return;
@@ -240,7 +240,7 @@ fn the_same_beside_a_busy_core_with_a_slow_clock_and_in_a_crowd() {
 
 #[test]
 fn more_threads_than_cores_are_oversubscription() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let scenario = profile("join", Condition::by_default(), &["200", "8"]);
     let scenario = scenario
         .expect("it ends well")
@@ -269,7 +269,7 @@ fn more_threads_than_cores_are_oversubscription() {
 
 #[test]
 fn an_uncontended_lock_is_the_one_that_the_program_calls() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let scenario = profile("locks", Condition::by_default(), &["300"]);
     let scenario = scenario
         .expect("it ends well")
@@ -295,7 +295,7 @@ fn an_uncontended_lock_is_the_one_that_the_program_calls() {
 
 #[test]
 fn a_wait_in_cin_is_idle() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let Some(program) = optional_program("cin", "g++", "cin.cpp", &["-pthread"]) else {
         return;
     };

@@ -12,7 +12,7 @@
 //! its own that happen inside the handler, and the program reads the counter at its end.
 
 use hpcrun_tests::run::Spec;
-use hpcrun_tests::tools::{check, folder, machine, tool};
+use hpcrun_tests::tools::{check, exclusive_cores, folder, tool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
@@ -151,7 +151,7 @@ fn is_panic(name: &str) -> bool {
 
 #[test]
 fn the_handler_reaches_only_async_signal_safe_code() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let functions = disassemble(&library());
     let root = |part: &&str| {
         let mut all = functions.keys().filter(|name| name.contains(*part));
@@ -209,7 +209,7 @@ fn the_handler_reaches_only_async_signal_safe_code() {
 
 #[test]
 fn the_handler_allocates_nothing_while_the_program_does() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let run = Spec::fixture("signal-safety-allocations", "allocations")
         .rate(5000)
         .succeed();

@@ -9,7 +9,7 @@
 //! `cargo xtask torture --minutes N` runs the ignored test for as long as is wanted.
 
 use hpcrun_tests::run::Spec;
-use hpcrun_tests::tools::machine;
+use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -213,7 +213,7 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
 
 #[test]
 fn random_trees_are_right_and_so_are_their_contexts() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let mut stolen_panics = 0;
     for (workers, seed) in WORKERS.into_iter().zip(1..) {
         stolen_panics += torture("torture", workers, seed, 1200);
@@ -233,7 +233,7 @@ fn random_trees_for_a_long_time() {
     let clock = clock.map_or(1, |since| since.as_secs() % 1_000_000);
     let first = number("TORTURE_SEED").unwrap_or(clock);
     let time = Duration::from_secs(60 * number("TORTURE_MINUTES").unwrap_or(1));
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let start = Instant::now();
     let mut seed = first;
     while start.elapsed() < time {

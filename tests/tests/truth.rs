@@ -5,7 +5,7 @@
 //! small and comes in pieces).
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
-use hpcrun_tests::tools::{c_program, machine};
+use hpcrun_tests::tools::{c_program, exclusive_cores};
 use hpcrun_tests::view::{Values, View, assert_close, value};
 
 /// The rates to test, and the error allowed at each.
@@ -94,7 +94,7 @@ fn check_sites_bottom_up(rate: u32, view: &View, truth: &Truth) {
 
 #[test]
 fn phases_on_two_workers() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("phases-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "phases"));
@@ -109,7 +109,7 @@ fn phases_on_two_workers() {
 
 #[test]
 fn every_source_of_samples_measures_the_same() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for source in ["posix-timer", "perf-signal", "perf-sigtrap"] {
         for (rate, _) in RATES {
             let test = format!("source-{source}-{rate}");
@@ -129,7 +129,7 @@ fn every_source_of_samples_measures_the_same() {
 
 #[test]
 fn one_leaf_under_two_callers_while_halves_are_stolen() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("callers-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "callers"));
@@ -151,7 +151,7 @@ fn one_leaf_under_two_callers_while_halves_are_stolen() {
 
 #[test]
 fn spawned_tasks_belong_to_their_spawner() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("spawns-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "spawns"));
@@ -166,7 +166,7 @@ fn spawned_tasks_belong_to_their_spawner() {
 
 #[test]
 fn ordinary_threads_while_main_waits_in_join() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("threads-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "threads"));
@@ -187,7 +187,7 @@ fn ordinary_threads_while_main_waits_in_join() {
 
 #[test]
 fn pthreads_in_c() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("pthreads-{rate}");
         let (run, database) = profile(&test, rate, Spec::new(&test, c_program("pthreads")));
@@ -203,7 +203,7 @@ fn pthreads_in_c() {
 
 #[test]
 fn overhead_tags_in_rust() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, _) in RATES {
         let test = format!("overhead-{rate}");
         let (run, database) = profile(&test, rate, Spec::fixture(&test, "overhead"));
@@ -233,7 +233,7 @@ fn overhead_tags_in_rust() {
 
 #[test]
 fn overhead_tags_in_c() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (rate, _) = RATES[1];
     let test = "overhead-c";
     let (run, database) = profile(test, rate, Spec::new(test, c_program("overhead")));
@@ -254,7 +254,7 @@ fn overhead_tags_in_c() {
 /// kernel appears, and its time belongs to the call; also if many periods pass in one call.
 #[test]
 fn time_in_the_kernel_belongs_to_the_call() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     for (rate, mebibytes) in [(200, "1"), (1000, "1"), (1000, "64")] {
         let test = format!("kernel-{rate}-{mebibytes}");
         let spec = Spec::new(&test, c_program("kernel")).arguments(&["300", mebibytes]);
@@ -284,7 +284,7 @@ fn time_in_the_kernel_belongs_to_the_call() {
 
 #[test]
 fn a_stack_realigned_frame_is_unwound() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (rate, _) = RATES[1];
     let (run, database) = profile("drap", rate, Spec::new("drap", c_program("drap")));
     let (view, truth) = (database.top_down(), run.truth());
@@ -297,7 +297,7 @@ fn a_stack_realigned_frame_is_unwound() {
 
 #[test]
 fn a_deep_recursion_keeps_every_frame() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let (rate, _) = RATES[1];
     let spec = Spec::fixture("recursion", "recursion").arguments(&["900"]);
     let (run, database) = profile("recursion", rate, spec);

@@ -1,23 +1,28 @@
 //! The views' interface: JSON as FORMATS.md states it, conservation everywhere, text for reading.
 
 use hpcrun_tests::run::{Database, Run, Spec};
-use hpcrun_tests::tools::{check, folder, machine, release, tool};
+use hpcrun_tests::tools::{check, exclusive_cores, folder, release, tool};
 use hpcrun_tests::view::{Node, value};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 const VIEWS: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
-fn measured(test: &str) -> (Run, Database) {
-    let run = Spec::fixture(test, "spawns").rate(1000).succeed();
-    let database = run.database();
-    (run, database)
+/// One run and its database, for all tests that only look at it.
+fn measured() -> &'static (Run, Database) {
+    static MEASURED: OnceLock<(Run, Database)> = OnceLock::new();
+    MEASURED.get_or_init(|| {
+        let run = Spec::fixture("views", "spawns").rate(1000).succeed();
+        let database = run.database();
+        (run, database)
+    })
 }
 
 #[test]
 fn every_view_and_projection_conserves_every_metric() {
-    let _machine = machine();
-    let (run, database) = measured("conservation");
+    let _cores = exclusive_cores();
+    let (run, database) = measured();
     let recorded = run.recorded();
     let mut totals = None;
     for view in VIEWS {
@@ -45,8 +50,8 @@ fn every_view_and_projection_conserves_every_metric() {
 
 #[test]
 fn the_json_is_what_scripts_rely_on() {
-    let _machine = machine();
-    let (_run, database) = measured("schema");
+    let _cores = exclusive_cores();
+    let (_run, database) = measured();
     let kinds = [
         "procedure",
         "inlined",
@@ -110,8 +115,8 @@ fn has_hash(name: &str) -> bool {
 
 #[test]
 fn a_function_has_its_file_and_line() {
-    let _machine = machine();
-    let (_run, database) = measured("lines");
+    let _cores = exclusive_cores();
+    let (_run, database) = measured();
     let view = database.top_down();
     let mut seen = 0;
     view.walk(&mut |_, node| {
@@ -142,8 +147,8 @@ fn a_function_has_its_file_and_line() {
 
 #[test]
 fn text_csv_and_folded_name_the_contexts() {
-    let _machine = machine();
-    let (_run, database) = measured("text");
+    let _cores = exclusive_cores();
+    let (_run, database) = measured();
     for view in VIEWS {
         let text = database.text(view, &[]);
         assert!(text.contains("spawns::task"), "{view}:\n{text}");
@@ -159,7 +164,7 @@ fn text_csv_and_folded_name_the_contexts() {
 
 #[test]
 fn a_stripped_program_is_profiled_and_the_reader_is_told() {
-    let _machine = machine();
+    let _cores = exclusive_cores();
     let place = folder("stripped-program");
     let program: PathBuf = place.join("phases");
     std::fs::copy(release("phases"), &program).expect("the program can be copied");
@@ -186,8 +191,8 @@ fn a_stripped_program_is_profiled_and_the_reader_is_told() {
 
 #[test]
 fn one_measurement_gives_one_result() {
-    let _machine = machine();
-    let (run, database) = measured("determinism");
+    let _cores = exclusive_cores();
+    let (run, database) = measured();
     let again = run.folder.join("again");
     let output = hpcrun_tests::run::build(&run.measurements, &again);
     assert!(output.status.success());

@@ -1,26 +1,26 @@
-//! Columns of calls: what tells two calls of one line apart.
+//! Columns of calls, which tell two calls of one line apart.
 //!
-//! Only calls that begin a parallel loop have one here, and of those only where the same procedure is
-//! called at several columns of one line. Invariant: both lists ascend, without equal keys.
+//! A call is listed if it begins a parallel loop and its line has several calls of the same procedure.
+//! Invariant: the keys of both lists ascend, without equal ones.
 
 use super::ScopeId;
 
 /// Columns, from 1, as line tables count them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Columns {
-    /// Of the calls that inlined scopes stand for.
+    /// Of inlined calls, by scope.
     pub scopes: Vec<(ScopeId, u32)>,
-    /// Of calls out of line, by the address of the call's last byte.
+    /// Of other calls, by the address of the call's last byte.
     pub calls: Vec<(u64, u32)>,
 }
 
 impl Columns {
-    /// Where a scope is called on its line.
+    /// The column at which a scope is called.
     pub fn of_scope(&self, scope: ScopeId) -> Option<u32> {
         find(&self.scopes, scope)
     }
 
-    /// Where the call is on its line whose last byte is at `address`.
+    /// The column of the call whose last byte is at `address`.
     pub fn of_call(&self, address: u64) -> Option<u32> {
         find(&self.calls, address)
     }

@@ -1,4 +1,4 @@
-//! Reads structure files. What is read is consistent, or an error says what is not.
+//! Reads structure files. The result is consistent, or an error says what is wrong.
 
 use super::{
     Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Origin, Procedure, ProcedureId, Scope, ScopeId,
@@ -29,7 +29,7 @@ impl<'a> Decoder<'a> {
         None
     }
 
-    /// A number of elements of at least one byte each: bounds what may be reserved.
+    /// A number of elements. Each takes at least one byte, which bounds the memory to reserve.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.data.len()).then_some(n)
@@ -244,7 +244,7 @@ impl Structure {
         let scopes = columns(d, self.scopes.len() as u64);
         let calls = scopes.and_then(|scopes| Some((scopes, columns(d, u64::MAX)?)));
         let (scopes, calls) = calls.ok_or(StructureError::Corrupt("columns"))?;
-        // Every key is below a number of scopes in memory.
+        // Every key is below the number of scopes, so it fits.
         let scope = |(key, column)| (ScopeId(key as u32), column);
         self.columns = Columns {
             scopes: scopes.into_iter().map(scope).collect(),

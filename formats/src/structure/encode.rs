@@ -1,9 +1,10 @@
 //! Writes structure files, on several threads.
 //!
-//! The tables are cut into parts that begin with the element before, to which differences are
-//! taken, so each is encoded and summed up by itself, and written in its turn. The
-//! header comes last, when length and checksum are known. Invariant: the bytes do not depend on
-//! the number of threads.
+//! The tables are cut into parts. A part knows the element before it, to which differences are taken, so
+//! threads encode parts independently; parts are written in order. The header comes last, when length and
+//! checksum are known.
+//!
+//! Invariant: the bytes do not depend on the number of threads.
 
 use super::{
     Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
@@ -17,10 +18,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Elements of a table that make one part.
 const PART: usize = 1 << 14;
 
-/// Bytes that an element of a part takes, about.
+/// Usual bytes of an element.
 const USUAL: usize = 16;
 
-/// Most bytes of an element without strings: five lines' worth of the longest numbers.
+/// Most bytes of an element without strings.
 const MOST: usize = 64;
 
 /// Encodes one element in place, then appends it.
@@ -46,7 +47,7 @@ impl Element {
     }
 
     fn byte(&mut self, byte: u8) {
-        // A mask costs nothing; no element is so long that it takes effect.
+        // The mask removes the bounds check; no element is that long.
         self.bytes[self.length % MOST] = byte;
         self.length += 1;
     }
@@ -68,7 +69,7 @@ impl Element {
 
     fn append_to(&mut self, out: &mut Vec<u8>) {
         debug_assert!(self.length <= MOST);
-        // A copy of a fixed size takes a few instructions, one of as many bytes as there are a call.
+        // A copy of a fixed size takes a few instructions; one of a variable size is a call.
         let end = out.len() + self.length.min(MOST);
         out.extend_from_slice(&self.bytes);
         out.truncate(end);
@@ -108,7 +109,7 @@ impl Element {
     }
 }
 
-/// `to - from`, small numbers of either sign in few bytes.
+/// `to - from`, such that small numbers of either sign take few bytes.
 fn difference(to: u32, from: u32) -> u64 {
     let n = i64::from(to) - i64::from(from);
     ((n << 1) ^ (n >> 63)) as u64
@@ -140,7 +141,7 @@ impl Structure {
     /// The bytes of a structure file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Cursor::new(Vec::new());
-        // Memory takes all that is written.
+        // Writing to memory does not fail.
         let _ = self.write(&mut out, 1);
         out.into_inner()
     }
@@ -148,17 +149,17 @@ impl Structure {
     /// Writes a structure file: [`write()`].
     ///
     /// # Errors
-    /// What `out` says. Then it may have a part of the file.
+    /// An error of `out`, which may then hold a part of the file.
     pub fn write<W: Write + Seek + Send>(&self, out: &mut W, threads: usize) -> Result<()> {
         write(self, out, threads)
     }
 }
 
-/// Writes a structure file from the current position of `out` on, which ends up behind it, on
-/// up to `threads` threads.
+/// Writes a structure file at the current position of `out`, on up to `threads` threads. Afterwards the
+/// position is behind the file.
 ///
 /// # Errors
-/// What `out` says. Then it may have a part of the file.
+/// An error of `out`, which may then hold a part of the file.
 pub fn write<W: Write + Seek + Send>(
     tables: &impl Tables,
     out: &mut W,
@@ -185,14 +186,14 @@ pub fn write<W: Write + Seek + Send>(
         for _ in 1..threads {
             scope.spawn(|| turns.work(tables, &parts));
         }
-        // This thread is one of them.
+        // This thread works, too.
         turns.work(tables, &parts);
     });
     let state = turns
         .state
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    // All threads have given it back.
+    // All threads have ended, so none holds it.
     let Some(written) = state.written else {
         return Err(Error::other("a thread ended while it wrote"));
     };
@@ -224,7 +225,7 @@ fn header(is_complete: bool, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
     header
 }
 
-/// The parts of the payload, in order. Every table has one, since its count is in the first.
+/// The parts of the payload, in order. Every table has at least one: its first part has its count.
 fn parts(tables: &impl Tables) -> Vec<(Table, Range<usize>)> {
     let mut parts = vec![(Table::Identity, 0..0)];
     let counts = tables.counts();
@@ -257,7 +258,7 @@ fn encode_part(tables: &impl Tables, table: Table, range: Range<usize>, out: &mu
         count(out, length);
     }
     let mut element = Element::new();
-    // With the element before.
+    // From the element before the part.
     let with_before = range.start.saturating_sub(1)..range.end;
     match table {
         Table::Identity | Table::Columns => {}
@@ -308,7 +309,7 @@ fn columns(tables: &impl Tables, out: &mut Vec<u8>) {
     list(calls.iter().copied(), out);
 }
 
-/// Ascending numbers, each with another one.
+/// A list of columns: ascending keys, each with its column.
 fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) {
     count(out, elements.len());
     let mut element = Element::new();
@@ -321,20 +322,20 @@ fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) 
     }
 }
 
-/// Threads that encode parts; one at a time writes what is encoded, in order, and the others go on.
+/// Threads encode parts. One at a time writes encoded parts in order, while the others go on.
 struct Turns<'w, W> {
     state: Mutex<State<'w, W>>,
-    /// The next part that nobody encodes yet.
+    /// The first part that no thread has taken.
     next: AtomicUsize,
 }
 
 struct State<'w, W> {
-    /// What was written; `None` while a thread writes.
+    /// The output; `None` while a thread writes.
     written: Option<Written<'w, W>>,
-    /// Parts that are encoded and not written: at most all of them, where `out` is slow. They take less
-    /// memory than what they are encoded from.
+    /// Parts that are encoded and not yet written. Where `out` is slow it may hold all, which still take less
+    /// memory than the tables.
     waiting: Vec<Option<Encoded>>,
-    /// The part that is to be written next.
+    /// The part to write next.
     turn: usize,
 }
 
@@ -347,7 +348,7 @@ struct Written<'w, W> {
     out: &'w mut W,
     sum: crc32fast::Hasher,
     length: u64,
-    /// The first error; nothing is written any more.
+    /// The first error; nothing is written after it.
     error: Option<Error>,
 }
 
@@ -377,7 +378,7 @@ impl<'w, W: Write> Turns<'w, W> {
         }
     }
 
-    /// Writes what is next, unless another thread is about it: that one will see what is here.
+    /// Writes the next parts, unless another thread does so: it will see this thread's part.
     fn write(&self) {
         let mut written = None;
         loop {
@@ -397,7 +398,7 @@ impl<'w, W: Write> Turns<'w, W> {
         }
     }
 
-    /// Nobody panics while they hold the lock.
+    /// No thread panics while it holds the lock.
     fn lock(&self) -> MutexGuard<'_, State<'w, W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

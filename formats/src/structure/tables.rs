@@ -1,12 +1,12 @@
-//! What a structure file is written from: tables whose elements come one after the other.
+//! The tables that a structure file is written from.
 //!
-//! A [`Structure`] has its tables in memory; a program that makes their elements from something else
-//! writes the same file without them.
+//! A [`Structure`] has them in memory. Another program can produce their elements on demand, and writes the
+//! same file without building them.
 
 use super::{Columns, Procedure, Scope, Span, Structure};
 use std::ops::Range;
 
-/// What says which module a structure is of, and what is small.
+/// Which module a structure describes, with the small tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     /// As [`Structure::module`].
@@ -34,11 +34,10 @@ pub struct Counts {
     pub spans: usize,
 }
 
-/// The tables of a structure, with the meaning and the order that a [`Structure`] states for its
-/// own. Threads ask for ranges of them at once. Every call hands the elements of a range, which lies
-/// within the table, to `each`.
+/// The tables of a structure, with the meaning and order of those of a [`Structure`]. Several threads ask for
+/// ranges at once. A call passes the elements of a range, which lies within the table, to `each`.
 pub trait Tables: Sync {
-    /// Which module it is, and what is small.
+    /// Which module it is, with the small tables.
     fn identity(&self) -> Identity<'_>;
     /// The lengths of the tables.
     fn counts(&self) -> Counts;

@@ -3,16 +3,15 @@
 //! Siblings are one when kind, procedure, line, call site and role are equal, so the tree does
 //! not depend on the order in which paths are added. A parent always comes before its children.
 
-use crate::model::hash::FastMap;
+use crate::model::hash::{FastMap, NumberedSet};
 use crate::model::symbols::{Kind, Line, ProcedureIndex, Text};
-use std::hash::{Hash, Hasher};
 
 /// Index into a [`ContextTree`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ContextIndex(pub u32);
 
 /// One calling context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Context {
     /// The calling or enclosing context; `None` for a root.
     pub parent: Option<ContextIndex>,
@@ -24,28 +23,15 @@ pub struct Context {
     pub line: Option<Line>,
     /// Where it is called.
     pub call: Option<Line>,
-    /// At which column, where that tells parallel loops of one line apart; else 0.
+    /// Column of the call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
-    /// Whether the agent said that this frame has no user-level frame (1<->0, M<->0).
-    pub support: bool,
+    /// Whether it is a task runtime's frame, which has no user-level frame (1<->0, M<->0).
+    pub is_runtime: bool,
 }
 
-/// All fields, packed: this hash is taken for every frame of every path.
-impl Hash for Context {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        let line = |line: Option<Line>| line.map_or(u64::MAX, |l| pair(l.file.0, l.line));
-        let parent = self.parent.map_or(u32::MAX, |p| p.0);
-        state.write_u64(pair(parent, self.procedure.0));
-        state.write_u64(line(self.line) ^ line(self.call).rotate_left(17));
-        // Columns are rare, and tell few contexts apart.
-        state.write_u64(pair(self.kind as u32, u32::from(self.support)));
-    }
-}
-
-/// What an amount measures, before overhead categories become metrics.
+/// What a value measures, before overhead categories become metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Amount {
+pub enum MetricKey {
     /// Useful work.
     Work,
     /// Idleness.
@@ -58,32 +44,21 @@ pub enum Amount {
 #[derive(Debug, Default)]
 pub struct ContextTree {
     /// Contexts; parents first.
-    pub contexts: Vec<Context>,
-    index: FastMap<Context, ContextIndex>,
-    /// Exclusive values, nanoseconds.
-    pub values: FastMap<(ContextIndex, Amount), i64>,
+    pub contexts: NumberedSet<Context>,
+    /// Nanoseconds.
+    pub exclusive_values: FastMap<(ContextIndex, MetricKey), i64>,
 }
 
 impl ContextTree {
-    /// An empty tree.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The child of `context.parent` that equals `context`, made if absent.
     pub fn child(&mut self, context: Context) -> ContextIndex {
-        let next = ContextIndex(self.contexts.len() as u32);
-        let id = *self.index.entry(context).or_insert(next);
-        if id == next {
-            self.contexts.push(context);
-        }
-        id
+        ContextIndex(self.contexts.insert_full(context).0 as u32)
     }
 
     /// Adds to the exclusive value of a context.
-    pub fn add(&mut self, context: ContextIndex, amount: Amount, nanoseconds: i64) {
+    pub fn add(&mut self, context: ContextIndex, metric: MetricKey, nanoseconds: i64) {
         if nanoseconds != 0 {
-            let slot = self.values.entry((context, amount)).or_insert(0);
+            let slot = self.exclusive_values.entry((context, metric)).or_insert(0);
             *slot = slot.saturating_add(nanoseconds);
         }
     }

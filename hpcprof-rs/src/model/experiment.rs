@@ -1,97 +1,70 @@
-//! All that is known of the runs that were merged: what the passes hand to the sinks.
+//! Everything that is known of the merged runs: the passes fill it, the sinks write it.
 
 use crate::model::contexts::ContextTree;
 use crate::model::loops::ParallelLoops;
 use crate::model::runtimes::Runtime;
 use crate::model::symbols::Symbols;
-use hpc_formats::process::{CpuTimes, Unprofiled};
+use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
+use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
 
-/// Name of the loss of samples whose records a damaged profile does not have any more.
-pub const DAMAGED_PROFILE: &str = "damaged-profile";
-/// Name of the partial root of paths that lead through a damaged record.
-pub const DAMAGED_RECORD: &str = "partial:damaged-record";
-/// Name of the partial root of paths whose outer context lies in a profile that is not there.
-pub const MISSING_CONTEXT: &str = "partial:missing-context";
-/// Name of the partial root of samples without any frame.
-pub const EMPTY_PATH: &str = "partial:empty-path";
-
 /// One process image.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ProcessSummary {
-    /// The run that it is of, from 0: processes of different runs have different clocks.
+    /// Its run, from 0. Processes of different runs have different clocks.
     pub run: usize,
-    /// Process id.
-    pub pid: u32,
-    /// Parent's process id; 0 when unknown.
-    pub ppid: u32,
-    /// Image id: monotonic nanoseconds at its start.
-    pub image: u64,
-    /// Path of the executable; empty when unknown.
-    pub executable: String,
-    /// Argument vector.
-    pub arguments: Vec<String>,
-    /// Working directory.
-    pub directory: String,
-    /// Event, as the user gave it.
-    pub event: String,
-    /// What served the event.
-    pub source: String,
-    /// Sampling period, nanoseconds.
-    pub period_ns: u64,
-    /// Cores n that idleness is computed against.
-    pub cores: u32,
-    /// Most workers alive at once.
-    pub workers: u32,
+    /// Its start; period and cores are those that were in force.
+    pub start: Start,
+    /// Its end; `None` when it crashed, was killed or still runs.
+    pub end: Option<End>,
+    /// Monotonic clock at the end, or at the last sample, nanoseconds.
+    pub end_ns: u64,
     /// Threads seen.
     pub threads: u32,
-    /// Wall clock at the start, nanoseconds since 1970.
-    pub realtime_ns: u64,
-    /// Monotonic nanoseconds at the end, or at the last sample.
-    pub end_ns: u64,
-    /// How it ended; `None` when it crashed, was killed or still runs.
-    pub end_reason: Option<String>,
-    /// CPU times; zeros when unknown.
-    pub cpu: CpuTimes,
     /// Least distance of its samples, nanoseconds: the period, or what the kernel's tick allows.
     pub distance_ns: u64,
-    /// Lost samples that no thread's profile counts.
-    pub lost: u64,
     /// Programs that it started and that were not profiled.
     pub unprofiled: Vec<Unprofiled>,
 }
 
+impl ProcessSummary {
+    /// CPU times; zeros when unknown.
+    pub fn cpu(&self) -> CpuTimes {
+        self.end.as_ref().map_or(CpuTimes::default(), |end| end.cpu)
+    }
+}
+
 /// One thread.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ThreadSummary {
     /// Index of its process in [`Experiment::processes`].
     pub process: usize,
-    /// Ordinal in its process, from 1.
-    pub ordinal: u32,
-    /// Kernel thread id.
-    pub tid: u32,
-    /// Its name.
-    pub name: String,
-    /// Whether it ended before its profile did.
-    pub finished: bool,
+    /// The header of its profile.
+    pub header: Header,
     /// Samples in the tree.
     pub samples: u64,
-    /// Of them, those in tasks whose spawner the task runtime does not tell, by runtime.
-    pub spawnerless: BTreeMap<Runtime, u64>,
+    /// Of these, samples in tasks whose callers the task runtime does not tell, by runtime.
+    pub unknown_caller_samples: BTreeMap<Runtime, u64>,
     /// CPU time that its samples stand for, in the tree or not, nanoseconds.
     pub sampled_ns: u64,
     /// Mean distance of its samples, nanoseconds.
     pub distance_ns: u64,
-    /// Thread CPU time, nanoseconds; 0 when it did not end.
-    pub cpu_ns: u64,
     /// Time in which it was sampled while idle (not in the tree), nanoseconds.
     pub idle_ns: u64,
     /// Its share of working threads beyond the cores, nanoseconds.
     pub oversubscribed_ns: u64,
-    /// Ordinal of its creator; 0 when unknown.
-    pub creator: u32,
-    /// Totals, nanoseconds; overhead by category name under the metric's full name.
+    /// Totals by metric, nanoseconds.
     pub totals: BTreeMap<String, i64>,
+}
+
+impl ThreadSummary {
+    /// Adds to a total.
+    pub fn add(&mut self, metric: &str, nanoseconds: i64) {
+        if nanoseconds != 0 {
+            let slot = self.totals.entry(metric.to_owned()).or_insert(0);
+            *slot = slot.saturating_add(nanoseconds);
+        }
+    }
 }
 
 /// CPU time that no sample stands for.
@@ -144,6 +117,14 @@ pub struct Experiment {
     pub missing: Vec<Missing>,
     /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
-    /// Overhead categories that occur.
+    /// Overhead categories that occur, sorted.
     pub categories: Vec<String>,
+}
+
+impl Experiment {
+    /// Counts lost or partial samples of a process.
+    pub fn add_loss(&mut self, process: usize, cause: &str, samples: u64) {
+        let count = self.losses.entry((process, cause.to_owned())).or_insert(0);
+        *count = count.saturating_add(samples);
+    }
 }

@@ -1,7 +1,7 @@
-//! Parallel loops: what the frames of a parallel iterator's machinery stand for.
+//! Parallel loops: what the frames of a library of parallel iterators stand for.
 
 use crate::model::contexts::ContextIndex;
-use crate::model::hash::FastMap;
+use crate::model::hash::{FastMap, NumberedMap};
 use crate::model::symbols::{Line, ModuleIndex, ProcedureIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,26 @@ pub struct LoopKey {
     pub entry: ProcedureIndex,
     /// Where it is called.
     pub call: Option<Line>,
-    /// At which column, where several loops begin on that line by the same procedure; else 0.
+    /// Column of the call, where several loops begin on that line by the same procedure; else 0.
     pub column: u32,
     /// Who calls it, where the line is not known.
     pub caller: Option<ProcedureIndex>,
+}
+
+impl LoopKey {
+    /// The loop that begins with the call of `entry` at a line and a column.
+    pub fn new(
+        entry: ProcedureIndex,
+        (call, column): (Option<Line>, u32),
+        caller: Option<ProcedureIndex>,
+    ) -> LoopKey {
+        LoopKey {
+            entry,
+            call,
+            column,
+            caller: caller.filter(|_| call.is_none()),
+        }
+    }
 }
 
 /// Events at the places where a loop's tasks are split, over all contexts and threads.
@@ -27,9 +43,9 @@ pub struct LoopKey {
 pub struct SplitCounts {
     /// Tasks that were split in two.
     pub splits: u64,
-    /// Tasks that another than their spawner's own call ran.
+    /// Tasks that were stolen.
     pub steals: u64,
-    /// Time in those, nanoseconds.
+    /// Time in stolen tasks, nanoseconds.
     pub stolen_ns: u64,
 }
 
@@ -42,33 +58,29 @@ impl SplitCounts {
     }
 }
 
-/// A parallel loop of the program's source.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What is known of a parallel loop.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ParallelLoop {
-    /// Its identity.
-    pub key: LoopKey,
-    /// What it is called: quoted from the source, or made of the adaptors' names.
+    /// What it is called: the expression in the source, else made of the adaptors' names.
     pub name: String,
-    /// Whether the name is quoted from the source.
-    pub quoted: bool,
+    /// Whether the name is taken from the source.
+    pub name_from_source: bool,
     /// Events; `None` when the task runtime did not count.
     pub counts: Option<SplitCounts>,
-    /// How many loops share the code, and so the counts; 1 when they are this loop's own.
-    pub shared_by: u32,
+    /// How many further loops share the code, and so the counts.
+    pub sharing: u32,
     /// Work and overhead of the loop and of those that share its counts, nanoseconds.
     pub task_ns: i64,
 }
 
-/// The parallel loops of an experiment, in the order in which they were first met.
+/// The parallel loops of an experiment.
 #[derive(Debug, Default)]
 pub struct ParallelLoops {
-    /// All of them.
-    pub all: Vec<ParallelLoop>,
-    /// By identity.
-    pub index: FastMap<LoopKey, LoopIndex>,
-    /// The contexts of the logical projection that are a loop's machinery.
-    pub machinery: FastMap<ContextIndex, LoopIndex>,
-    /// The loops that a procedure of its own machine code was seen at work for, by module and
-    /// number in the module's structure.
+    /// All of them, in the order in which they were first met.
+    pub all: NumberedMap<LoopKey, ParallelLoop>,
+    /// The contexts of the logical projection that are frames of a loop.
+    pub frames: FastMap<ContextIndex, LoopIndex>,
+    /// The loops that were seen in a procedure's own machine code, by module and number in the module's
+    /// structure.
     pub by_function: BTreeMap<(ModuleIndex, u32), BTreeSet<LoopIndex>>,
 }

@@ -6,5 +6,6 @@ pub mod hash;
 pub mod loops;
 pub mod metrics;
 pub mod runtimes;
+pub mod scaffolding;
 pub mod symbols;
 pub mod warnings;

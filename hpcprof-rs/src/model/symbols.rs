@@ -3,9 +3,9 @@
 //! Every text is held once. Identities are plain values: two procedures are one when name,
 //! module, declaration and origin are equal, whatever address or inlining they came from.
 
-use crate::model::hash::FastMap;
+use crate::model::hash::NumberedSet;
 use hpc_formats::structure::Origin;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 /// A text in [`Symbols`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -32,31 +32,25 @@ pub struct Line {
     pub line: u32,
 }
 
-/// How much is known about a module's code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ModuleStatus {
-    /// Structure was recovered.
-    Analysed,
-    /// No structure: samples stay under the module's name.
-    Unnamed,
-}
-
 /// A load module: one file, whichever processes mapped it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
     /// Path, or `[vdso]`.
     pub path: String,
     /// GNU build id; empty when there is none.
     pub build_id: Vec<u8>,
-    /// What is known.
-    pub status: ModuleStatus,
 }
 
 impl Module {
     /// The last component of its path.
     pub fn base_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        base_name(&self.path)
     }
+}
+
+/// The last component of a path.
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A procedure, a loop or another named piece of code.
@@ -72,7 +66,7 @@ pub struct Procedure {
     pub origin: Origin,
 }
 
-/// What a [`Segment`] or a context stands for. The numbers are part of the database format.
+/// What a [`Scope`] or a context stands for. The numbers are part of the database format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -88,8 +82,7 @@ pub enum Kind {
     Partial = 5,
     /// The root of a thread that no other context leads to.
     ThreadRoot = 6,
-    /// A parallel loop, which stands for its machinery. Of views only: a database has the
-    /// machinery's own contexts.
+    /// A parallel loop, which stands for its frames. Of views only: a database has the frames' own contexts.
     ParallelLoop = 7,
 }
 
@@ -124,14 +117,14 @@ impl Kind {
 
 /// One static scope of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
+pub struct Scope {
     /// [`Kind::Procedure`] first, then inlined procedures and loops.
     pub kind: Kind,
     /// Which.
     pub procedure: ProcedureIndex,
     /// Where an inlined procedure is called.
-    pub site: Option<Line>,
-    /// At which column, where that tells parallel loops of one line apart; else 0.
+    pub call: Option<Line>,
+    /// Column of that call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
 }
 
@@ -139,11 +132,10 @@ pub struct Segment {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Outermost scope first; never empty.
-    pub segments: Box<[Segment]>,
+    pub scopes: Box<[Scope]>,
     /// Line of the instruction itself.
     pub line: Option<Line>,
-    /// Column of the call that the instruction makes, where that tells parallel loops of one line apart;
-    /// else 0.
+    /// Column of the instruction's call, where it tells parallel loops of one line apart; else 0.
     pub column: u32,
     /// Overhead category of the instruction.
     pub tag: Option<Text>,
@@ -151,44 +143,62 @@ pub struct Frame {
     /// procedure differ in it.
     pub function: Option<u32>,
     /// Whether all its scopes are system code, which a tagged call covers.
-    pub system: bool,
+    pub is_system: bool,
 }
 
 /// The tables of names.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    texts: Vec<String>,
-    text_index: HashMap<String, Text>,
+    texts: NumberedSet<String>,
     /// Load modules.
-    pub modules: Vec<Module>,
-    module_index: HashMap<(String, Vec<u8>), ModuleIndex>,
+    pub modules: NumberedSet<Module>,
+    /// Those whose structure is known. Samples in others stay under the module's name.
+    pub analysed: BTreeSet<ModuleIndex>,
     /// Procedures.
-    pub procedures: Vec<Procedure>,
-    procedure_index: FastMap<Procedure, ProcedureIndex>,
+    pub procedures: NumberedSet<Procedure>,
     /// Meanings of addresses.
     pub frames: Vec<Frame>,
 }
 
 impl Symbols {
-    /// Empty tables.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The id of a text.
     pub fn intern(&mut self, text: &str) -> Text {
-        if let Some(id) = self.text_index.get(text) {
-            return *id;
-        }
-        let id = Text(self.texts.len() as u32);
-        self.texts.push(text.to_owned());
-        self.text_index.insert(text.to_owned(), id);
-        id
+        let known = self.texts.get_index_of(text);
+        Text(known.unwrap_or_else(|| self.texts.insert_full(text.to_owned()).0) as u32)
     }
 
     /// The text of an id.
     pub fn text(&self, id: Text) -> &str {
-        self.texts.get(id.0 as usize).map_or("", String::as_str)
+        self.texts
+            .get_index(id.0 as usize)
+            .map_or("", String::as_str)
+    }
+
+    /// A load module.
+    pub fn module(&self, id: ModuleIndex) -> &Module {
+        &self.modules[id.0 as usize]
+    }
+
+    /// A procedure.
+    pub fn procedure(&self, id: ProcedureIndex) -> &Procedure {
+        &self.procedures[id.0 as usize]
+    }
+
+    /// The name of a procedure.
+    pub fn name_of(&self, id: ProcedureIndex) -> &str {
+        self.text(self.procedure(id).name)
+    }
+
+    /// The meaning of an address.
+    pub fn frame(&self, id: FrameIndex) -> &Frame {
+        &self.frames[id.0 as usize]
+    }
+
+    /// The machine procedure of a frame: its module, and its number there.
+    pub fn function_of(&self, id: FrameIndex) -> Option<(ModuleIndex, u32)> {
+        let frame = self.frame(id);
+        let module = self.procedure(frame.scopes.first()?.procedure).module?;
+        Some((module, frame.function?))
     }
 
     /// How many texts there are; their ids are below.
@@ -196,30 +206,18 @@ impl Symbols {
         self.texts.len()
     }
 
-    /// The id of a module.
-    pub fn module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
-        let key = (path.to_owned(), build_id.to_vec());
-        if let Some(id) = self.module_index.get(&key) {
-            return *id;
-        }
-        let id = ModuleIndex(self.modules.len() as u32);
-        self.modules.push(Module {
-            path: key.0.clone(),
-            build_id: key.1.clone(),
-            status: ModuleStatus::Unnamed,
-        });
-        self.module_index.insert(key, id);
-        id
+    /// The id of a module, which is new where path or build id differ.
+    pub fn add_module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
+        let module = Module {
+            path: path.to_owned(),
+            build_id: build_id.to_vec(),
+        };
+        ModuleIndex(self.modules.insert_full(module).0 as u32)
     }
 
     /// The id of a procedure.
-    pub fn procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
-        let next = ProcedureIndex(self.procedures.len() as u32);
-        let id = *self.procedure_index.entry(procedure).or_insert(next);
-        if id == next {
-            self.procedures.push(procedure);
-        }
-        id
+    pub fn add_procedure(&mut self, procedure: Procedure) -> ProcedureIndex {
+        ProcedureIndex(self.procedures.insert_full(procedure).0 as u32)
     }
 
     /// Adds the meaning of an address.
@@ -229,41 +227,42 @@ impl Symbols {
         id
     }
 
-    /// The procedure that stands for all code of a module without structure.
+    /// The frame that stands for all code of a module without structure.
     pub fn module_frame(&mut self, module: ModuleIndex) -> Frame {
-        let info = &self.modules[module.0 as usize];
-        let base = info.base_name().to_owned();
-        let system = is_system_module(&base);
-        let name = if base.starts_with('[') {
-            base
-        } else {
-            format!("[{base}]")
+        let base = self.module(module).base_name();
+        let is_system = is_system_module(base);
+        let name = match base.starts_with('[') {
+            true => base.to_owned(),
+            false => format!("[{base}]"),
         };
         let name = self.intern(&name);
-        let procedure = self.procedure(Procedure {
+        let procedure = self.add_procedure(Procedure {
             name,
             module: Some(module),
             declared: None,
-            origin: if system { Origin::System } else { Origin::User },
+            origin: match is_system {
+                true => Origin::System,
+                false => Origin::User,
+            },
         });
+        let scope = Scope {
+            kind: Kind::Procedure,
+            procedure,
+            call: None,
+            column: 0,
+        };
         Frame {
-            segments: Box::new([Segment {
-                kind: Kind::Procedure,
-                procedure,
-                site: None,
-                column: 0,
-            }]),
+            scopes: Box::new([scope]),
             line: None,
             column: 0,
             tag: None,
             function: None,
-            system,
+            is_system,
         }
     }
 }
 
-/// Whether a module is one of the system's by its file name: used only where there is no
-/// structure that says so for each procedure.
+/// Whether a module is the system's by its file name, where no structure says so for each procedure.
 pub fn is_system_module(base: &str) -> bool {
     const STEMS: [&str; 11] = [
         "libc",

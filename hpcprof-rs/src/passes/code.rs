@@ -1,11 +1,11 @@
 //! Second pass: what every sampled address means, by the structure of its module.
 //!
-//! A procedure's declaration is made the same in all its instances: debug information may give
-//! it on the out-of-line body only, or on the inlined one only, and they are one procedure.
+//! A procedure has one declaration in all its instances, though debug information may give it for the
+//! out-of-line body only, or for the inlined one only.
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{
-    Frame, FrameIndex, Kind, Line, ModuleIndex, ModuleStatus, Procedure, Segment, Symbols,
+    Frame, FrameIndex, Kind, Line, ModuleIndex, Procedure, ProcedureIndex, Scope, Symbols,
 };
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
@@ -28,10 +28,10 @@ pub fn resolve(
     let mut table = FrameTable::default();
     let mut incomplete = Vec::new();
     for (module, SampledModule { addresses, samples }) in sampled {
-        let info = symbols.modules[module.0 as usize].clone();
-        let mut own = Warnings::new();
+        let info = symbols.module(*module).clone();
+        let mut own = Warnings::default();
         let structure = library.find(&info, addresses, &mut own);
-        if !own.lines().is_empty() {
+        if !own.is_empty() {
             incomplete.push(Incomplete {
                 module: info.base_name().to_owned(),
                 samples: *samples,
@@ -44,7 +44,7 @@ pub fn resolve(
             .as_ref()
             .map(|s| ModuleNames::new(s, *module, addresses));
         if structure.is_some() {
-            symbols.modules[module.0 as usize].status = ModuleStatus::Analysed;
+            symbols.analysed.insert(*module);
         }
         let mut last: Option<(Span, u32, FrameIndex)> = None;
         for address in addresses {
@@ -72,17 +72,16 @@ pub fn resolve(
     table
 }
 
-/// A module whose code has not all names and lines.
+/// A module that lacks names or lines.
 struct Incomplete {
     module: String,
     samples: u64,
     warnings: Warnings,
 }
 
-/// Modules that matter have their own warnings; those that hold less than this part of the samples together,
-/// one.
+/// Modules that together hold less than this part of the samples share one warning.
 const SMALL_PART: u64 = 20;
-/// Modules that this one names.
+/// Modules that the shared warning names.
 const NAMED: usize = 5;
 
 fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) {
@@ -98,10 +97,7 @@ fn warn(mut incomplete: Vec<Incomplete>, samples: u64, warnings: &mut Warnings) 
         warnings.add(line);
     }
     if let [only] = small {
-        only.warnings
-            .lines()
-            .iter()
-            .for_each(|line| warnings.add(line));
+        only.warnings.lines().for_each(|line| warnings.add(line));
     } else if !small.is_empty() {
         let held: u64 = small.iter().map(|m| m.samples).sum();
         let names: Vec<&str> = small.iter().rev().map(|m| m.module.as_str()).collect();
@@ -132,7 +128,7 @@ struct ModuleNames<'a> {
 }
 
 impl<'a> ModuleNames<'a> {
-    /// Procedures without samples have no say: a structure may have more of them or less.
+    /// Procedures without samples do not count: a structure may have any number of them.
     fn new(structure: &'a Structure, module: ModuleIndex, addresses: &BTreeSet<u64>) -> Self {
         let mut declarations = HashMap::new();
         let spans = addresses.iter().filter_map(|a| structure.span_at(*a));
@@ -167,8 +163,8 @@ impl<'a> ModuleNames<'a> {
     fn frame(&mut self, span: &Span, column: u32, symbols: &mut Symbols) -> Option<Frame> {
         let structure = self.structure;
         let procedure = structure.procedures.get(span.procedure.0 as usize)?;
-        let mut system = procedure.origin == Origin::System;
-        let mut segments = vec![Segment {
+        let mut is_system = procedure.origin == Origin::System;
+        let mut scopes = vec![Scope {
             kind: Kind::Procedure,
             procedure: self.procedure(
                 procedure.name,
@@ -176,7 +172,7 @@ impl<'a> ModuleNames<'a> {
                 procedure.origin,
                 symbols,
             ),
-            site: None,
+            call: None,
             column: 0,
         }];
         for id in structure.scope_chain(span) {
@@ -185,21 +181,21 @@ impl<'a> ModuleNames<'a> {
                 ScopeKind::Inlined => (Kind::Inlined, scope.declared),
                 ScopeKind::Loop => (Kind::Loop, scope.site),
             };
-            system &= scope.origin == Origin::System || kind == Kind::Loop;
-            segments.push(Segment {
+            is_system &= scope.origin == Origin::System || kind == Kind::Loop;
+            scopes.push(Scope {
                 kind,
                 procedure: self.procedure(scope.name, declared, scope.origin, symbols),
-                site: self.line(scope.site, symbols),
+                call: self.line(scope.site, symbols),
                 column: structure.columns.of_scope(id).unwrap_or(0),
             });
         }
         Some(Frame {
-            segments: segments.into(),
+            scopes: scopes.into(),
             line: self.line(span.line, symbols),
             column,
             tag: span.tag.map(|t| symbols.intern(structure.string(t))),
             function: Some(span.procedure.0),
-            system,
+            is_system,
         })
     }
 
@@ -209,14 +205,14 @@ impl<'a> ModuleNames<'a> {
         declared: Option<SourceLine>,
         origin: Origin,
         symbols: &mut Symbols,
-    ) -> crate::model::symbols::ProcedureIndex {
+    ) -> ProcedureIndex {
         let declared = match self.declarations.get(&name) {
             Some(Declaration::Unique(line)) => declared.or(Some(*line)),
             _ => declared,
         };
         let declared = self.line(declared, symbols);
         let name = symbols.intern(self.structure.string(name));
-        symbols.procedure(Procedure {
+        symbols.add_procedure(Procedure {
             name,
             module: Some(self.module),
             declared,

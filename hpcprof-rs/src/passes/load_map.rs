@@ -1,16 +1,14 @@
 //! First pass: which modules the processes mapped, and which addresses in them were sampled.
 //!
-//! A process's module ids become modules of the whole experiment, so that two processes of one
-//! program share their code.
+//! Modules of processes become modules of the experiment, so two processes of one program share their code.
 
-use crate::model::hash::{FastHasher, FastMap};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::profile::Record;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::BuildHasherDefault;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was sampled in one module.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +26,7 @@ pub type SampledModules = BTreeMap<ModuleIndex, SampledModule>;
 #[derive(Debug, Default)]
 pub struct LoadMap {
     modules: FastMap<u16, ModuleIndex>,
-    /// Every code address that a profile of the process mentions, or its process file.
+    /// Every code address in the profiles of the process and in its process file.
     pub addresses: Vec<CodeAddress>,
 }
 
@@ -87,20 +85,21 @@ fn innermost(process: &ProcessInput) -> Vec<(CodeAddress, u64)> {
 fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnings) -> LoadMap {
     let mut map = LoadMap::default();
     map.modules
-        .insert(ModuleId::UNKNOWN.0, symbols.module("[unknown]", &[]));
+        .insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
     match &process.process {
         Some(file) => {
             for module in &file.modules {
-                let id = symbols.module(&module.path, &module.build_id);
+                let id = symbols.add_module(&module.path, &module.build_id);
                 map.modules.entry(module.id.0).or_insert(id);
             }
         }
         None => warnings.add(format!(
-            "process {}: its process file is missing or unreadable, so its code has no names: run the program again",
+            "process {}: its process file is missing or unreadable, so its code has no names: \
+             run the program again",
             process.pid
         )),
     }
-    let mut addresses: HashSet<u64, BuildHasherDefault<FastHasher>> = HashSet::default();
+    let mut addresses: FastSet<u64> = FastSet::default();
     for thread in process.threads.values() {
         let Ok(profile) = thread.profile() else {
             continue;
@@ -120,7 +119,7 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
     for address in &map.addresses {
         let id = address.module().0;
         map.modules.entry(id).or_insert_with(|| {
-            symbols.module(&format!("[module {id} of process {}]", process.pid), &[])
+            symbols.add_module(&format!("[module {id} of process {}]", process.pid), &[])
         });
     }
     map

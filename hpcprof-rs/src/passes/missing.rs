@@ -1,19 +1,23 @@
-//! Compares the CPU time that threads, processes and children used with the time that samples stand for, and
-//! says what is missing, why, and what can be done.
+//! Missing CPU time: what threads, processes and children used beyond the time that samples stand for, why,
+//! and what can be done.
 //!
-//! A difference counts from 2 % of the time on, and from a few distances between samples: a thread's
-//! last samples may be outstanding when it ends. Over many threads these errors add up as the root of their
-//! number. Samples that stand for several periods each (the kernel's tick limits their rate) are uneven: as
-//! the root of theirs.
+//! A difference is noise below the largest of these:
+//!
+//! - 2 % of the time used;
+//! - a few distances between samples, as a thread's last samples may be outstanding at its end; for many
+//!   threads such errors add up as the root of their number;
+//! - the distance beyond a period times the root of the number of samples, as samples that stand for several
+//!   periods are uneven.
 
 use crate::model::experiment::{Missing, ProcessSummary, ThreadSummary, UnprofiledProgram};
+use crate::passes::summarise::lost;
 use crate::sources::measurements::FEW_PERIODS;
 use hpc_formats::process::program_name;
 use std::collections::BTreeMap;
 
 /// Smallest share of the time used that counts as missing.
 const SHARE: f64 = 0.02;
-/// CPU time of a thread or a process outside of what the profiler can measure: its creation and its end.
+/// CPU time of a thread that the profiler cannot measure: its creation and its end.
 const EDGE_NS: u64 = 50_000;
 
 /// What is missing of all runs, largest first.
@@ -26,7 +30,7 @@ pub fn find(processes: &[ProcessSummary], threads: &[ThreadSummary]) -> Vec<Miss
     let mut runs: BTreeMap<usize, Vec<Account<'_>>> = BTreeMap::new();
     for (process, threads) in processes.iter().zip(by_process) {
         // Other events have other units.
-        if process.event.is_empty() || process.event == "cpu-time" {
+        if ["", "cpu-time"].contains(&process.start.event.as_str()) {
             let account = Account::new(process, threads, processes.len() > 1);
             account.own(&mut missing);
             runs.entry(process.run).or_default().push(account);
@@ -50,7 +54,7 @@ struct Precision {
 }
 
 impl Precision {
-    /// The least difference that counts in so much time.
+    /// The least difference that counts in an amount of time.
     fn tolerance(self, used: u64) -> u64 {
         let root = |n: u64| (n as f64).sqrt();
         let distance = self.distance_ns as f64;
@@ -65,7 +69,7 @@ impl Precision {
 struct Account<'a> {
     process: &'a ProcessSummary,
     threads: Vec<&'a ThreadSummary>,
-    /// What its entries begin with, where there are several processes.
+    /// Names the process in its entries, where there are several.
     prefix: String,
     precision: Precision,
     sampled_ns: u64,
@@ -77,20 +81,21 @@ impl<'a> Account<'a> {
         threads: Vec<&'a ThreadSummary>,
         is_one_of_several: bool,
     ) -> Account<'a> {
-        let name = program_name(&process.executable);
+        let name = program_name(&process.start.executable);
         let prefix = match is_one_of_several {
-            true => format!("process `{name}` ({}), ", process.pid),
+            true => format!("process `{name}` ({}), ", process.start.pid),
             false => String::new(),
         };
         let samples = threads.iter().map(|t| t.samples);
         let samples = samples.fold(0, u64::saturating_add);
         let weighted = |t: &&ThreadSummary| t.distance_ns as f64 * t.samples as f64;
         let mean = threads.iter().map(weighted).sum::<f64>() / samples.max(1) as f64;
-        let lost = process.lost.saturating_mul(process.period_ns);
+        let lost = process.end.as_ref().map_or(0, |end| lost(&end.losses));
+        let lost = lost.saturating_mul(process.start.period_ns);
         Account {
             prefix,
             precision: Precision {
-                period_ns: process.period_ns,
+                period_ns: process.start.period_ns,
                 distance_ns: process.distance_ns.max(mean as u64),
                 samples,
                 threads: u64::from(process.threads),
@@ -108,25 +113,25 @@ impl<'a> Account<'a> {
     fn own(&self, out: &mut Vec<Missing>) {
         let first = out.len();
         for thread in &self.threads {
-            let gap = thread.cpu_ns.saturating_sub(thread.sampled_ns);
+            let gap = thread.header.cpu_ns.saturating_sub(thread.sampled_ns);
             let own = Precision {
                 distance_ns: self.process.distance_ns.max(thread.distance_ns),
                 samples: thread.samples,
                 threads: 1,
                 ..self.precision
             };
-            if gap > own.tolerance(thread.cpu_ns) {
-                out.push(self.entry(gap, &thread_text(thread, &self.process.source)));
+            if gap > own.tolerance(thread.header.cpu_ns) {
+                out.push(self.entry(gap, &thread_text(thread, &self.process.start.source)));
             }
         }
-        let cpu = self.process.cpu;
-        let used_by = |t: &&ThreadSummary| t.cpu_ns.max(t.sampled_ns);
+        let cpu = self.process.cpu();
+        let used_by = |t: &&ThreadSummary| t.header.cpu_ns.max(t.sampled_ns);
         let seen = self.threads.iter().map(used_by);
         let seen = seen.fold(cpu.unsampled_ns, u64::saturating_add);
         let tolerance = self.precision.tolerance(cpu.process_ns);
         let unseen = cpu.process_ns.saturating_sub(seen);
         if unseen > tolerance {
-            let which = match self.threads.iter().any(|t| t.cpu_ns == 0) {
+            let which = match self.threads.iter().any(|t| t.header.cpu_ns == 0) {
                 true => "threads that the profiler did not see, or that still ran at the end",
                 false => "threads that the profiler did not see",
             };
@@ -144,13 +149,13 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// About threads that have no profile: short ones, or long ones whose timers did not fire.
+    /// Why threads have no profile: they were short, or their timers did not fire.
     fn unsampled_text(&self) -> String {
         let profiles = self.threads.len() as u64;
         let threads = u64::from(self.process.threads).saturating_sub(profiles);
         let few = self.precision.distance_ns.saturating_mul(FEW_PERIODS);
-        let why = match self.process.cpu.unsampled_ns / threads.max(1) > few {
-            true => timer_stopped(&self.process.source),
+        let why = match self.process.cpu().unsampled_ns / threads.max(1) > few {
+            true => timer_stopped(&self.process.start.source),
             false => "they ended before their first one; use a higher rate (-e cpu-time@1000)",
         };
         format!("threads without a sample: {why}")
@@ -166,10 +171,13 @@ impl<'a> Account<'a> {
 
 fn thread_text(thread: &ThreadSummary, source: &str) -> String {
     let why = timer_stopped(source);
-    format!("thread `{}` ({}): {why}", thread.name, thread.ordinal)
+    format!(
+        "thread `{}` ({}): {why}",
+        thread.header.name, thread.header.thread
+    )
 }
 
-/// Why a timer stops, and the remedy, by what serves it.
+/// Why a timer stops, and the remedy, by the source of samples.
 fn timer_stopped(source: &str) -> &'static str {
     match source {
         s if s.starts_with("perf") => {
@@ -182,15 +190,14 @@ fn timer_stopped(source: &str) -> &'static str {
     }
 }
 
-/// What children of a run used beyond its profiled processes. The first process started all others, if only
-/// by programs between that were not profiled; where nobody waited for a child, its time is in no sum and
-/// nothing is said.
+/// What children of a run used beyond its profiled processes. The first process is an ancestor of all others,
+/// so their time is in the sum of its children. The time of a child that nobody waited for is in no sum.
 fn children(run: &[Account<'_>]) -> Option<Missing> {
-    let pid = run.first()?.process.pid;
-    let (first, others): (Vec<_>, Vec<_>) = run.iter().partition(|a| a.process.pid == pid);
-    // An exec leaves the sum of the children as it is.
-    let of_children = first.iter().map(|a| a.process.cpu.children_ns).max()?;
-    let used = |a: &&Account<'_>| match a.process.cpu.process_ns {
+    let pid = run.first()?.process.start.pid;
+    let (first, others): (Vec<_>, Vec<_>) = run.iter().partition(|a| a.process.start.pid == pid);
+    // An exec keeps the sum of the children.
+    let of_children = first.iter().map(|a| a.process.cpu().children_ns).max()?;
+    let used = |a: &&Account<'_>| match a.process.cpu().process_ns {
         0 => a.sampled_ns,
         known => known,
     };

@@ -1,30 +1,30 @@
-//! Third pass, part one: follows every record of a process to its root, through the trees of
-//! other threads where an anchor says so, and yields for each record its context in both
-//! projections and the overhead category that is in force there.
+//! Third pass, part one: resolves records to contexts.
 //!
-//! Input may be damaged: a cycle of anchors, a missing tree or record ends in a partial root,
-//! and no path is followed twice.
+//! Each record of a process is followed to its root, through the trees of other threads where an anchor says
+//! so. The result is the record's context in both projections and the overhead category in force there.
+//!
+//! Input may be damaged: a cycle of anchors, a missing tree or a missing record ends in a partial root.
+//! No path is followed twice.
 
 use crate::model::contexts::{Context, ContextIndex, ContextTree};
-use crate::model::experiment::{DAMAGED_RECORD, EMPTY_PATH, MISSING_CONTEXT};
 use crate::model::hash::FastMap;
 use crate::model::runtimes::{Runtime, ThreadRoot};
-use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Segment, Symbols, Text};
-use crate::passes::loops::{LoopFinder, LoopState};
+use crate::model::symbols::{Frame, FrameIndex, Kind, Line, Procedure, Scope, Symbols, Text};
+use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, Profile, Record};
 use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
 
-/// Why a path has no program entry: its name as a loss.
+/// Why a path has no program entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartialCause {
     /// The profiler's.
     Recorded(LossCause),
     /// A record on the path is unreadable.
     DamagedRecord,
-    /// An anchor leads nowhere.
+    /// An anchor leads to a profile or a record that is missing.
     MissingContext,
     /// There is no frame at all.
     EmptyPath,
@@ -35,9 +35,69 @@ impl PartialCause {
     pub fn name(self) -> &'static str {
         match self {
             PartialCause::Recorded(cause) => cause.name(),
-            PartialCause::DamagedRecord => DAMAGED_RECORD,
-            PartialCause::MissingContext => MISSING_CONTEXT,
-            PartialCause::EmptyPath => EMPTY_PATH,
+            PartialCause::DamagedRecord => "partial:damaged-record",
+            PartialCause::MissingContext => "partial:missing-context",
+            PartialCause::EmptyPath => "partial:empty-path",
+        }
+    }
+}
+
+/// The innermost frame of a path in one projection.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Innermost {
+    /// Its innermost context; `None` above the first frame.
+    pub context: Option<ContextIndex>,
+    /// Its line.
+    pub line: Option<Line>,
+    /// [`Frame::column`].
+    column: u32,
+}
+
+impl Innermost {
+    /// Adds a frame that is called from here.
+    fn push(&mut self, tree: &mut ContextTree, frame: &Frame, runtime: RuntimePart<'_>) {
+        for scope in &frame.scopes {
+            let (call, column) = match scope.kind {
+                Kind::Procedure => (self.line, self.column),
+                // Nobody calls a loop.
+                Kind::Loop => (None, 0),
+                _ => (scope.call, scope.column),
+            };
+            self.context = Some(tree.child(Context {
+                parent: self.context,
+                kind: scope.kind,
+                procedure: scope.procedure,
+                line: None,
+                call,
+                column,
+                is_runtime: runtime.covers(scope),
+            }));
+        }
+        self.line = frame.line;
+        self.column = frame.column;
+    }
+}
+
+/// Which scopes of a frame have no user-level frame.
+#[derive(Clone, Copy)]
+enum RuntimePart<'a> {
+    /// None.
+    Nothing,
+    /// A runtime's own code. User code that the compiler inlined into it is at user level.
+    OwnCode(&'a Symbols),
+    /// All.
+    Whole,
+}
+
+impl RuntimePart<'_> {
+    fn covers(self, scope: &Scope) -> bool {
+        match self {
+            RuntimePart::Nothing => false,
+            RuntimePart::Whole => true,
+            RuntimePart::OwnCode(symbols) => {
+                let origin = symbols.procedure(scope.procedure).origin;
+                scope.kind == Kind::Procedure || origin != Origin::User
+            }
         }
     }
 }
@@ -45,53 +105,46 @@ impl PartialCause {
 /// What is known at one record.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathState {
-    /// Context in the logical projection; `None` above the first frame.
-    pub logical: Option<ContextIndex>,
-    /// Context in the physical projection.
-    pub physical: Option<ContextIndex>,
-    /// Line of the innermost frame of the logical projection.
-    pub logical_line: Option<Line>,
-    /// Column of the call that this frame makes, or 0: [`Frame::column`].
-    logical_column: u32,
-    /// Line of the innermost frame of the physical projection.
-    pub physical_line: Option<Line>,
-    /// As the other column.
-    physical_column: u32,
+    /// In the logical projection.
+    pub logical: Innermost,
+    /// In the physical projection.
+    pub physical: Innermost,
     /// Overhead category in force (ARCHITECTURE.md: terms).
     pub tag: Option<Text>,
     /// Set when the path does not reach the program's entry.
     pub partial: Option<PartialCause>,
-    /// Set within a task whose spawner the task runtime does not tell: that runtime.
-    pub spawnerless: Option<Runtime>,
+    /// Set within a task whose caller is unknown: the runtime that does not tell it.
+    pub unknown_caller: Option<Runtime>,
     /// Whether the thread is a worker of such a runtime.
     thread: ThreadRoot,
-    /// Where the logical path is with regard to parallel loops.
-    pub parallel: LoopState,
+    /// Parallel loops of the logical projection.
+    parallel: LoopState,
 }
 
 impl PathState {
-    /// Follows the path by a frame from the root of its thread: user code on a runtime's worker is a task
-    /// whose caller is not known.
+    /// Follows a frame of the thread's own stack: user code on a runtime's worker is a task whose caller is
+    /// not known.
     fn enter_thread(&mut self, frame: &Frame, symbols: &Symbols) {
-        let origin = |s: &Segment| symbols.procedures[s.procedure.0 as usize].origin;
+        let origin = |s: &Scope| symbols.procedure(s.procedure).origin;
         match self.thread {
             ThreadRoot::Above => {
-                let first = frame.segments.iter().find(|s| origin(s) != Origin::System);
-                self.thread = match first.map(|s| (Runtime::of(symbols, s.procedure), s.procedure))
-                {
-                    None => ThreadRoot::Above,
-                    Some((None, _)) => ThreadRoot::Plain,
-                    Some((Some(runtime), procedure)) => ThreadRoot::Worker(runtime, procedure),
-                };
+                let first = frame.scopes.iter().find(|s| origin(s) != Origin::System);
+                if let Some(procedure) = first.map(|s| s.procedure) {
+                    self.thread = match Runtime::of(symbols, procedure) {
+                        Some(runtime) => ThreadRoot::Worker(runtime, procedure),
+                        None => ThreadRoot::Plain,
+                    };
+                }
             }
-            ThreadRoot::Worker(runtime, root) if self.spawnerless.is_none() => {
-                let is_task = |s: &Segment| {
-                    let of = Runtime::of(symbols, s.procedure);
-                    let own = of == Some(runtime) && runtime != Runtime::OpenBlas;
-                    s.procedure != root && !own && origin(s) == Origin::User
+            ThreadRoot::Worker(runtime, root) if self.unknown_caller.is_none() => {
+                let is_task = |s: &Scope| {
+                    let is_own = Runtime::of(symbols, s.procedure) == Some(runtime);
+                    s.procedure != root
+                        && !(is_own && runtime.is_told_by_module())
+                        && origin(s) == Origin::User
                 };
-                if frame.segments.iter().any(is_task) {
-                    self.spawnerless = Some(runtime);
+                if frame.scopes.iter().any(is_task) {
+                    self.unknown_caller = Some(runtime);
                 }
             }
             ThreadRoot::Plain | ThreadRoot::Worker(..) => {}
@@ -224,66 +277,66 @@ impl<'a> PathResolver<'a> {
         record: usize,
         out: &mut Projections<'_>,
     ) -> PathState {
-        let mut state = outer;
         match self.profiles[thread].record(record) {
             Some(Record::Note {
                 association,
                 ip,
                 lip,
                 ..
-            }) => {
-                // The scheduler of an uncooperative runtime, and what lies below it.
-                let below = association == Association::ManyToZero;
-                if below {
-                    state.spawnerless = Some(Runtime::Rayon);
+            }) => self.extend_by_note(outer, association, (ip, lip), out),
+            // What created a thread or a detached task does not call it.
+            Some(Record::Anchor { .. }) => PathState {
+                tag: None,
+                unknown_caller: None,
+                thread: ThreadRoot::Above,
+                parallel: LoopState::default(),
+                ..outer
+            },
+            _ => outer,
+        }
+    }
+
+    fn extend_by_note(
+        &self,
+        outer: PathState,
+        association: Association,
+        (ip, lip): (CodeAddress, CodeAddress),
+        out: &mut Projections<'_>,
+    ) -> PathState {
+        let mut state = outer;
+        let scheduler = Runtime::of_scheduler(association);
+        state.unknown_caller = scheduler.or(state.unknown_caller);
+        let symbols = &*out.symbols;
+        let (ip, lip) = (self.frame(ip), self.frame(lip));
+        if let Some(index) = ip {
+            let frame = symbols.frame(index);
+            state.tag = tag_in_force(state.tag, frame);
+            state
+                .physical
+                .push(out.physical, frame, RuntimePart::Nothing);
+        }
+        if let Some(index) = lip.or(ip) {
+            let frame = symbols.frame(index);
+            state.enter_thread(frame, symbols);
+            let runtime = match (scheduler, lip) {
+                (Some(_), _) => RuntimePart::Whole,
+                (None, None) => RuntimePart::OwnCode(symbols),
+                (None, Some(_)) => RuntimePart::Nothing,
+            };
+            state.logical.push(out.logical, frame, runtime);
+            let path = (outer.logical.context, state.logical.context);
+            state.parallel = match scheduler {
+                Some(_) => LoopState::default(),
+                None => {
+                    let loops = &mut out.loops;
+                    loops.enter_frame(outer.parallel, index, path, symbols, out.logical)
                 }
-                let (ip, lip) = (self.frame(ip), self.frame(lip));
-                let symbols = &*out.symbols;
-                if let Some(index) = ip {
-                    let frame = &symbols.frames[index.0 as usize];
-                    state.tag = tag_in_force(state.tag, frame);
-                    let (parent, call) =
-                        (state.physical, (state.physical_line, state.physical_column));
-                    state.physical = push(out.physical, parent, call, frame, Support::No);
-                    state.physical_line = frame.line;
-                    state.physical_column = frame.column;
-                }
-                if let Some(index) = lip.or(ip) {
-                    let frame = &symbols.frames[index.0 as usize];
-                    state.enter_thread(frame, symbols);
-                    let support = match (below, lip) {
-                        (true, _) => Support::Whole,
-                        (false, None) => Support::OwnCode(symbols),
-                        (false, Some(_)) => Support::No,
-                    };
-                    let (parent, call) =
-                        (state.logical, (state.logical_line, state.logical_column));
-                    let outer = (parent, state.parallel);
-                    state.logical = push(out.logical, parent, call, frame, support);
-                    state.logical_line = frame.line;
-                    state.logical_column = frame.column;
-                    state.parallel = match below {
-                        true => LoopState::default(),
-                        false => enter_loops(outer, state.logical, index, out),
-                    };
-                }
-            }
-            // A thread's or a detached task's stack is not called by what created it.
-            Some(Record::Anchor { .. }) => {
-                state.tag = None;
-                state.spawnerless = None;
-                state.thread = ThreadRoot::Above;
-                state.parallel = LoopState::default();
-            }
-            _ => {}
+            };
         }
         state
     }
 
     fn frame(&self, address: CodeAddress) -> Option<FrameIndex> {
-        if address.is_none() {
-            return None;
-        }
         self.frames.get(&address.0).copied()
     }
 }
@@ -291,110 +344,33 @@ impl<'a> PathResolver<'a> {
 /// The category in force within a frame, given the one in force at its call. A tagged
 /// instruction covers what it calls in system code, but never a user's procedure.
 fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
-    match frame.tag {
-        Some(tag) => Some(tag),
-        None if frame.system => outer,
-        None => None,
-    }
-}
-
-/// What of a frame has no user-level frame.
-#[derive(Clone, Copy)]
-enum Support<'a> {
-    /// Nothing.
-    No,
-    /// A runtime's own code; the user code that the compiler inlined into it is at user level.
-    OwnCode(&'a Symbols),
-    /// All of it.
-    Whole,
-}
-
-impl Support<'_> {
-    fn covers(self, segment: &Segment) -> bool {
-        match self {
-            Support::No => false,
-            Support::Whole => true,
-            Support::OwnCode(symbols) => {
-                let origin = symbols.procedures[segment.procedure.0 as usize].origin;
-                segment.kind == Kind::Procedure || origin != Origin::User
-            }
-        }
-    }
-}
-
-/// Adds a frame below `parent`, called at this line and column.
-fn push(
-    tree: &mut ContextTree,
-    parent: Option<ContextIndex>,
-    call: (Option<Line>, u32),
-    frame: &Frame,
-    support: Support<'_>,
-) -> Option<ContextIndex> {
-    let mut at = parent;
-    for segment in &frame.segments {
-        let (site, column) = match segment.kind {
-            Kind::Procedure => call,
-            // Nobody calls a loop.
-            Kind::Loop => (None, 0),
-            _ => (segment.site, segment.column),
-        };
-        at = Some(tree.child(Context {
-            parent: at,
-            kind: segment.kind,
-            procedure: segment.procedure,
-            line: None,
-            call: site,
-            column,
-            support: support.covers(segment),
-        }));
-    }
-    at
-}
-
-/// Follows the contexts of one frame, from just below `outer` to `innermost`, through loops.
-fn enter_loops(
-    outer: (Option<ContextIndex>, LoopState),
-    innermost: Option<ContextIndex>,
-    frame: FrameIndex,
-    out: &mut Projections<'_>,
-) -> LoopState {
-    let (above, mut state) = outer;
-    let mut contexts = Vec::new();
-    let mut next = innermost;
-    while let Some(at) = next.filter(|_| next != above) {
-        contexts.push(at);
-        next = out.logical.contexts[at.0 as usize].parent;
-    }
-    for at in contexts.iter().rev() {
-        state = out.loops.enter(state, out.symbols, out.logical, *at);
-    }
-    if let Some(outermost) = contexts.last() {
-        out.loops.note_function(out.symbols, frame, *outermost);
-    }
-    state
+    frame.tag.or(outer.filter(|_| frame.is_system))
 }
 
 /// The state right under the partial root of a cause.
 pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
     let name = out.symbols.intern(cause.name());
-    let procedure = out.symbols.procedure(Procedure {
+    let procedure = out.symbols.add_procedure(Procedure {
         name,
         module: None,
         declared: None,
         origin: Origin::User,
     });
-    let root = Context {
-        parent: None,
-        kind: Kind::Partial,
-        procedure,
-        line: None,
-        call: None,
-        column: 0,
-        support: false,
+    let root = |tree: &mut ContextTree| Innermost {
+        context: Some(tree.child(Context {
+            parent: None,
+            kind: Kind::Partial,
+            procedure,
+            line: None,
+            call: None,
+            column: 0,
+            is_runtime: false,
+        })),
+        ..Innermost::default()
     };
     PathState {
-        logical: Some(out.logical.child(root)),
-        physical: Some(out.physical.child(root)),
+        logical: root(out.logical),
+        physical: root(out.physical),
         partial: Some(cause),
         ..PathState::default()
     }

@@ -1,26 +1,29 @@
 //! Writes an experiment as a SQLite database.
 
 use crate::error::{Error, Result};
-use crate::model::contexts::{Amount, ContextIndex, ContextTree};
+use crate::model::contexts::{ContextIndex, ContextTree, MetricKey};
 use crate::model::experiment::Experiment;
 use crate::model::loops::ParallelLoops;
-use crate::model::metrics::{IDLENESS, MetricId, MetricTable, OVERHEAD, WORK};
-use crate::model::symbols::{Line, ModuleStatus, Symbols, Text};
+use crate::model::metrics::{self, IDLENESS, Metric, OVERHEAD, WORK};
+use crate::model::symbols::{Line, ModuleIndex, Symbols, Text};
 use crate::model::warnings::Warnings;
+use crate::schema;
 use crate::sinks::order::{self, ProcedureOrder};
-use crate::sinks::place::Place;
-use crate::sinks::schema;
+use crate::sinks::staged_directory::StagedDirectory;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// Writes the database into its place; the caller finishes the place.
-pub fn write(experiment: &Experiment, warnings: &Warnings, place: &Place) -> Result<()> {
-    let path = place.file();
-    write_file(experiment, warnings, &path).map_err(|e| Error::Database {
-        path: place.target().to_owned(),
+/// Writes the database into a staged directory, which the caller publishes.
+pub fn write(
+    experiment: &Experiment,
+    warnings: &Warnings,
+    directory: &StagedDirectory,
+) -> Result<()> {
+    write_file(experiment, warnings, &directory.file()).map_err(|e| Error::Input {
+        path: directory.target().to_owned(),
         problem: format!("cannot write the database: {e}"),
         remedy: REMEDY,
     })
@@ -28,7 +31,7 @@ pub fn write(experiment: &Experiment, warnings: &Warnings, place: &Place) -> Res
 
 fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
-    // The file becomes visible only when it is whole, so it needs no journal of its own.
+    // The file becomes visible only when it is complete, so it needs no journal.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
          PRAGMA cache_size = -65536; PRAGMA application_id = {}; PRAGMA user_version = {};",
@@ -37,7 +40,7 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
     ))?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema::CREATE)?;
-    let metrics = MetricTable::new(experiment.categories.iter().map(String::as_str));
+    let metrics = metrics::all(&experiment.categories);
     write_metrics(&transaction, &metrics)?;
     write_processes(&transaction, experiment)?;
     write_threads(&transaction, experiment, &metrics)?;
@@ -50,16 +53,21 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
         symbols,
         order: &order,
         files: &files,
-        metrics: &metrics,
+        categories: &experiment.categories,
     };
     let (logical, physical) = (&experiment.logical, &experiment.physical);
-    let loops = LoopWriter::write(&writer, experiment)?;
-    let next = writer.write(logical, 1, Some(&loops))?;
+    let loops = writer.write_loops(&experiment.loops)?;
+    let frames = &experiment.loops.frames;
+    let next = writer.write(logical, 1, |context| {
+        frames.get(&context).map(|index| loops[index.0 as usize])
+    })?;
     writer.name(schema::LOGICAL, 1, next)?;
-    if logical.contexts == physical.contexts && logical.values == physical.values {
+    if logical.contexts.as_slice() == physical.contexts.as_slice()
+        && logical.exclusive_values == physical.exclusive_values
+    {
         writer.name(schema::PHYSICAL, 1, next)?;
     } else {
-        let end = writer.write(physical, next, None)?;
+        let end = writer.write(physical, next, |_| None)?;
         writer.name(schema::PHYSICAL, next, end)?;
     }
     for ((process, cause), samples) in &experiment.losses {
@@ -92,14 +100,14 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn write_metrics(connection: &Connection, metrics: &MetricTable) -> rusqlite::Result<()> {
-    for (id, metric) in metrics.all().iter().enumerate() {
+fn write_metrics(connection: &Connection, metrics: &[Metric]) -> rusqlite::Result<()> {
+    for (id, metric) in metrics.iter().enumerate() {
         connection.execute(
             "INSERT INTO metric VALUES (?, ?, 'nanoseconds', ?, ?)",
             params![
                 id as i64,
                 metric.name,
-                metric.part_of.map(|m| m.0),
+                metric.part_of.map(|m| m as i64),
                 metric.description
             ],
         )?;
@@ -109,30 +117,31 @@ fn write_metrics(connection: &Connection, metrics: &MetricTable) -> rusqlite::Re
 
 fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
     for (id, p) in experiment.processes.iter().enumerate() {
+        let (start, cpu) = (&p.start, p.cpu());
         connection.execute(
             "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id as i64 + 1,
-                p.pid,
-                p.ppid,
-                signed(p.image),
-                p.executable,
-                serde_json::Value::from(p.arguments.clone()).to_string(),
-                p.directory,
-                p.event,
-                p.source,
-                signed(p.period_ns),
-                p.cores,
-                p.workers,
+                start.pid,
+                start.ppid,
+                signed(start.image),
+                start.executable,
+                serde_json::Value::from(start.arguments.clone()).to_string(),
+                start.directory,
+                start.event,
+                start.source,
+                signed(start.period_ns),
+                start.cores,
+                p.end.as_ref().map_or(0, |end| end.workers),
                 p.threads,
-                signed(p.realtime_ns),
+                signed(start.realtime_ns),
                 signed(p.end_ns),
-                p.end_reason,
+                p.end.as_ref().map(|end| &end.reason),
                 p.run as i64 + 1,
-                signed(p.cpu.process_ns),
-                signed(p.cpu.children_ns),
-                signed(p.cpu.unsampled_ns),
-                signed(p.cpu.estimated_wait_ns)
+                signed(cpu.process_ns),
+                signed(cpu.children_ns),
+                signed(cpu.unsampled_ns),
+                signed(cpu.estimated_wait_ns)
             ],
         )?;
     }
@@ -142,33 +151,33 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
 fn write_threads(
     connection: &Connection,
     experiment: &Experiment,
-    metrics: &MetricTable,
+    metrics: &[Metric],
 ) -> rusqlite::Result<()> {
-    for (id, t) in experiment.threads.iter().enumerate() {
-        let id = id as i64 + 1;
+    for (id, t) in (1_i64..).zip(&experiment.threads) {
+        let header = &t.header;
         connection.execute(
             "INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id,
                 t.process as i64 + 1,
-                t.ordinal,
-                t.tid,
-                t.name,
-                t.finished,
+                header.thread,
+                header.tid,
+                header.name,
+                header.finished,
                 signed(t.samples),
-                signed(t.cpu_ns),
+                signed(header.cpu_ns),
                 signed(t.idle_ns),
                 signed(t.oversubscribed_ns),
-                t.creator
+                header.creator_thread
             ],
         )?;
-        for (runtime, samples) in &t.spawnerless {
+        for (runtime, samples) in &t.unknown_caller_samples {
             connection.execute(
                 "INSERT INTO spawnerless VALUES (?, ?, ?)",
                 params![id, signed(*samples), runtime.name()],
             )?;
         }
-        for (index, metric) in metrics.all().iter().enumerate() {
+        for (index, metric) in metrics.iter().enumerate() {
             if let Some(value) = t.totals.get(&metric.name) {
                 connection.execute(
                     "INSERT INTO thread_value VALUES (?, ?, ?)",
@@ -222,7 +231,7 @@ fn write_procedures(
     order: &ProcedureOrder,
     files: &[i64],
 ) -> rusqlite::Result<()> {
-    // Modules are few: sorted here so that their numbers depend on nothing but their paths.
+    // Numbers of modules depend on nothing but their paths and build ids.
     let mut modules: Vec<usize> = (0..symbols.modules.len()).collect();
     modules.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
     let mut module_ids = vec![0_i64; modules.len()];
@@ -236,14 +245,14 @@ fn write_procedures(
                 id,
                 module.path,
                 build_id,
-                module.status == ModuleStatus::Analysed
+                symbols.analysed.contains(&ModuleIndex(index as u32))
             ],
         )?;
     }
     let mut insert = connection.prepare("INSERT INTO procedure VALUES (?, ?, ?, ?, ?, ?)")?;
     for (id, index) in (1_i64..).zip(&order.sorted) {
         let procedure = &symbols.procedures[index.0 as usize];
-        let (file, line) = place_columns(procedure.declared, files);
+        let (file, line) = location_columns(procedure.declared, files);
         insert.execute(params![
             id,
             symbols.text(procedure.name),
@@ -256,7 +265,7 @@ fn write_procedures(
     Ok(())
 }
 
-fn place_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
+fn location_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
     match line {
         Some(line) => (
             files.get(line.file.0 as usize).copied(),
@@ -271,7 +280,8 @@ struct ContextWriter<'a> {
     symbols: &'a Symbols,
     order: &'a ProcedureOrder,
     files: &'a [i64],
-    metrics: &'a MetricTable,
+    /// Overhead categories, sorted.
+    categories: &'a [String],
 }
 
 impl ContextWriter<'_> {
@@ -284,68 +294,88 @@ impl ContextWriter<'_> {
         Ok(())
     }
 
-    /// Writes a tree with ids from `first`; returns the next free id.
+    /// Writes a tree with ids from `first`; returns the next free id. `loop_of` has the ids of the parallel
+    /// loops that contexts are frames of.
     fn write(
         &self,
         tree: &ContextTree,
         first: i64,
-        loops: Option<&LoopWriter<'_>>,
+        loop_of: impl Fn(ContextIndex) -> Option<i64>,
     ) -> rusqlite::Result<i64> {
         let placed = order::preorder(tree, self.symbols, self.order);
         let values = self.values(tree);
-        let mut insert = self
-            .connection
-            .prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
-        let mut insert_value = self
-            .connection
-            .prepare("INSERT INTO value VALUES (?, ?, ?)")?;
+        let connection = self.connection;
+        let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
+        let mut insert_frame = connection.prepare("INSERT INTO machinery VALUES (?, ?)")?;
+        let mut insert_value = connection.prepare("INSERT INTO value VALUES (?, ?, ?)")?;
         for (id, place) in (first..).zip(&placed) {
             let context = &tree.contexts[place.context.0 as usize];
-            let (file, line) = place_columns(context.line, self.files);
-            let (call_file, call_line) = place_columns(context.call, self.files);
+            let (file, line) = location_columns(context.line, self.files);
+            let (call_file, call_line) = location_columns(context.call, self.files);
             let columns = [
                 Some(id),
-                Some(first + i64::from(place.last)),
+                Some(first + i64::from(place.subtree_end)),
                 place.parent.map(|p| first + i64::from(p)),
                 Some(context.kind as i64),
-                Some(i64::from(self.order.rank[context.procedure.0 as usize]) + 1),
+                Some(i64::from(self.order.rank(context.procedure)) + 1),
                 file,
                 line,
                 call_file,
                 call_line,
-                Some(i64::from(context.support)),
+                Some(i64::from(context.is_runtime)),
             ];
-            for (index, column) in columns.iter().enumerate() {
-                insert.raw_bind_parameter(index + 1, column)?;
-            }
-            insert.raw_execute()?;
-            if let Some(loops) = loops {
-                loops.write_context(self.connection, place.context, id)?;
+            insert.execute(columns)?;
+            if let Some(parallel_loop) = loop_of(place.context) {
+                insert_frame.execute([id, parallel_loop])?;
             }
             for (_, metric, value) in values_of(&values, place.context.0) {
-                insert_value.raw_bind_parameter(1, id)?;
-                insert_value.raw_bind_parameter(2, metric.0)?;
-                insert_value.raw_bind_parameter(3, value)?;
-                insert_value.raw_execute()?;
+                insert_value.execute([id, *metric as i64, *value])?;
             }
         }
         Ok(first + placed.len() as i64)
     }
 
+    /// Writes parallel loops; returns their ids.
+    fn write_loops(&self, loops: &ParallelLoops) -> rusqlite::Result<Vec<i64>> {
+        let ids = order::loops(loops, self.symbols, self.order);
+        let ids: Vec<i64> = ids.into_iter().map(|rank| i64::from(rank) + 1).collect();
+        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
+        let mut insert = self.connection.prepare(sql)?;
+        for ((key, known), id) in loops.all.iter().zip(&ids) {
+            let (file, line) = location_columns(key.call, self.files);
+            let counts = known.counts;
+            insert.execute(params![
+                id,
+                known.name,
+                known.name_from_source,
+                i64::from(self.order.rank(key.entry)) + 1,
+                file,
+                line,
+                counts.map(|c| signed(c.splits)),
+                counts.map(|c| signed(c.steals)),
+                counts.map(|c| signed(c.stolen_ns)),
+                known.sharing + 1,
+                known.task_ns
+            ])?;
+        }
+        Ok(ids)
+    }
+
     /// Values sorted by context and metric, overhead both in all and by category.
-    fn values(&self, tree: &ContextTree) -> Vec<(u32, MetricId, i64)> {
-        let mut categories: BTreeMap<Text, Option<MetricId>> = BTreeMap::new();
-        let mut values = Vec::with_capacity(tree.values.len());
-        for ((context, amount), value) in &tree.values {
-            match amount {
-                Amount::Work => values.push((context.0, WORK, *value)),
-                Amount::Idleness => values.push((context.0, IDLENESS, *value)),
-                Amount::Overhead(category) => {
+    fn values(&self, tree: &ContextTree) -> Vec<(u32, usize, i64)> {
+        let mut known: BTreeMap<Text, usize> = BTreeMap::new();
+        let mut values = Vec::with_capacity(tree.exclusive_values.len());
+        for ((context, metric), value) in &tree.exclusive_values {
+            match metric {
+                MetricKey::Work => values.push((context.0, WORK, *value)),
+                MetricKey::Idleness => values.push((context.0, IDLENESS, *value)),
+                MetricKey::Overhead(category) => {
                     values.push((context.0, OVERHEAD, *value));
-                    let metric = *categories
-                        .entry(*category)
-                        .or_insert_with(|| self.metrics.category(self.symbols.text(*category)));
-                    values.extend(metric.map(|metric| (context.0, metric, *value)));
+                    let category = *known.entry(*category).or_insert_with(|| {
+                        let name = self.symbols.text(*category);
+                        self.categories.partition_point(|c| c.as_str() < name)
+                    });
+                    values.push((context.0, OVERHEAD + 1 + category, *value));
                 }
             }
         }
@@ -362,63 +392,9 @@ impl ContextWriter<'_> {
     }
 }
 
-/// Writes parallel loops and says which contexts are their machinery.
-struct LoopWriter<'a> {
-    loops: &'a ParallelLoops,
-    rank: Vec<u32>,
-}
-
-impl<'a> LoopWriter<'a> {
-    fn write(
-        writer: &ContextWriter<'_>,
-        experiment: &'a Experiment,
-    ) -> rusqlite::Result<LoopWriter<'a>> {
-        let loops = &experiment.loops;
-        let rank = order::loops(loops, writer.symbols, writer.order);
-        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
-        let mut insert = writer.connection.prepare(sql)?;
-        for (known, rank) in loops.all.iter().zip(&rank) {
-            let (file, line) = place_columns(known.key.call, writer.files);
-            let counts = known.counts;
-            insert.execute(params![
-                i64::from(*rank) + 1,
-                known.name,
-                known.quoted,
-                i64::from(writer.order.rank[known.key.entry.0 as usize]) + 1,
-                file,
-                line,
-                counts.map(|c| signed(c.splits)),
-                counts.map(|c| signed(c.steals)),
-                counts.map(|c| signed(c.stolen_ns)),
-                known.shared_by,
-                known.task_ns
-            ])?;
-        }
-        drop(insert);
-        Ok(LoopWriter { loops, rank })
-    }
-
-    fn write_context(
-        &self,
-        connection: &Connection,
-        context: ContextIndex,
-        id: i64,
-    ) -> rusqlite::Result<()> {
-        if let Some(index) = self.loops.machinery.get(&context) {
-            let known = i64::from(self.rank[index.0 as usize]) + 1;
-            let mut insert = connection.prepare_cached("INSERT INTO machinery VALUES (?, ?)")?;
-            insert.execute([id, known])?;
-        }
-        Ok(())
-    }
-}
-
 /// The values of one context.
-fn values_of(values: &[(u32, MetricId, i64)], context: u32) -> &[(u32, MetricId, i64)] {
+fn values_of(values: &[(u32, usize, i64)], context: u32) -> &[(u32, usize, i64)] {
     let start = values.partition_point(|v| v.0 < context);
-    let count = values[start..]
-        .iter()
-        .take_while(|v| v.0 == context)
-        .count();
+    let count = values[start..].partition_point(|v| v.0 == context);
     &values[start..start + count]
 }

@@ -2,5 +2,4 @@
 
 pub mod database;
 pub mod order;
-pub mod place;
-pub mod schema;
+pub mod staged_directory;

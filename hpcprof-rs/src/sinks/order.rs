@@ -1,8 +1,8 @@
 //! Gives procedures and contexts their final numbers: by name and place, never by the order in
 //! which files were read, so that equal measurements make equal databases.
 
-use crate::model::contexts::{ContextIndex, ContextTree};
-use crate::model::loops::{ParallelLoop, ParallelLoops};
+use crate::model::contexts::{Context, ContextIndex, ContextTree};
+use crate::model::loops::ParallelLoops;
 use crate::model::symbols::{Line, ProcedureIndex, Symbols};
 use std::cmp::Ordering;
 
@@ -12,57 +12,57 @@ pub struct ProcedureOrder {
     /// Procedures, first to last.
     pub sorted: Vec<ProcedureIndex>,
     /// The position of each procedure in `sorted`.
-    pub rank: Vec<u32>,
+    rank: Vec<u32>,
+}
+
+impl ProcedureOrder {
+    /// The position of a procedure.
+    pub fn rank(&self, procedure: ProcedureIndex) -> u32 {
+        self.rank[procedure.0 as usize]
+    }
 }
 
 /// Sorts procedures by name, module, declaration and origin.
 pub fn procedures(symbols: &Symbols) -> ProcedureOrder {
-    let mut sorted: Vec<ProcedureIndex> = (0..symbols.procedures.len() as u32)
-        .map(ProcedureIndex)
-        .collect();
+    let mut sorted: Vec<u32> = (0..symbols.procedures.len() as u32).collect();
     sorted.sort_by(|a, b| {
         let (a, b) = (
-            &symbols.procedures[a.0 as usize],
-            &symbols.procedures[b.0 as usize],
+            &symbols.procedures[*a as usize],
+            &symbols.procedures[*b as usize],
         );
-        let module = |p: &crate::model::symbols::Procedure| {
-            p.module.map(|m| {
-                let module = &symbols.modules[m.0 as usize];
-                (&module.path, &module.build_id)
-            })
-        };
-        symbols
-            .text(a.name)
-            .cmp(symbols.text(b.name))
-            .then_with(|| module(a).cmp(&module(b)))
+        let module = |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id));
+        let name = symbols.text(a.name).cmp(symbols.text(b.name));
+        name.then_with(|| module(a.module).cmp(&module(b.module)))
             .then_with(|| lines(symbols, a.declared, b.declared))
-            .then_with(|| (a.origin as u8).cmp(&(b.origin as u8)))
+            .then_with(|| a.origin.cmp(&b.origin))
     });
-    let mut rank = vec![0; sorted.len()];
-    for (position, procedure) in sorted.iter().enumerate() {
-        rank[procedure.0 as usize] = position as u32;
+    ProcedureOrder {
+        rank: ranks(&sorted),
+        sorted: sorted.into_iter().map(ProcedureIndex).collect(),
     }
-    ProcedureOrder { sorted, rank }
 }
 
 /// The position of each parallel loop when they are sorted by name, place and entry.
 pub fn loops(loops: &ParallelLoops, symbols: &Symbols, order: &ProcedureOrder) -> Vec<u32> {
-    let mut sorted: Vec<usize> = (0..loops.all.len()).collect();
-    let caller = |l: &ParallelLoop| l.key.caller.map(|c| order.rank[c.0 as usize]);
-    sorted.sort_by(|a, b| {
-        let (a, b) = (&loops.all[*a], &loops.all[*b]);
-        let entry = |l: &ParallelLoop| order.rank[l.key.entry.0 as usize];
-        a.name
-            .cmp(&b.name)
-            .then_with(|| lines(symbols, a.key.call, b.key.call))
-            .then_with(|| a.key.column.cmp(&b.key.column))
-            .then_with(|| (entry(a), caller(a)).cmp(&(entry(b), caller(b))))
+    let mut sorted: Vec<_> = (0_u32..).zip(&loops.all).collect();
+    sorted.sort_by(|(_, (a, a_loop)), (_, (b, b_loop))| {
+        let caller = |c: Option<_>| c.map(|c| order.rank(c));
+        let name = a_loop.name.cmp(&b_loop.name);
+        name.then_with(|| lines(symbols, a.call, b.call))
+            .then_with(|| a.column.cmp(&b.column))
+            .then_with(|| order.rank(a.entry).cmp(&order.rank(b.entry)))
+            .then_with(|| caller(a.caller).cmp(&caller(b.caller)))
     });
-    let mut rank = vec![0; sorted.len()];
-    for (position, index) in sorted.into_iter().enumerate() {
-        rank[index] = position as u32;
+    ranks(&sorted.iter().map(|(index, _)| *index).collect::<Vec<_>>())
+}
+
+/// The position of each index.
+fn ranks(sorted: &[u32]) -> Vec<u32> {
+    let mut ranks = vec![0; sorted.len()];
+    for (position, index) in (0..).zip(sorted) {
+        ranks[*index as usize] = position;
     }
-    rank
+    ranks
 }
 
 fn lines(symbols: &Symbols, a: Option<Line>, b: Option<Line>) -> Ordering {
@@ -78,26 +78,22 @@ pub struct Placed {
     /// Position of its parent in the order.
     pub parent: Option<u32>,
     /// Position of the last context below it (its own when there is none).
-    pub last: u32,
+    pub subtree_end: u32,
 }
 
 /// All contexts in preorder, siblings by kind, procedure, line and call site.
 pub fn preorder(tree: &ContextTree, symbols: &Symbols, order: &ProcedureOrder) -> Vec<Placed> {
     let mut all: Vec<u32> = (0..tree.contexts.len() as u32).collect();
-    let compare = |a: &u32, b: &u32| {
+    all.sort_by(|a, b| {
         let (a, b) = (&tree.contexts[*a as usize], &tree.contexts[*b as usize]);
-        a.parent
-            .cmp(&b.parent)
-            .then_with(|| a.kind.cmp(&b.kind))
-            .then_with(|| {
-                order.rank[a.procedure.0 as usize].cmp(&order.rank[b.procedure.0 as usize])
-            })
+        let first = |c: &Context| (c.parent, c.kind, order.rank(c.procedure));
+        let last = |c: &Context| (c.column, c.is_runtime);
+        first(a)
+            .cmp(&first(b))
             .then_with(|| lines(symbols, a.line, b.line))
             .then_with(|| lines(symbols, a.call, b.call))
-            .then_with(|| a.column.cmp(&b.column))
-            .then_with(|| a.support.cmp(&b.support))
-    };
-    all.sort_by(compare);
+            .then_with(|| last(a).cmp(&last(b)))
+    });
     // `all` is now grouped by parent; roots (no parent) come first.
     let mut first_child = vec![(0_u32, 0_u32); tree.contexts.len()];
     let mut roots = (0_u32, 0_u32);
@@ -126,7 +122,7 @@ fn walk(all: &[u32], children: &[(u32, u32)], roots: (u32, u32)) -> Vec<Placed> 
             let parent = top.2;
             stack.pop();
             if let Some(parent) = parent {
-                placed[parent as usize].last = placed.len() as u32 - 1;
+                placed[parent as usize].subtree_end = placed.len() as u32 - 1;
             }
             continue;
         }
@@ -137,7 +133,7 @@ fn walk(all: &[u32], children: &[(u32, u32)], roots: (u32, u32)) -> Vec<Placed> 
         placed.push(Placed {
             context: ContextIndex(context),
             parent,
-            last: position,
+            subtree_end: position,
         });
         let range = children[context as usize];
         stack.push((range.0, range.1, Some(position)));

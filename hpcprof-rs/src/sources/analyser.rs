@@ -1,5 +1,4 @@
-//! Analyses a module's file when no structure file covers it, or takes what the user's cache has of
-//! it: the one place that asks hpcstruct-rs.
+//! Gets a module's structure from hpcstruct-rs: out of the user's cache, else by analysing the file.
 
 use crate::error::{Error, Result};
 use crate::model::symbols::Module;
@@ -25,7 +24,7 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// With the built-in rules and those of a file, and so many threads (`None`: one a core);
+    /// With the built-in rules and those of a file, on a number of threads (`None`: one for each core).
     /// `use_cache`: with the user's cache.
     pub fn new(rules: Option<&Path>, threads: Option<usize>, use_cache: bool) -> Result<Analyser> {
         let rules = match rules {
@@ -49,7 +48,7 @@ impl Analyser {
         &self.log
     }
 
-    /// From the cache where it has it.
+    /// The structure of a file, with a line in the log.
     fn answer(&mut self, path: &Path) -> std::result::Result<Structure, StructError> {
         let started = Instant::now();
         let Answer {
@@ -101,7 +100,7 @@ impl Analyser {
             }
             Err(error) => one_problem(&error.to_string(), &module.path),
         };
-        // The vdso belongs to the running kernel; its name says enough.
+        // The kernel maps the vdso; there is no file to put back.
         if !is_vdso {
             warnings.add(format!(
                 "{}: {problem}; its samples stay under the module's name",

@@ -1,7 +1,7 @@
-//! Reads measurement directories: the process files and the threads' profiles of one run.
+//! Reads measurement directories: the process files and the threads' profiles of one run each.
 //!
-//! A damaged file costs only what is damaged: it becomes a warning and everything else is kept.
-//! The order of the result does not depend on the order of directory entries.
+//! A damaged file becomes a warning; everything else is kept. The order of the result does not depend on
+//! the order of directory entries.
 
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
@@ -39,13 +39,12 @@ impl ThreadInput {
 /// One process image with its threads.
 #[derive(Debug)]
 pub struct ProcessInput {
-    /// The run that it is of: an index into [`Measurements::directories`]. Only processes of one run share a
-    /// clock.
+    /// Its run, an index into [`Measurements::directories`]. Only processes of one run share a clock.
     pub run: usize,
     /// Process id.
     pub pid: u32,
-    /// Image id (a process has several when it calls exec).
-    pub image: u64,
+    /// Monotonic clock at its start; tells apart the images of a process that calls exec.
+    pub start_monotonic_ns: u64,
     /// The process file; `None` when it is missing or unreadable.
     pub process: Option<Process>,
     /// Profiles by thread ordinal.
@@ -55,9 +54,9 @@ pub struct ProcessInput {
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub struct Measurements {
-    /// The directories that were read: one for each run.
+    /// The directories that were read, one for each run.
     pub directories: Vec<PathBuf>,
-    /// Processes by run, image id and process id, oldest first.
+    /// Processes by run, start and process id, oldest first.
     pub processes: Vec<ProcessInput>,
 }
 
@@ -80,14 +79,14 @@ pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurem
     Ok(measurements)
 }
 
-/// Whether two process images of different directories are one. On two hosts, or after a boot, process ids
-/// and the monotonic clock may be equal; with the wall clock and the arguments they are not.
+/// Whether two process images of different directories are one. Process id and monotonic clock may be equal
+/// by chance on two hosts or after a reboot; wall clock and arguments are compared, too.
 fn is_copy(a: &ProcessInput, b: &ProcessInput) -> bool {
     let start = |p: &ProcessInput| p.process.as_ref().map(|file| file.start.clone());
-    (a.pid, a.image) == (b.pid, b.image) && start(a) == start(b)
+    (a.pid, a.start_monotonic_ns) == (b.pid, b.start_monotonic_ns) && start(a) == start(b)
 }
 
-/// The processes of one run by image id and process id.
+/// The processes of one run by start and process id.
 type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
 
 fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
@@ -105,7 +104,7 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
         files.push(entry.map_err(Error::io("read", directory))?.path());
     }
     files.sort();
-    // What is not a regular file is not hpcrun-rs's, and a pipe would make the reader wait.
+    // A named pipe would make the reader wait.
     let regular = files.iter().filter(|p| p.is_file());
     let mut found = 0;
     let mut profiles = 0;
@@ -163,19 +162,19 @@ fn cpu_ns(input: &ProcessInput) -> u64 {
     end.map_or(0, |e| e.cpu.process_ns.saturating_add(e.cpu.children_ns))
 }
 
-/// Whether it is so much that there should be samples.
+/// Whether a process used enough CPU time for a sample.
 fn used_cpu_time(input: &ProcessInput) -> bool {
     let period = input.process.as_ref().map_or(0, |p| p.start.period_ns);
     cpu_ns(input) > FEW_PERIODS.saturating_mul(period)
 }
 
-fn entry(processes: &mut ByIdentity, image: u64, pid: u32) -> &mut ProcessInput {
+fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut ProcessInput {
     processes
-        .entry((image, pid))
+        .entry((start_monotonic_ns, pid))
         .or_insert_with(|| ProcessInput {
             run: 0,
             pid,
-            image,
+            start_monotonic_ns,
             process: None,
             threads: BTreeMap::new(),
         })
@@ -193,7 +192,8 @@ fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
         Ok(process) => {
             if process.damaged {
                 warnings.add(format!(
-                    "{}: ends within an entry; whole entries were kept: names may be missing, run again if they are",
+                    "{}: ends within an entry; whole entries were kept: \
+                     names may be missing, run again if they are",
                     path.display()
                 ));
             }

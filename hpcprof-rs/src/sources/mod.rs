@@ -2,5 +2,6 @@
 
 pub mod analyser;
 pub mod measurements;
+pub mod newest;
 pub mod source_text;
 pub mod structures;

@@ -1,8 +1,7 @@
-//! Reads source files of the measured program and finds calls in them, so that a view can quote what
-//! the user wrote.
+//! Finds calls in the Rust source of the measured program, so that a view can show what the user wrote.
 //!
 //! Input: a path and a line from debug information. The file may be absent or newer than the
-//! program: what is not found there is not quoted. Nothing here fails, nothing is guessed.
+//! program. Nothing here fails, and nothing is guessed: a call that is not found has no text.
 
 use hpcstruct_rs::rust_source::{Token, read, tokens};
 use std::collections::HashMap;
@@ -14,7 +13,7 @@ pub struct SourceFiles(HashMap<String, Option<Vec<Token>>>);
 
 /// A call in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Quoted {
+pub struct CallChain {
     /// The chain of calls that ends with it.
     pub chain: String,
     /// Whether another call of its line has the same chain.
@@ -23,47 +22,51 @@ pub struct Quoted {
 
 impl SourceFiles {
     /// The chain of calls that ends with the call of `method` on `line` of a file, without its
-    /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. A function that begins
-    /// the chain is part of it: `walk_tree(..).for_each(..)`. Of several such calls it is the one at the
-    /// column, which is that of its name or, with older compilers, of the expression's start; 0 = not known,
-    /// then the first is meant.
+    /// receiver and the insides of its arguments: `par_iter().map(..).sum()`. The chain begins with a method
+    /// that has one of the prefixes `starts`, else with a function: `walk_tree(..).for_each(..)`.
+    ///
+    /// Of several such calls it is the one at the column, which is that of the method's name or, with older
+    /// compilers, of the expression's start. 0 means unknown: then it is the first.
     pub fn call_chain(
         &mut self,
         path: &str,
         (line, column): (u32, u32),
         method: &str,
-    ) -> Option<Quoted> {
-        let tokens = self
-            .0
-            .entry(path.to_owned())
-            .or_insert_with(|| Some(tokens(&read(Path::new(path))?)))
-            .as_deref()?;
-        quote(tokens, (line, column), method)
+        starts: &[&str],
+    ) -> Option<CallChain> {
+        let read = || Some(tokens(&read(Path::new(path))?));
+        let file = self.0.entry(path.to_owned()).or_insert_with(read);
+        find(file.as_deref()?, (line, column), method, starts)
     }
 }
 
-fn quote(tokens: &[Token], (line, column): (u32, u32), method: &str) -> Option<Quoted> {
+fn find(
+    tokens: &[Token],
+    (line, column): (u32, u32),
+    method: &str,
+    starts: &[&str],
+) -> Option<CallChain> {
     let from = tokens.partition_point(|t| t.line < line);
     let on_line = tokens[from..].iter().take_while(|t| t.line == line).count();
     let is_named = |at: &usize| tokens[*at].text == method;
     let named = (from..from + on_line).filter(is_named);
     let mut chains = Vec::new();
     for at in named.filter(|at| with_arguments(tokens, *at).is_some()) {
-        chains.push((tokens[at].column, chain(tokens, at)));
+        chains.push((tokens[at].column, chain(tokens, at, starts)));
     }
     let is_there = |found: &&(u32, _)| found.0 >= column;
     let (at, found) = chains.iter().find(is_there).or(chains.first())?;
     let chain = found.clone()?;
     let is_twin =
         |(other, text): &(u32, Option<String>)| other != at && text.as_ref() == Some(&chain);
-    Some(Quoted {
+    Some(CallChain {
         has_twin: chains.iter().any(is_twin),
         chain,
     })
 }
 
 /// The chain that ends with the call at `last`.
-fn chain(tokens: &[Token], last: usize) -> Option<String> {
+fn chain(tokens: &[Token], last: usize, starts: &[&str]) -> Option<String> {
     let mut parts = vec![with_arguments(tokens, last)?];
     let mut at = last;
     while let Some(name) = call_before(tokens, at) {
@@ -71,7 +74,7 @@ fn chain(tokens: &[Token], last: usize) -> Option<String> {
         at = name;
     }
     parts.reverse();
-    let is_start = |part: &String| part.starts_with("par_") || part.starts_with("into_par_iter");
+    let is_start = |part: &String| starts.iter().any(|start| part.starts_with(start));
     let start = parts.iter().rposition(is_start).unwrap_or(0);
     Some(parts[start..].join("."))
 }
@@ -159,15 +162,18 @@ fn with_arguments(tokens: &[Token], name: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn quote(text: &str, line: u32, method: &str) -> Option<String> {
-        Some(super::quote(&tokens(text), (line, 0), method)?.chain)
+    const STARTS: [&str; 2] = ["par_", "into_par_iter"];
+
+    fn chain_at(text: &str, line: u32, method: &str) -> Option<String> {
+        Some(find(&tokens(text), (line, 0), method, &STARTS)?.chain)
     }
 
     #[test]
     fn calls_of_one_line_are_told_apart_by_their_columns() {
-        let text = "    a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
+        let text =
+            "a.par_iter().map(f).sum() + b.par_chunks(2).map(g).sum() + c.par_iter().map(h).sum();";
         let tokens = tokens(text);
-        let at = |column| super::quote(&tokens, (1, column), "sum").expect("a call");
+        let at = |column| find(&tokens, (1, column), "sum", &STARTS).expect("a call");
         let names: Vec<u32> = (1..)
             .zip(text.as_bytes().windows(4))
             .filter(|(_, word)| *word == b"sum(")
@@ -185,7 +191,7 @@ mod tests {
             (first + 8, "par_chunks(..).map(..).sum()", false),
             (1000, "par_iter().map(..).sum()", true),
         ] {
-            let expected = Quoted {
+            let expected = CallChain {
                 chain: chain.to_owned(),
                 has_twin,
             };
@@ -197,11 +203,14 @@ mod tests {
     fn chains_are_cut_from_one_line_or_several() {
         let one = "let x: u64 = v.par_iter().map(|x| x + f(x, \")\")).sum();\n";
         assert_eq!(
-            quote(one, 1, "sum").as_deref(),
+            chain_at(one, 1, "sum").as_deref(),
             Some("par_iter().map(..).sum()")
         );
         let same = "let sum: u64 = v.par_iter().sum::<u64>(); let max = sum;\n";
-        assert_eq!(quote(same, 1, "sum").as_deref(), Some("par_iter().sum()"));
+        assert_eq!(
+            chain_at(same, 1, "sum").as_deref(),
+            Some("par_iter().sum()")
+        );
         let several = "
             self.items[0]   // a comment with .sum()
                 .into_par_iter()
@@ -211,48 +220,48 @@ mod tests {
                 .collect::<Result<Vec<Box<dyn Fn(u8) -> u8>>, _>>()
         ";
         assert_eq!(
-            quote(several, 7, "collect").as_deref(),
+            chain_at(several, 7, "collect").as_deref(),
             Some("into_par_iter().with_min_len(..).filter_map(..).collect()")
         );
         assert_eq!(
-            quote(several, 6, "filter_map").as_deref(),
+            chain_at(several, 6, "filter_map").as_deref(),
             Some("into_par_iter().with_min_len(..).filter_map(..)")
         );
     }
 
     #[test]
-    fn what_is_no_such_call_is_not_quoted() {
-        assert_eq!(quote("let sum = 1;\n", 1, "sum"), None);
-        assert_eq!(quote("v.sum()\n", 2, "sum"), None);
-        assert_eq!(quote("v.product()\n", 1, "sum"), None);
-        assert_eq!(quote("f(\"v.par_iter().sum()\")", 1, "sum"), None);
-        assert_eq!(quote("r#\"v.par_iter().sum()\"#", 1, "sum"), None);
+    fn what_is_no_such_call_has_no_chain() {
+        assert_eq!(chain_at("let sum = 1;\n", 1, "sum"), None);
+        assert_eq!(chain_at("v.sum()\n", 2, "sum"), None);
+        assert_eq!(chain_at("v.product()\n", 1, "sum"), None);
+        assert_eq!(chain_at("f(\"v.par_iter().sum()\")", 1, "sum"), None);
+        assert_eq!(chain_at("r#\"v.par_iter().sum()\"#", 1, "sum"), None);
     }
 
     #[test]
     fn receivers_other_than_calls_are_left_out() {
         assert_eq!(
-            quote("v.par_sort_by(|a, b| b.cmp(a));", 1, "par_sort_by").as_deref(),
+            chain_at("v.par_sort_by(|a, b| b.cmp(a));", 1, "par_sort_by").as_deref(),
             Some("par_sort_by(..)")
         );
         assert_eq!(
-            quote("return (a + b).map(f).sum();", 1, "sum").as_deref(),
+            chain_at("return (a + b).map(f).sum();", 1, "sum").as_deref(),
             Some("map(..).sum()")
         );
         assert_eq!(
-            quote("let n = iter::split::<_, F>(a, f).count();", 1, "count").as_deref(),
+            chain_at("let n = iter::split::<_, F>(a, f).count();", 1, "count").as_deref(),
             Some("split(..).count()")
         );
         assert_eq!(
-            quote("all(x)?.par_iter().count();", 1, "count").as_deref(),
+            chain_at("all(x)?.par_iter().count();", 1, "count").as_deref(),
             Some("par_iter().count()")
         );
         assert_eq!(
-            quote("iter.map(f).for_each(g);", 1, "for_each").as_deref(),
+            chain_at("iter.map(f).for_each(g);", 1, "for_each").as_deref(),
             Some("map(..).for_each(..)")
         );
         assert_eq!(
-            quote(
+            chain_at(
                 "rows.par_iter().for_each(|r| r.par_chunks(2).for_each(g));",
                 1,
                 "for_each"
@@ -268,7 +277,7 @@ mod tests {
             "\"", "r#", "r#\"", "b'", "'", "/*", "'\\", "ä.b()", "\\", "b\"\\",
         ] {
             for line in 0..3 {
-                let _ = quote(text, line, "b");
+                let _ = chain_at(text, line, "b");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Finds the program structure of a module: a structure file in the measurement directories
-//! that covers the sampled addresses, else a fresh analysis of the module itself.
+//! Finds the program structure of a module: a structure file in the measurement directories that covers the
+//! sampled addresses, else what the analyser says.
 
 use crate::model::symbols::{Module, is_system_module};
 use crate::model::warnings::Warnings;
@@ -77,7 +77,7 @@ impl StructureLibrary {
             Some(index) => self.structures.swap_remove(index),
             None => self.analyser.analyse(module, addresses, warnings)?,
         };
-        // Nobody rebuilds the system's libraries for a profile: their notes are no use.
+        // Nobody rebuilds the system's libraries for a profile.
         if !is_system_module(module.base_name()) {
             for note in &structure.notes {
                 warnings.add(format!("{}: {note}", module.path));

@@ -1,8 +1,9 @@
-//! Cuts a view by depth and by threshold. What is cut off from below a node becomes one node
+//! Cuts a view by depth and by threshold. What is cut off below a node becomes one node
 //! that says how many contexts it stands for, so that no cost disappears.
 
-use crate::views::load::Sort;
-use crate::views::tree::{Call, Label, View, ViewNode};
+use crate::catalogue::metrics::MetricSelector;
+use crate::catalogue::tree::Values;
+use crate::views::view::{Label, View, ViewNode};
 
 /// Where to cut.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -13,80 +14,60 @@ pub struct Limits {
     pub threshold: Option<f64>,
 }
 
-/// A copy of `view` without what the limits cut off.
-pub fn prune(view: &View, limits: Limits, sort: Sort) -> View {
+/// `view` without what the limits cut off.
+pub fn prune(view: View, limits: Limits, metric: MetricSelector) -> View {
     if limits == Limits::default() {
-        return view.clone();
+        return view;
     }
-    let sort = sort.or_effort(&view.totals);
+    let metric = metric.or_effort(&view.totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
-    let least = sort.of(&view.totals) as f64 * share;
-    let keeps = |node: u32| sort.of(view.inclusive_of(node)) as f64 >= least;
-    let subtree = subtree_sizes(view);
+    let least = metric.of(&view.totals) as f64 * share;
+    let keeps = |node: u32| metric.of(view.inclusive.of(node)) as f64 >= least;
+    let sizes = subtree_sizes(&view);
+    let exclusive = view
+        .exclusive
+        .inclusive(view.nodes.iter().map(|n| n.parent));
     let mut out = View::new(view.name, view.totals.clone());
     // (siblings in the view, their parent in the result, their level)
-    let mut work: Vec<(Vec<u32>, Option<u32>, usize)> = vec![(view.roots.clone(), None, 1)];
+    let mut work: Vec<(&[u32], Option<u32>, usize)> = vec![(&view.roots, None, 1)];
     while let Some((siblings, parent, level)) = work.pop() {
-        let mut cut = Vec::new();
-        for node in siblings {
-            if limits.depth.is_some_and(|d| level > d) || !keeps(node) {
-                cut.push(node);
-                continue;
-            }
-            let source = &view.nodes[node as usize];
+        let is_kept = |node: &u32| limits.depth.is_none_or(|d| level <= d) && keeps(*node);
+        let (kept, cut): (Vec<u32>, Vec<u32>) = siblings.iter().copied().partition(is_kept);
+        for node in kept {
+            let source = view.node(node);
             let id = out.push(ViewNode {
                 parent,
                 children: Vec::new(),
                 ..source.clone()
             });
-            out.add_inclusive(id, view.inclusive_of(node));
-            out.add_exclusive(id, view.exclusive_of(node));
-            work.push((source.children.clone(), Some(id), level + 1));
+            out.inclusive.add(id, view.inclusive.of(node));
+            out.exclusive.add(id, view.exclusive.of(node));
+            work.push((&source.children, Some(id), level + 1));
         }
         if !cut.is_empty() {
-            add_cut(view, &mut out, parent, &cut, &subtree);
+            let contexts = cut.iter().map(|node| sizes[*node as usize]).sum();
+            let id = out.push(ViewNode::new(parent, "pruned", Label::Pruned(contexts)));
+            add_cut(&mut out, id, &cut, &view.inclusive, &exclusive);
         }
     }
     out
 }
 
-/// The number of nodes and the sum of exclusive values at and below each node.
-struct Subtree {
-    nodes: Vec<u64>,
-    exclusive: Vec<i64>,
-}
-
-fn subtree_sizes(view: &View) -> Subtree {
-    let n = view.metrics;
-    let mut nodes = vec![1_u64; view.nodes.len()];
-    let mut exclusive = view.exclusive.clone();
-    for node in (0..view.nodes.len()).rev() {
-        if let Some(parent) = view.nodes[node].parent {
-            let parent = parent as usize;
-            nodes[parent] += nodes[node];
-            for metric in 0..n {
-                let value = exclusive[node * n + metric];
-                let slot = &mut exclusive[parent * n + metric];
-                *slot = slot.saturating_add(value);
-            }
+/// The number of nodes at and below each node.
+fn subtree_sizes(view: &View) -> Vec<u64> {
+    let mut sizes = vec![1_u64; view.nodes.len()];
+    for (id, node) in view.nodes.iter().enumerate().rev() {
+        if let Some(parent) = node.parent {
+            sizes[parent as usize] += sizes[id];
         }
     }
-    Subtree { nodes, exclusive }
+    sizes
 }
 
-fn add_cut(view: &View, out: &mut View, parent: Option<u32>, cut: &[u32], subtree: &Subtree) {
-    let count = cut.iter().map(|c| subtree.nodes[*c as usize]).sum();
-    let id = out.push(ViewNode {
-        parent,
-        children: Vec::new(),
-        kind: "pruned",
-        label: Label::Pruned(count),
-        call: Call::Unknown,
-        recursion: 1,
-    });
+/// A node that stands for a cut has the exclusive values of all that is in it.
+fn add_cut(out: &mut View, id: u32, cut: &[u32], inclusive: &Values, exclusive: &Values) {
     for node in cut {
-        out.add_inclusive(id, view.inclusive_of(*node));
-        let start = *node as usize * view.metrics;
-        out.add_exclusive(id, &subtree.exclusive[start..start + view.metrics]);
+        out.inclusive.add(id, inclusive.of(*node));
+        out.exclusive.add(id, exclusive.of(*node));
     }
 }

@@ -19,7 +19,6 @@ use hpc_formats::structure::{
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A sampling period of 5 ms.
 pub const PERIOD_NS: u64 = 5_000_000;
@@ -27,37 +26,27 @@ pub const PERIOD_NS: u64 = 5_000_000;
 pub const IMAGE: u64 = 1_000_000_000;
 
 /// A directory that is removed when dropped.
-pub struct TempDir(PathBuf);
+pub struct TempDir(tempfile::TempDir);
 
 impl TempDir {
     /// A new, empty one.
     pub fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hpcprof-test-{}-{n}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("temporary directory");
-        TempDir(path)
+        TempDir(tempfile::tempdir().expect("temporary directory"))
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.path().join(name)
     }
 }
 
 /// A code address of a process.
-pub fn at(module: u16, offset: u64) -> CodeAddress {
+pub const fn at(module: u16, offset: u64) -> CodeAddress {
     CodeAddress::new(ModuleId(module), offset)
 }
 
@@ -476,7 +465,7 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     // The user's cache is no business of the tests.
     cli.build.no_cache = true;
     let mut out = Vec::new();
-    let style = hpcprof_rs::views::text::Style {
+    let style = hpcprof_rs::render::style::Style {
         width: columns,
         line: columns,
         colour: false,
@@ -485,17 +474,44 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     Ok(String::from_utf8(out).expect("output is UTF-8"))
 }
 
-/// Builds a database from `run`; its directory within `temp`.
-pub fn database(run: &Run, temp: &TempDir) -> PathBuf {
+/// A database directory that is removed when dropped.
+pub struct Database {
+    _temp: TempDir,
+    path: PathBuf,
+}
+
+impl std::ops::Deref for Database {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Builds a database from `run`.
+pub fn database(run: &Run) -> Database {
+    let temp = TempDir::new();
     let measurements = temp.join("hpcrun-app-measurements");
     run.write(&measurements);
-    let database = temp.join("db");
-    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
-    database
+    let path = temp.join("db");
+    tool(&[text(&measurements), "-o", text(&path)]).expect("build");
+    Database { _temp: temp, path }
 }
 
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8 path")
+}
+
+/// Panics unless `text` contains `part`.
+#[track_caller]
+pub fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "no `{part}` in: {text}");
+}
+
+/// Panics if `text` contains `part`.
+#[track_caller]
+pub fn lacks(text: &str, part: &str) {
+    assert!(!text.contains(part), "`{part}` in: {text}");
 }
 
 /// A view as JSON.

@@ -14,66 +14,32 @@ pub const APP_FILE: &str = "/src/app/src/main.rs";
 const JOIN_FILE: &str = "/src/work-stealing-rt/src/join.rs";
 const SCHED_FILE: &str = "/src/work-stealing-rt/src/parallel_overhead/sched.rs";
 
-pub fn start() -> CodeAddress {
-    at(APP, 0x1000)
-}
-pub fn main() -> CodeAddress {
-    at(APP, 0x1100)
-}
+pub const START: CodeAddress = at(APP, 0x1000);
+pub const MAIN: CodeAddress = at(APP, 0x1100);
 /// `main` where it calls `serial`.
-pub fn main_serial() -> CodeAddress {
-    at(APP, 0x1110)
-}
-pub fn caller() -> CodeAddress {
-    at(APP, 0x1200)
-}
+pub const MAIN_SERIAL: CodeAddress = at(APP, 0x1110);
+pub const CALLER: CodeAddress = at(APP, 0x1200);
 /// In `caller`: the inlined join, at the spawn.
-pub fn caller_join() -> CodeAddress {
-    at(APP, 0x1210)
-}
+pub const CALLER_JOIN: CodeAddress = at(APP, 0x1210);
 /// In `caller`: the closure, inlined through the inlined join.
-pub fn caller_join_closure() -> CodeAddress {
-    at(APP, 0x1220)
-}
+pub const CALLER_JOIN_CLOSURE: CodeAddress = at(APP, 0x1220);
 /// In `caller`: the runtime's inlined push, tagged `sched`.
-pub fn caller_push() -> CodeAddress {
-    at(APP, 0x1230)
-}
-pub fn leaf() -> CodeAddress {
-    at(APP, 0x1300)
-}
+pub const CALLER_PUSH: CodeAddress = at(APP, 0x1230);
+pub const LEAF: CodeAddress = at(APP, 0x1300);
 /// In `leaf`: an inlined iterator step of the standard library, in a loop.
-pub fn leaf_iterator() -> CodeAddress {
-    at(APP, 0x1310)
-}
+pub const LEAF_ITERATOR: CodeAddress = at(APP, 0x1310);
 /// The runtime's entry of a stolen job.
-pub fn execute() -> CodeAddress {
-    at(APP, 0x1400)
-}
+pub const EXECUTE: CodeAddress = at(APP, 0x1400);
 /// The closure inlined into the runtime's entry of a stolen job.
-pub fn execute_closure() -> CodeAddress {
-    at(APP, 0x1410)
-}
+pub const EXECUTE_CLOSURE: CodeAddress = at(APP, 0x1410);
 /// The closure with code of its own.
-pub fn closure() -> CodeAddress {
-    at(APP, 0x1500)
-}
-pub fn call_once() -> CodeAddress {
-    at(APP, 0x1600)
-}
+pub const CLOSURE: CodeAddress = at(APP, 0x1500);
+pub const CALL_ONCE: CodeAddress = at(APP, 0x1600);
 /// The scheduler, tagged `sched` as a whole.
-pub fn scheduler() -> CodeAddress {
-    at(APP, 0x1700)
-}
-pub fn serial() -> CodeAddress {
-    at(APP, 0x1800)
-}
-pub fn memcpy() -> CodeAddress {
-    at(LIBC, 0x500)
-}
-pub fn futex() -> CodeAddress {
-    at(LIBC, 0x600)
-}
+pub const SCHEDULER: CodeAddress = at(APP, 0x1700);
+pub const SERIAL: CodeAddress = at(APP, 0x1800);
+pub const MEMCPY: CodeAddress = at(LIBC, 0x500);
+pub const FUTEX: CodeAddress = at(LIBC, 0x600);
 
 /// The structures of both modules.
 pub fn structures() -> Vec<hpc_formats::structure::Structure> {
@@ -175,52 +141,62 @@ pub fn run() -> Run {
     run
 }
 
+/// A run of one thread, whose profile `build` makes from its entry on.
+pub fn run_of(build: impl FnOnce(&mut ThreadBuilder, u32)) -> Run {
+    let mut run = run();
+    let mut thread = ThreadBuilder::new(1);
+    let entry = thread.entry();
+    build(&mut thread, entry);
+    run.threads = vec![thread];
+    run
+}
+
 /// A run with stolen tasks, support frames, anchors, partial paths, overhead and losses.
 pub fn full_run() -> Run {
     let mut run = run();
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
-    let in_main = first.natives(entry, &[start(), main()]);
+    let in_main = first.natives(entry, &[START, MAIN]);
     // Serial work: the other core idles.
-    let in_serial = first.natives(entry, &[start(), main_serial(), serial()]);
+    let in_serial = first.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
     first.sample(in_serial, 100, 1.0);
-    let copy = first.native(in_serial, memcpy());
+    let copy = first.native(in_serial, MEMCPY);
     first.sample(copy, 20, 1.0);
     // The task run in place.
-    let in_caller = first.native(in_main, caller());
+    let in_caller = first.native(in_main, CALLER);
     first.sample(in_caller, 3, 0.0);
-    let inline = first.natives(in_main, &[caller_join_closure(), leaf()]);
+    let inline = first.natives(in_main, &[CALLER_JOIN_CLOSURE, LEAF]);
     first.sample(inline, 60, 0.0);
-    let iterator = first.natives(in_main, &[caller_join_closure(), leaf_iterator()]);
+    let iterator = first.natives(in_main, &[CALLER_JOIN_CLOSURE, LEAF_ITERATOR]);
     first.sample(iterator, 40, 0.0);
     // The runtime's own code, and what it calls in the system.
-    let push = first.native(in_main, caller_push());
+    let push = first.native(in_main, CALLER_PUSH);
     first.sample(push, 10, 0.0);
-    let wait = first.native(push, futex());
+    let wait = first.native(push, FUTEX);
     first.sample(wait, 5, 0.5);
     first.losses.push((LossCause::TreeFull, 2));
 
     let mut second = ThreadBuilder::new(2);
     let entry = second.entry();
-    let spawner = [start(), main(), caller_join()];
-    let stolen = second.spawner(entry, scheduler(), &spawner);
-    let shim = second.support(stolen, execute());
-    let once = second.native(shim, call_once());
-    let task = second.natives(once, &[closure(), leaf()]);
+    let spawner = [START, MAIN, CALLER_JOIN];
+    let stolen = second.spawner(entry, SCHEDULER, &spawner);
+    let shim = second.support(stolen, EXECUTE);
+    let once = second.native(shim, CALL_ONCE);
+    let task = second.natives(once, &[CLOSURE, LEAF]);
     second.sample(task, 80, 0.0);
     // The closure inlined into the runtime's entry.
-    let shim = second.support(stolen, execute_closure());
-    let task = second.native(shim, leaf());
+    let shim = second.support(stolen, EXECUTE_CLOSURE);
+    let task = second.native(shim, LEAF);
     second.sample(task, 20, 0.0);
     // The runtime's code under the spawner's context.
-    let shim = second.support(stolen, scheduler());
+    let shim = second.support(stolen, SCHEDULER);
     second.sample(shim, 4, 0.0);
     // A thread created by `serial`, and a path that could not be unwound.
     let anchor = second.anchor(1, in_serial);
-    let task = second.native(anchor, leaf());
+    let task = second.native(anchor, LEAF);
     second.values(task, 6, 7, 0.25);
     let partial = second.partial(LossCause::NoUnwindInfo);
-    let task = second.native(partial, leaf());
+    let task = second.native(partial, LEAF);
     second.sample(task, 2, 0.0);
     second.losses.push((LossCause::NoUnwindInfo, 2));
     second.oversubscribed = 3.0;

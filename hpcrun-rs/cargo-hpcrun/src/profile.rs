@@ -7,8 +7,8 @@ use crate::project::{Kind, Project};
 use clap::Parser;
 use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
-use hpcprof_rs::sinks::place::Place;
-use hpcprof_rs::views::text::Style;
+use hpcprof_rs::render::style::Style;
+use hpcprof_rs::sinks::staged_directory::StagedDirectory;
 use hpcrun_rs::{Failure, Measured};
 use std::ffi::OsString;
 use std::fs;
@@ -71,7 +71,8 @@ pub(crate) fn check(options: &Options) -> Result<(), Failure> {
     hpcrun_rs::check(line)?;
     if let Some(output) = &options.profiling.output {
         // Taken back at once.
-        drop(Place::prepare(output, false).map_err(|e| Failure::own(e.to_string()))?);
+        let staged = StagedDirectory::prepare(output, false);
+        drop(staged.map_err(|e| Failure::own(e.to_string()))?);
     }
     Ok(())
 }

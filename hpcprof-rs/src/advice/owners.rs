@@ -1,11 +1,12 @@
-//! Whose procedure a reader takes it for: the first screen is about the user's own procedures, where there
-//! are any.
+//! Who owns a procedure in the eyes of a reader. The first screen is about the user's own procedures, where
+//! there are any.
 
-use crate::views::load::Database;
-use crate::views::names::{base_name, is_glue, is_start_up};
+use crate::catalogue::Catalogue;
+use crate::model::scaffolding::{is_shim, is_start_up};
+use crate::render::names::base_name;
 use hpc_formats::structure::Origin;
 
-/// From what a user calls their own to what only holds it together.
+/// Owners, those that a user cares about most first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Owner {
     /// The program's own.
@@ -19,15 +20,14 @@ pub enum Owner {
 }
 
 /// The owner of each procedure.
-pub fn owners(database: &Database) -> Vec<Owner> {
-    let is_program = |module: &str| database.processes.iter().any(|p| p.executable == module);
-    let procedures = database.procedures.iter();
+pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
+    let code = &catalogue.code;
+    let is_program = |path: &str| catalogue.statistics.executables.iter().any(|e| e == path);
+    let procedures = code.procedures().iter();
     procedures
         .map(|row| {
-            let module = row.module.map_or("", |m| &database.modules[m as usize]);
-            let file = row
-                .declared
-                .map_or("", |(f, _)| &database.files[f as usize]);
+            let module = code.module_of(row).unwrap_or("");
+            let file = row.declared.map_or("", |at| code.file(at.file));
             if row.origin != Origin::User || is_interpreters_entry(&row.name) {
                 Owner::System
             } else if is_scaffold(&row.name) || is_interpreter(base_name(module)) {
@@ -75,7 +75,7 @@ fn is_interpreter(module: &str) -> bool {
     NAMES.iter().any(is)
 }
 
-/// What an interpreter does all its work under says nothing of any.
+/// Procedures under which an interpreter does all its work: they tell nothing of it.
 fn is_interpreters_entry(name: &str) -> bool {
     ["Py_Main", "Py_BytesMain", "Py_RunMain"].contains(&name) || name.starts_with("pymain_")
 }
@@ -108,14 +108,14 @@ fn is_scaffold(name: &str) -> bool {
     let plain = name.split(['<', '(']).next().unwrap_or(name);
     let last = plain.rsplit("::").next().unwrap_or(plain);
     is_start_up(name)
-        || is_glue(name)
+        || is_shim(name)
         || PARTS.iter().any(|part| plain.contains(part))
         || plain.ends_with("Builder::build")
         || SPINS.contains(&last)
 }
 
-/// The procedure that a closure or a lambda stands in, by its name; the name itself of others. Empty where
-/// the name does not tell.
+/// The procedure that a closure or a lambda stands in, by its name; empty where the name does not tell.
+/// Of other procedures it is the name itself.
 pub fn enclosing(name: &str) -> &str {
     const CLOSURES: [&str; 4] = ["{closure", "{{closure", "{lambda", "$_"];
     let mut depth = 0_i32;

@@ -1,17 +1,19 @@
 //! The first screen after building a database: at most 25 lines that say what ran, how good the
 //! measurement is, where effort went, which contexts matter, and what to look at next.
 
-use crate::error::one_line;
-use crate::views::efficiency::{Row, Thresholds, Verdict, rows};
+use crate::advice::efficiency::{Thresholds, Verdict};
+use crate::advice::quality;
+use crate::advice::rows::{Row, rows};
+use crate::catalogue::metrics::{IDLENESS, OVERHEAD, WORK, busy, effort};
+use crate::catalogue::statistics::Statistics;
+use crate::catalogue::{Catalogue, Projection};
+use crate::error::{Error, Result, one_line};
+use crate::render::names;
+use crate::render::numbers::{percent, seconds};
+use crate::render::style::Style;
 use crate::views::fold::{FoldOptions, fold};
-use crate::views::json::where_is;
-use crate::views::load::{Database, Projection, effort};
-use crate::views::names;
-use crate::views::quality;
-use crate::views::summary::Summary;
-use crate::views::text::{Style, percent, seconds};
 use crate::views::top_down;
-use crate::views::tree::View;
+use crate::views::view::View;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -27,49 +29,44 @@ const LEAST_ROOTED: f64 = 80.0;
 
 /// Prints the first screen.
 pub fn print(
-    database: &Database,
+    catalogue: &Catalogue,
     thresholds: Thresholds,
     style: Style,
     out: &mut impl Write,
-) -> crate::error::Result<()> {
-    let tree = database.contexts(Projection::Logical)?;
-    let tree = fold(
-        &tree,
-        database,
-        FoldOptions {
-            projection: Projection::Logical,
-            lines: false,
-            loops: false,
-            std_inlined: false,
-            runtime_frames: false,
-            recursion: true,
-            start_up: true,
-        },
-    );
-    let view = top_down::arrange(&tree);
-    let run = Summary::of(database);
-    let working = view.totals[0].saturating_add(view.totals[2]);
-    let mut notes = quality::lines(&run);
-    let serial = quality::serial(&run, database.processes.len(), working, view.totals[1]);
-    let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(&run);
+) -> Result<()> {
+    let options = FoldOptions {
+        projection: Projection::Logical,
+        lines: false,
+        loops: false,
+        std_inlined: false,
+        runtime_frames: false,
+        recursion: true,
+        start_up: true,
+    };
+    let tree = catalogue.contexts(options.projection)?;
+    let view = top_down::arrange(&fold(&tree, &catalogue.code, options));
+    let run = &catalogue.statistics;
+    let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
+    let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(run);
     let judged = match serial {
         _ if !is_whole => Judged::Nothing,
         Some(_) => Judged::Spinning,
         None => Judged::All,
     };
-    notes.extend(serial);
+    let notes = quality::lines(run).into_iter().chain(serial);
     let width = style.width.max(60);
-    let notes = notes.iter().flat_map(|n| names::wrap(&one_line(n), width));
     let screen = Screen {
-        database,
-        notes: notes.collect(),
+        catalogue,
+        notes: notes
+            .flat_map(|n| names::wrap(&one_line(&n), width))
+            .collect(),
         run,
         view: &view,
         judged,
         thresholds,
         style,
     };
-    screen.print(out).map_err(crate::error::Error::output)
+    screen.print(out).map_err(Error::output)
 }
 
 /// Which verdicts the figures can carry.
@@ -84,8 +81,8 @@ enum Judged {
 }
 
 struct Screen<'a> {
-    database: &'a Database,
-    run: Summary,
+    catalogue: &'a Catalogue,
+    run: &'a Statistics,
     /// About the measurement.
     notes: Vec<String>,
     view: &'a View,
@@ -103,12 +100,10 @@ impl Screen<'_> {
     }
 
     fn head(&self, out: &mut impl Write) -> io::Result<()> {
-        let run = &self.run;
-        let event = self.database.processes.first().map_or("", |p| &p.event);
-        let rate = if run.period_ns > 0 {
-            format!(" at {:.0} Hz", 1e9 / run.period_ns as f64)
-        } else {
-            String::new()
+        let run = self.run;
+        let rate = match run.period_ns {
+            1.. => format!(" at {:.0} Hz", 1e9 / run.period_ns as f64),
+            _ => String::new(),
         };
         let several = |n: usize, what: &str| match n {
             0 | 1 => String::new(),
@@ -118,21 +113,20 @@ impl Screen<'_> {
             1 => "1 thread".to_owned(),
             n => format!("{n} threads"),
         };
+        let event = match run.event.as_str() {
+            "" => "the event".to_owned(),
+            event => one_line(event),
+        };
         let program = names::middle(&one_line(&run.program), self.style.width);
         writeln!(out, "{}", self.style.bold(&program))?;
         writeln!(
             out,
-            "wall {} s{}, {threads}{}, {} cores, {} samples of {}{rate}",
+            "wall {} s{}, {threads}{}, {} cores, {} samples of {event}{rate}",
             seconds(run.wall_ns),
             several(run.runs, "runs"),
-            several(self.database.processes.len(), "processes"),
+            several(run.executables.len(), "processes"),
             run.cores,
             run.samples,
-            if event.is_empty() {
-                "the event".to_owned()
-            } else {
-                one_line(event)
-            },
         )?;
         for note in &self.notes {
             writeln!(out, "{note}")?;
@@ -141,47 +135,41 @@ impl Screen<'_> {
     }
 
     fn bar(&self, out: &mut impl Write) -> io::Result<()> {
+        const WIDTH: usize = 50;
         if self.run.samples == 0 {
             return Ok(());
         }
         let totals = &self.view.totals;
         let total = effort(totals);
-        let width = 50_usize;
-        let part = |value: i64| {
-            if total == 0 {
-                0
-            } else {
-                (value as f64 / total as f64 * width as f64).round() as usize
-            }
+        let part = |value: i64| match total {
+            0 => 0,
+            _ => (value as f64 / total as f64 * WIDTH as f64).round() as usize,
         };
-        let (idle, overhead) = (part(totals[1]), part(totals[2]));
-        let work = width.saturating_sub(idle + overhead);
+        let (idle, overhead) = (part(totals[IDLENESS]), part(totals[OVERHEAD]));
+        let work = WIDTH.saturating_sub(idle + overhead);
         writeln!(
             out,
             "[{}{}{}]  effort {} s",
             self.style.paint("32", &"#".repeat(work)),
-            self.style.paint("33", &".".repeat(idle.min(width))),
-            self.style.paint("31", &"x".repeat(overhead.min(width))),
+            self.style.paint("33", &".".repeat(idle.min(WIDTH))),
+            self.style.paint("31", &"x".repeat(overhead.min(WIDTH))),
             seconds(total)
         )?;
         let share = |value: i64| format!("{} s ({} %)", seconds(value), percent(value, total));
-        write!(
+        writeln!(
             out,
             "# work {}   . idleness {}   x overhead {}",
-            share(totals[0]),
-            share(totals[1]),
-            share(totals[2])
+            share(totals[WORK]),
+            share(totals[IDLENESS]),
+            share(totals[OVERHEAD])
         )?;
-        writeln!(out)?;
         let mut times = Vec::new();
-        if self.run.cores > 0 && !quality::is_mostly_waiting(&self.run) {
-            times.push(quality::wait(&self.run));
+        if self.run.cores > 0 && !quality::is_mostly_waiting(self.run) {
+            times.push(quality::wait(self.run));
         }
         if self.run.oversubscribed_ns > 0 {
-            times.push(format!(
-                "oversubscription {} s",
-                seconds(self.run.oversubscribed_ns)
-            ));
+            let beyond = seconds(self.run.oversubscribed_ns);
+            times.push(format!("oversubscription {beyond} s"));
         }
         if !times.is_empty() {
             writeln!(out, "{}", times.join("; "))?;
@@ -193,27 +181,25 @@ impl Screen<'_> {
         if self.run.samples == 0 {
             let why = match self.run.missing.is_empty() {
                 true => {
-                    "the program used less CPU time than one period; measure a longer run or a higher rate (-e cpu-time@1000)"
+                    "the program used less CPU time than one period; \
+                     measure a longer run or a higher rate (-e cpu-time@1000)"
                 }
                 false => "nothing is known of where the missing time went",
             };
             return writeln!(out, "no samples: {why}");
         }
-        if quality::rooted_percent(&self.run) < LEAST_ROOTED {
-            let lost = one_line(&quality::lost(&self.run));
+        if self.run.rooted_percent() < LEAST_ROOTED {
+            let lost = one_line(&quality::lost(self.run));
             return writeln!(
                 out,
-                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); build with frame or unwind information and measure again\n",
+                "no verdict: fewer than {LEAST_ROOTED:.0} % of the samples are rooted ({lost}); \
+                 build with frame or unwind information and measure again\n",
             );
         }
-        let rows = rows(self.view, self.database, self.thresholds);
+        let rows = rows(self.view, self.catalogue, self.thresholds);
         let room = LINES.saturating_sub(OTHER_LINES + self.notes.len());
-        let rows_shown = &rows[..rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0))];
-        let has_verdict = rows_shown
-            .iter()
-            .any(|r| !self.advice(r.verdict).is_empty());
-        let places = rows_shown.iter().map(|r| self.place(r).chars().count());
-        let longest = places.max();
+        let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
+        let longest = shown.iter().map(|r| self.location(r).chars().count()).max();
         let place_width = match longest {
             Some(longest) if self.is_narrow() => longest.clamp(9, 24),
             _ => 24,
@@ -223,6 +209,7 @@ impl Screen<'_> {
             .width
             .saturating_sub(place_width + 4 * 9 + 5 + self.verdict_width())
             .clamp(16, 60);
+        let has_verdict = shown.iter().any(|r| !self.advice(r.verdict).is_empty());
         let head = format!(
             "{:<place_width$} {:<name_width$}{:>9}{:>9}{:>9}{:>9}{}",
             "file:line",
@@ -234,24 +221,20 @@ impl Screen<'_> {
             if has_verdict { "  verdict" } else { "" }
         );
         writeln!(out, "{}", self.style.bold(&head))?;
-        for row in rows_shown {
+        for row in shown {
             self.row(row, place_width, name_width, out)?;
         }
-        let hidden = rows.len() - rows_shown.len();
-        if hidden > 0 {
-            writeln!(out, "{} more contexts of at least 1 % each", hidden)?;
+        if !hidden.is_empty() {
+            writeln!(out, "{} more contexts of at least 1 % each", hidden.len())?;
         }
         if self.judged != Judged::All {
             return writeln!(out);
         }
-        writeln!(
-            out,
-            "{}\n",
-            self.style.faint(&format!(
-                "high means: idleness >= {} %, overhead >= {} % of a context's effort",
-                self.thresholds.idleness, self.thresholds.overhead
-            ))
-        )
+        let high = format!(
+            "high means: idleness >= {} %, overhead >= {} % of a context's effort",
+            self.thresholds.idleness, self.thresholds.overhead
+        );
+        writeln!(out, "{}\n", self.style.faint(&high))
     }
 
     /// On a narrow terminal the verdict is its first word.
@@ -276,10 +259,11 @@ impl Screen<'_> {
     }
 
     /// Where a row's context is.
-    fn place(&self, row: &Row) -> String {
-        let (module, place) = where_is(&self.view.nodes[row.place as usize], self.database);
-        match (place, module) {
-            (Some(place), _) => names::place(self.database, place),
+    fn location(&self, row: &Row) -> String {
+        let code = &self.catalogue.code;
+        let label = self.view.node(row.location).label;
+        match (label.location(code), label.module(code)) {
+            (Some(at), _) => names::location(code, at),
             (None, Some(module)) => one_line(names::base_name(module)),
             (None, None) => String::new(),
         }
@@ -292,7 +276,7 @@ impl Screen<'_> {
         name_width: usize,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let place = self.place(row);
+        let location = self.location(row);
         let rest = if row.rest { " (the rest)" } else { "" };
         let room = name_width.saturating_sub(rest.len());
         let name = format!("{}{rest}", names::middle(&one_line(&row.name), room));
@@ -304,11 +288,11 @@ impl Screen<'_> {
         writeln!(
             out,
             "{:<place_width$} {name:<name_width$}{:>9}{:>9}{:>9}{:>9}{verdict}",
-            names::middle(&place, place_width),
+            names::middle(&location, place_width),
             percent(effort(&row.values), effort(&self.view.totals)),
-            seconds(row.values[0]),
-            seconds(row.values[1]),
-            seconds(row.values[2]),
+            seconds(row.values[WORK]),
+            seconds(row.values[IDLENESS]),
+            seconds(row.values[OVERHEAD]),
         )
     }
 
@@ -317,17 +301,18 @@ impl Screen<'_> {
             return Ok(());
         }
         let totals = &self.view.totals;
-        let metric = if totals[1] >= totals[2] && totals[1] * 50 >= effort(totals) {
-            " --metric idleness"
-        } else if totals[2] * 50 >= effort(totals) {
-            " --metric overhead"
-        } else {
-            ""
-        };
+        let metric =
+            if totals[IDLENESS] >= totals[OVERHEAD] && totals[IDLENESS] * 50 >= effort(totals) {
+                " --metric idleness"
+            } else if totals[OVERHEAD] * 50 >= effort(totals) {
+                " --metric overhead"
+            } else {
+                ""
+            };
         writeln!(
             out,
             "next: hpcprof-rs bottom-up {}{metric}",
-            shell_word(&self.database.path)
+            shell_word(&self.catalogue.path)
         )
     }
 }
@@ -338,7 +323,7 @@ fn shell_word(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         Some(text) if one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // What steers a terminal or is no text: byte by byte.
+        // It has bytes that are no text or steer a terminal.
         _ => {
             let bytes = path.as_os_str().as_bytes().iter();
             let escaped = bytes.map(|b| match b {

@@ -1,37 +1,38 @@
 //! What the first screen says of the measurement itself: what is missing comes before what is there, and
 //! praise only where nothing is missing.
 
-use crate::views::summary::Summary;
-use crate::views::text::{percent, seconds};
+use crate::catalogue::metrics::sum;
+use crate::catalogue::statistics::Statistics;
+use crate::render::numbers::{percent, seconds};
 
 /// Missing times that are listed.
 const LISTED: usize = 4;
 /// Share of the wall time from which unattributed wait forbids verdicts, percent.
 const WAIT_PERCENT: i64 = 5;
-/// The same for estimated waits to be said.
+/// Share of the wall time from which estimated waits are said, percent.
 const ESTIMATED_PERCENT: i64 = 1;
 /// Share of the CPU time from which spinning is said, percent.
 const SPINNING_PERCENT: i64 = 5;
-/// A run is serial when so much of what could idle beside one working thread did, percent.
+/// A run is serial when this share of what could idle beside one working thread did, percent.
 const SERIAL_PERCENT: i64 = 98;
-/// Fewer periods of waiting than these are noise.
+/// Waiting of fewer periods is noise.
 const FEW_PERIODS: i64 = 4;
 
-/// Whether `part` is at least this percentage of `whole`, and there is anything at all.
+/// Whether `part` is at least this percentage of `whole`, and not 0.
 fn is_share(part: i64, of_percent: i64, whole: i64) -> bool {
     part > 0 && part.saturating_mul(100) >= whole.saturating_mul(of_percent)
 }
 
-/// Whether nobody worked for so long that the time is the first thing to look at. In what is missing somebody
-/// did.
-pub fn is_mostly_waiting(run: &Summary) -> bool {
+/// Whether nobody worked for so long that the time is the first thing to look at. Missing CPU time is time in
+/// which somebody worked.
+pub fn is_mostly_waiting(run: &Statistics) -> bool {
     let noise = run.period_ns.saturating_mul(FEW_PERIODS);
     let wait = run.wait_ns.saturating_sub(run.missing_ns());
     run.samples > 0 && wait > noise && is_share(wait, WAIT_PERCENT, run.wall_ns)
 }
 
 /// Why there is no parallelism to judge, if there is none.
-pub fn serial(run: &Summary, processes: usize, working: i64, idleness: i64) -> Option<String> {
+pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
     if run.samples == 0 {
         return None;
     }
@@ -41,7 +42,7 @@ pub fn serial(run: &Summary, processes: usize, working: i64, idleness: i64) -> O
         n if n > 1 => format!(", so {n} of {} cores idle all the time", run.cores),
         _ => String::new(),
     };
-    if processes == 1 && run.threads <= 1 {
+    if run.executables.len() == 1 && run.threads <= 1 {
         return Some(format!("serial: the program runs on one thread{idles}"));
     }
     let most = working.saturating_mul(others.max(0));
@@ -54,7 +55,7 @@ pub fn serial(run: &Summary, processes: usize, working: i64, idleness: i64) -> O
 }
 
 /// The lines about the measurement.
-pub fn lines(run: &Summary) -> Vec<String> {
+pub fn lines(run: &Statistics) -> Vec<String> {
     let mut lines = missing(run);
     if is_mostly_waiting(run) {
         lines.push(format!("{}: look there first", wait(run)));
@@ -62,7 +63,8 @@ pub fn lines(run: &Summary) -> Vec<String> {
     lines.push(samples(run));
     if is_share(run.spinning_ns, SPINNING_PERCENT, run.cpu_ns) {
         lines.push(format!(
-            "spinning: {} s of the CPU time ({} %) went into spinning waits and searches for work, which count as idle",
+            "spinning: {} s of the CPU time ({} %) went into spinning waits and searches for work, \
+             which count as idle",
             seconds(run.spinning_ns),
             percent(run.spinning_ns, run.cpu_ns)
         ));
@@ -72,15 +74,16 @@ pub fn lines(run: &Summary) -> Vec<String> {
 }
 
 /// What is known of the time in which nobody worked.
-pub fn wait(run: &Summary) -> String {
+pub fn wait(run: &Statistics) -> String {
     format!(
-        "unattributed wait: about {} s of the wall time, {} % (estimate: nobody worked, or others had the cores)",
+        "unattributed wait: about {} s of the wall time, {} % \
+         (estimate: nobody worked, or others had the cores)",
         seconds(run.wait_ns),
         percent(run.wait_ns, run.wall_ns)
     )
 }
 
-fn missing(run: &Summary) -> Vec<String> {
+fn missing(run: &Statistics) -> Vec<String> {
     let mut lines = Vec::new();
     if !run.missing.is_empty() {
         lines.push(format!(
@@ -88,22 +91,22 @@ fn missing(run: &Summary) -> Vec<String> {
             seconds(run.missing_ns())
         ));
     }
-    for (what, nanoseconds) in run.missing.iter().take(LISTED) {
-        lines.push(format!("  {} s: {what}", seconds(*nanoseconds)));
-    }
-    let more = run.missing.iter().skip(LISTED).map(|(_, ns)| *ns);
-    if run.missing.len() > LISTED {
+    let (listed, more) = run.missing.split_at(run.missing.len().min(LISTED));
+    lines.extend(
+        listed
+            .iter()
+            .map(|(what, ns)| format!("  {} s: {what}", seconds(*ns))),
+    );
+    if !more.is_empty() {
         lines.push(format!(
             "  {} s: {} more (--format json has them all)",
-            seconds(more.fold(0, i64::saturating_add)),
-            run.missing.len() - LISTED
+            seconds(sum(more.iter().map(|(_, ns)| *ns))),
+            more.len()
         ));
     }
     let is_named = |program: &str| run.missing.iter().any(|(what, _)| what.contains(program));
-    let programs: Vec<String> = run
-        .unprofiled
-        .iter()
-        .filter(|row| !is_named(&row.program))
+    let programs = run.unprofiled.iter().filter(|row| !is_named(&row.program));
+    let programs: Vec<String> = programs
         .map(|row| match row.times {
             1 => format!("{} ({})", row.program, row.reason),
             n => format!("{} ({}, {n} times)", row.program, row.reason),
@@ -116,35 +119,26 @@ fn missing(run: &Summary) -> Vec<String> {
 }
 
 /// Lost and partial samples by cause, as in `tree-full 2`.
-pub fn lost(run: &Summary) -> String {
+pub fn lost(run: &Statistics) -> String {
     let lost = run.lost.iter().filter(|(_, n)| **n > 0);
     let lost: Vec<String> = lost.map(|(cause, n)| format!("{cause} {n}")).collect();
     lost.join(", ")
 }
 
-/// Share of the samples that are rooted.
-pub fn rooted_percent(run: &Summary) -> f64 {
-    run.rooted as f64 * 100.0 / run.samples.max(1) as f64
-}
-
-fn samples(run: &Summary) -> String {
-    let rooted = rooted_percent(run);
+fn samples(run: &Statistics) -> String {
+    let rooted = run.rooted_percent();
     let lost = lost(run);
     let mut text = match (run.samples, run.missing.is_empty(), lost.is_empty()) {
         (0, _, true) => "quality: no samples".to_owned(),
         (_, true, true) => {
             format!("quality: {rooted:.2} % of samples rooted at the program's entry, none lost")
         }
-        (_, false, true) => {
-            format!(
-                "quality: of the samples that were taken {rooted:.2} % are rooted at the program's entry"
-            )
-        }
-        (_, _, false) => {
-            format!(
-                "quality: {rooted:.2} % of samples rooted at the program's entry, not whole: {lost}"
-            )
-        }
+        (_, false, true) => format!(
+            "quality: of the samples that were taken {rooted:.2} % are rooted at the program's entry"
+        ),
+        (_, _, false) => format!(
+            "quality: {rooted:.2} % of samples rooted at the program's entry, not whole: {lost}"
+        ),
     };
     if is_share(run.estimated_wait_ns, ESTIMATED_PERCENT, run.wall_ns) {
         text.push_str(&format!(
@@ -156,17 +150,19 @@ fn samples(run: &Summary) -> String {
 }
 
 /// Which runtimes ran tasks whose callers nobody recorded.
-fn unknown_callers(run: &Summary) -> Vec<String> {
-    let share = |samples: i64| samples as f64 * 100.0 / run.samples.max(1) as f64;
-    let said = run.spawnerless.iter().filter(|(_, n)| share(**n) >= 0.1);
-    said.map(|(runtime, samples)| match runtime.as_str() {
+fn unknown_callers(run: &Statistics) -> Vec<String> {
+    let shares = run.unknown_caller_samples.iter();
+    let shares =
+        shares.map(|(runtime, n)| (runtime, *n as f64 * 100.0 / run.samples.max(1) as f64));
+    let said = shares.filter(|(_, share)| *share >= 0.1);
+    said.map(|(runtime, share)| match runtime.as_str() {
         "rayon" => format!(
-            "rayon's own scheduler ran the tasks: {:.1} % of samples have no caller above their task; `cargo hpcrun` shows them",
-            share(*samples)
+            "rayon's own scheduler ran the tasks: {share:.1} % of samples have no caller above their task; \
+             `cargo hpcrun` shows them"
         ),
         other => format!(
-            "{other} ran these tasks: {:.1} % of samples stand under the place where its threads were created, not under their callers",
-            share(*samples)
+            "{other} ran these tasks: {share:.1} % of samples stand under the place where its threads \
+             were created, not under their callers"
         ),
     })
     .collect()

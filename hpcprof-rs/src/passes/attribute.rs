@@ -1,28 +1,32 @@
-//! Third pass, part two: adds every recorded value to its context in both projections, work
+//! Third pass, part two: attributes every recorded value to its context in both projections. Work is
 //! split into useful work and overhead.
 
-use crate::model::contexts::{Amount, Context, ContextTree};
-use crate::model::experiment::{DAMAGED_PROFILE, Experiment};
+use crate::model::contexts::{Context, ContextIndex, ContextTree, MetricKey};
+use crate::model::experiment::{Experiment, ThreadSummary};
 use crate::model::loops::SplitCounts;
-use crate::model::runtimes::Runtime;
+use crate::model::metrics::CATEGORY_PREFIX;
 use crate::model::symbols::{Kind, Line};
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
-use crate::passes::loops::{self, LoopFinder, Site};
+use crate::passes::parallel_loops::counts::{self, Site};
+use crate::passes::parallel_loops::names;
+use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::paths::{
     PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
 };
-use crate::passes::{loop_names, missing, summarise};
+use crate::passes::{missing, summarise};
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::profile::{Profile, Record};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-/// More time than any record can hold: larger values are damage.
+/// Name of the loss of samples that a damaged profile does not have any more.
+const DAMAGED_PROFILE: &str = "damaged-profile";
+/// More nanoseconds than any record can hold: larger values are damage.
 const MAX_NANOSECONDS: f64 = (1_u64 << 53) as f64;
 
 /// Adds all processes to the experiment.
-pub fn project(
+pub fn attribute(
     measurements: &Measurements,
     maps: &[LoadMap],
     table: &FrameTable,
@@ -34,25 +38,23 @@ pub fn project(
     for (index, (process, map)) in measurements.processes.iter().zip(maps).enumerate() {
         summarise::process(index, process, experiment, warnings);
         let frames = process_frames(map, table);
-        project_process(index, process, &frames, &mut finder, experiment, warnings);
+        attribute_process(index, process, &frames, &mut finder, experiment, warnings);
         sites.extend(process_sites(process, &frames));
     }
     experiment.loops = finder.loops;
     experiment.missing = missing::find(&experiment.processes, &experiment.threads);
     experiment.unprofiled = missing::unprofiled(experiment.processes.iter());
     let (symbols, logical) = (&experiment.symbols, &experiment.logical);
-    loops::attach(&sites, &mut experiment.loops, symbols, logical);
-    loop_names::name(&mut experiment.loops, symbols, logical);
-    let categories: BTreeSet<String> = experiment
-        .logical
-        .values
-        .keys()
-        .filter_map(|(_, amount)| match amount {
-            Amount::Overhead(category) => Some(experiment.symbols.text(*category).to_owned()),
-            _ => None,
+    counts::attach(&sites, &mut experiment.loops, symbols, logical);
+    names::name(&mut experiment.loops, symbols, logical);
+    let keys = logical.exclusive_values.keys();
+    let categories: BTreeSet<&str> = keys
+        .filter_map(|(_, key)| match key {
+            MetricKey::Overhead(category) => Some(symbols.text(*category)),
+            MetricKey::Work | MetricKey::Idleness => None,
         })
         .collect();
-    experiment.categories = categories.into_iter().collect();
+    experiment.categories = categories.into_iter().map(str::to_owned).collect();
 }
 
 fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
@@ -83,7 +85,7 @@ fn process_sites<'a>(
     })
 }
 
-fn project_process(
+fn attribute_process(
     process_index: usize,
     process: &ProcessInput,
     frames: &ProcessFrames,
@@ -101,28 +103,17 @@ fn project_process(
     for (index, ordinal) in ordinals.iter().enumerate() {
         let thread = &process.threads[ordinal];
         let mut summary = summarise::thread(process_index, thread);
-        let tally = project_thread(
-            &mut resolver,
-            index,
-            process_index,
-            finder,
-            experiment,
-            &mut summary,
-        );
-        summary.samples = tally.samples;
-        summary.spawnerless = tally.spawnerless;
-        experiment.threads.push(summary);
+        let unreadable = attribute_thread(&mut resolver, index, finder, experiment, &mut summary);
         let profile = &resolver.profiles()[index];
-        let gone = profile.header.samples.saturating_sub(tally.samples);
-        if tally.unreadable > 0 || profile.missing_records > 0 || gone > 1 {
-            *experiment
-                .losses
-                .entry((process_index, DAMAGED_PROFILE.to_owned()))
-                .or_insert(0) += gone;
+        let gone = profile.header.samples.saturating_sub(summary.samples);
+        experiment.threads.push(summary);
+        if unreadable > 0 || profile.missing_records > 0 || gone > 1 {
+            experiment.add_loss(process_index, DAMAGED_PROFILE, gone);
             warnings.add(format!(
-                "{}: damaged ({} of {} records unreadable, {gone} of {} samples lost), the rest is kept: run again if it matters",
+                "{}: damaged ({} of {} records unreadable, {gone} of {} samples lost), the rest is kept: \
+                 run again if it matters",
                 thread.path.display(),
-                tally.unreadable as u64 + profile.missing_records,
+                unreadable + profile.missing_records,
                 profile.header.records,
                 profile.header.samples,
             ));
@@ -130,24 +121,15 @@ fn project_process(
     }
 }
 
-/// What came out of one profile.
-#[derive(Default)]
-struct Tally {
-    samples: u64,
-    /// Of them, those in tasks whose spawner is not known, by runtime.
-    spawnerless: BTreeMap<Runtime, u64>,
-    unreadable: usize,
-}
-
-fn project_thread(
+/// Attributes the values of one profile; returns how many records are unreadable.
+fn attribute_thread(
     resolver: &mut PathResolver<'_>,
     thread: usize,
-    process_index: usize,
     finder: &mut LoopFinder,
     experiment: &mut Experiment,
-    summary: &mut crate::model::experiment::ThreadSummary,
-) -> Tally {
-    let mut tally = Tally::default();
+    summary: &mut ThreadSummary,
+) -> u64 {
+    let mut unreadable = 0;
     let period = resolver.profiles()[thread].header.period_ns as f64;
     for index in 0..resolver.profiles()[thread].len() {
         let record = resolver.profiles()[thread].record(index);
@@ -158,15 +140,15 @@ fn project_thread(
             idleness,
         }) = record
         else {
-            tally.unreadable += usize::from(record.is_none());
+            unreadable += u64::from(record.is_none());
             continue;
         };
         let (work, idleness) = (work as f64 * period, (idleness * period).round());
         if work > MAX_NANOSECONDS || idleness > MAX_NANOSECONDS {
-            tally.unreadable += 1;
+            unreadable += 1;
             continue;
         }
-        tally.samples = tally.samples.saturating_add(samples);
+        summary.samples = summary.samples.saturating_add(samples);
         let mut out = Projections {
             symbols: &mut experiment.symbols,
             logical: &mut experiment.logical,
@@ -174,80 +156,65 @@ fn project_thread(
             loops: finder,
         };
         let mut state = resolver.state(thread, owner, &mut out);
-        if state.logical.is_none() || state.physical.is_none() {
+        if state.logical.context.is_none() || state.physical.context.is_none() {
             state = partial(PartialCause::EmptyPath, &mut out);
         }
         if let Some(cause) = state.partial {
-            let key = (process_index, cause.name().to_owned());
-            let count = experiment.losses.entry(key).or_insert(0);
+            experiment.add_loss(summary.process, cause.name(), samples);
+        }
+        if let Some(runtime) = state.unknown_caller {
+            let count: &mut u64 = summary.unknown_caller_samples.entry(runtime).or_default();
             *count = count.saturating_add(samples);
         }
-        if let Some(runtime) = state.spawnerless {
-            let count = tally.spawnerless.entry(runtime).or_insert(0);
-            *count = count.saturating_add(samples);
-        }
-        credit(experiment, summary, &state, work as i64, idleness as i64);
+        attribute_record(experiment, summary, &state, work as i64, idleness as i64);
     }
-    tally
+    unreadable
 }
 
 /// Adds the values of one record to its contexts and to its thread.
-fn credit(
+fn attribute_record(
     experiment: &mut Experiment,
-    summary: &mut crate::model::experiment::ThreadSummary,
+    summary: &mut ThreadSummary,
     state: &PathState,
     work: i64,
     idleness: i64,
 ) {
-    let amount = state.tag.map_or(Amount::Work, Amount::Overhead);
-    let projections = [
-        (&mut experiment.logical, state.logical, state.logical_line),
-        (
-            &mut experiment.physical,
-            state.physical,
-            state.physical_line,
-        ),
-    ];
-    for (tree, context, line) in projections {
-        let Some(context) = context else { continue };
-        let leaf = line_context(tree, context, line);
-        tree.add(leaf, amount, work);
-        tree.add(leaf, Amount::Idleness, idleness);
+    let key = state.tag.map_or(MetricKey::Work, MetricKey::Overhead);
+    for (tree, innermost) in [
+        (&mut experiment.logical, state.logical),
+        (&mut experiment.physical, state.physical),
+    ] {
+        let Some(context) = innermost.context else {
+            continue;
+        };
+        let leaf = line_context(tree, context, innermost.line);
+        tree.add(leaf, key, work);
+        tree.add(leaf, MetricKey::Idleness, idleness);
     }
-    let mut add = |name: &str, value: i64| {
-        if value != 0 {
-            let slot = summary.totals.entry(name.to_owned()).or_insert(0);
-            *slot = slot.saturating_add(value);
-        }
-    };
+    summary.add("idleness", idleness);
     match state.tag {
-        None => add("work", work),
+        None => summary.add("work", work),
         Some(category) => {
-            add("overhead", work);
-            add(
-                &format!("overhead:{}", experiment.symbols.text(category)),
-                work,
-            );
+            let category = experiment.symbols.text(category);
+            summary.add("overhead", work);
+            summary.add(&format!("{CATEGORY_PREFIX}{category}"), work);
         }
     }
-    add("idleness", idleness);
 }
 
 /// The context of a line within its scope; the scope itself where no line is known.
-fn line_context(
-    tree: &mut ContextTree,
-    scope: crate::model::contexts::ContextIndex,
-    line: Option<Line>,
-) -> crate::model::contexts::ContextIndex {
-    let Some(line) = line else { return scope };
+fn line_context(tree: &mut ContextTree, scope: ContextIndex, line: Option<Line>) -> ContextIndex {
+    if line.is_none() {
+        return scope;
+    }
     let procedure = tree.contexts[scope.0 as usize].procedure;
     tree.child(Context {
         parent: Some(scope),
         kind: Kind::Line,
         procedure,
-        line: Some(line),
+        line,
         call: None,
         column: 0,
-        support: false,
+        is_runtime: false,
     })
 }

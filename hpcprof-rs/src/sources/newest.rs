@@ -1,7 +1,7 @@
 //! Finds the newest measurements or database of a directory, for commands without an argument.
 
 use crate::error::{Error, Result};
-use crate::sinks::schema::FILE_NAME;
+use crate::schema::FILE_NAME;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -54,7 +54,7 @@ fn newest(
         if !kinds.iter().any(|k| kind_of_directory(&shown, k).is_some()) {
             continue;
         }
-        // A database directory is made at once; its file says when.
+        // A database's directory may be older than the database: its file says when it was built.
         let path = PathBuf::from(&name);
         let file = entry.path().join(FILE_NAME);
         let time = std::fs::metadata(&file)

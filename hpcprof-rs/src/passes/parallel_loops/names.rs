@@ -1,0 +1,140 @@
+//! Names parallel loops. The name is the first of these that is known:
+//!
+//! 1. the chain of calls in the source;
+//! 2. the adaptors through which the loop is driven, with its method;
+//! 3. the method.
+//!
+//! Where several loops of one line have one name, the column of the call is part of it.
+
+use crate::model::contexts::{ContextIndex, ContextTree};
+use crate::model::loops::{LoopIndex, ParallelLoops};
+use crate::model::symbols::{Kind, Symbols};
+use crate::passes::parallel_loops::rules;
+use crate::sources::source_text::SourceFiles;
+use std::collections::BTreeMap;
+
+/// Gives every loop its name.
+pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
+    let mut files = SourceFiles::default();
+    let mut chains = adaptor_chains(loops, symbols, tree);
+    for (index, (key, known)) in (0..).zip(&mut loops.all) {
+        let entry = symbols.name_of(key.entry);
+        let Some(rule) = rules::of_entry(entry) else {
+            continue;
+        };
+        let method = last_part(entry);
+        let found = key.call.and_then(|line| {
+            let path = symbols.text(line.file);
+            files.call_chain(path, (line.line, key.column), method, rule.source_starts)
+        });
+        known.name_from_source = found.is_some();
+        let has_twin = found.as_ref().is_none_or(|found| found.has_twin);
+        known.name = match (found, chains.remove(&LoopIndex(index))) {
+            (Some(found), _) => found.chain,
+            (None, Some(chain)) => format!("{}.{method}", chain.join(".")),
+            // Without a call of the program's the method alone says nothing.
+            (None, None) if key.call.is_none() || (rule.is_internal)(entry) => entry.to_owned(),
+            (None, None) => method.to_owned(),
+        };
+        if key.column > 0 && has_twin {
+            known.name += &format!(" at column {}", key.column);
+        }
+    }
+}
+
+/// The last component of a name's path, without generic arguments.
+pub(super) fn last_part(name: &str) -> &str {
+    let mut parts = parts(name);
+    let last = parts.next().unwrap_or(name);
+    match last.starts_with('<') {
+        true => parts.next().unwrap_or(last),
+        false => last,
+    }
+}
+
+/// The components of a path, the last one first; generic arguments and `<impl A for B>` are one each.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(name);
+    std::iter::from_fn(move || {
+        let path = rest?;
+        let bytes = path.as_bytes();
+        let mut depth = 0_usize;
+        let start = (0..bytes.len()).rev().find(|&at| {
+            // The arrow of a function type closes nothing.
+            let is_arrow = at > 0 && matches!(bytes[at - 1], b'-' | b'=');
+            match bytes[at] {
+                b'>' if !is_arrow => depth += 1,
+                b'<' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && at > 0 && bytes[at - 1..=at] == *b"::"
+        });
+        rest = start.map(|at| &path[..at - 1]);
+        Some(start.map_or(path, |at| &path[at + 1..]))
+    })
+}
+
+/// For each loop the adaptors through which it is driven, innermost (first applied) first; the
+/// longest chain that was seen.
+fn adaptor_chains(
+    loops: &ParallelLoops,
+    symbols: &Symbols,
+    tree: &ContextTree,
+) -> BTreeMap<LoopIndex, Vec<String>> {
+    let mut longest: BTreeMap<LoopIndex, Vec<String>> = BTreeMap::new();
+    let entries: Vec<_> = loops
+        .all
+        .keys()
+        .map(|key| symbols.name_of(key.entry))
+        .collect();
+    for (context, index) in &loops.frames {
+        let Some(rule) = rules::of_entry(entries[index.0 as usize]) else {
+            continue;
+        };
+        let part = |at: ContextIndex| {
+            let context = &tree.contexts[at.0 as usize];
+            let adaptor = (rule.adaptor)(symbols.name_of(context.procedure));
+            adaptor.filter(|_| context.kind != Kind::Line)
+        };
+        if part(*context).is_none() {
+            continue;
+        }
+        let parent = |at: &ContextIndex| tree.contexts[at.0 as usize].parent;
+        let path = std::iter::successors(Some(*context), parent);
+        let frames = path.take_while(|at| loops.frames.get(at) == Some(index));
+        let mut chain: Vec<String> = frames.filter_map(part).collect();
+        // An indexed adaptor shows up by two methods, one around the other.
+        chain.dedup();
+        let known = longest.entry(*index).or_default();
+        if (chain.len(), &*known) > (known.len(), &chain) {
+            *known = chain;
+        }
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_the_last_part_of_a_path() {
+        for (name, method) in [
+            ("rayon::iter::ParallelIterator::sum", "sum"),
+            ("rayon::iter::ParallelIterator::sum::<a::B<u8>>", "sum"),
+            (
+                "<[T] as rayon::slice::ParallelSliceMut<T>>::par_sort",
+                "par_sort",
+            ),
+            (
+                "rayon::iter::<impl rayon::iter::ParallelExtend<T> for alloc::vec::Vec<T>>::par_extend",
+                "par_extend",
+            ),
+            ("a::b::<fn(c::D) -> e::F<g::H>>", "b"),
+            ("<a::B as c::D>::e::<f::G>", "e"),
+            ("sum", "sum"),
+        ] {
+            assert_eq!(last_part(name), method);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Prints a view as comma-separated values (RFC 4180): one row per node, parents first, amounts
+//! in seconds.
+
+use crate::catalogue::Catalogue;
+use crate::error::one_line;
+use crate::render::names;
+use crate::render::numbers::exact_seconds;
+use crate::views::view::View;
+use std::io::{self, Write};
+
+/// Prints `view` to `out`. `parent` is the `id` of another row, empty for roots.
+pub fn print(view: &View, catalogue: &Catalogue, out: &mut impl Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    write(view, catalogue, &mut writer).map_err(|e| match e.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn write<W: Write>(
+    view: &View,
+    catalogue: &Catalogue,
+    out: &mut csv::Writer<W>,
+) -> csv::Result<()> {
+    for name in "id,parent,depth,kind,name,module,file,line,call_file,call_line".split(',') {
+        out.write_field(name)?;
+    }
+    for suffix in ["inclusive", "exclusive"] {
+        for metric in &catalogue.metrics {
+            out.write_field(format!("{} ({suffix})", one_line(metric)))?;
+        }
+    }
+    out.write_record(["splits", "steals", "stolen", "mean_task", "shared_by"])?;
+    let code = &catalogue.code;
+    let number = |n: Option<u32>| n.map_or(String::new(), |n| n.to_string());
+    for (id, depth) in view.preorder() {
+        let node = view.node(id);
+        out.write_field(id.to_string())?;
+        out.write_field(number(node.parent))?;
+        out.write_field((depth + 1).to_string())?;
+        out.write_field(node.kind)?;
+        out.write_field(names::shown(code, node.label))?;
+        out.write_field(one_line(node.label.module(code).unwrap_or_default()))?;
+        for location in [node.label.location(code), node.call.location()] {
+            let file = location.map_or("", |at| code.file(at.file));
+            out.write_field(one_line(file))?;
+            out.write_field(number(location.map(|at| at.line).filter(|line| *line > 0)))?;
+        }
+        for value in [view.inclusive.of(id), view.exclusive.of(id)].concat() {
+            out.write_field(exact_seconds(value))?;
+        }
+        let counted = node.label.parallel_loop(code);
+        let counted = counted.and_then(|row| row.counts.map(|counts| (row, counts)));
+        // Empty for other nodes, and for loops without counts.
+        out.write_record(counted.map_or(Default::default(), |(row, counts)| {
+            [
+                counts.splits.to_string(),
+                counts.steals.to_string(),
+                exact_seconds(counts.stolen_ns),
+                row.mean_task_ns().map_or(String::new(), exact_seconds),
+                row.shared_by.to_string(),
+            ]
+        }))?;
+    }
+    out.flush()?;
+    Ok(())
+}

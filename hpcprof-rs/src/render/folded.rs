@@ -1,0 +1,36 @@
+//! Prints a view as folded stacks, `outer;inner;leaf MICROSECONDS`, the input of flame graphs.
+
+use crate::catalogue::code::Code;
+use crate::catalogue::metrics::{MetricSelector, sum};
+use crate::render::names;
+use crate::views::view::View;
+use std::io::{self, Write};
+
+/// Prints the part of each node's metric that is not its children's, for every node that has
+/// one. Roundings are carried along, so that the column's sum is the total to a microsecond.
+pub fn print(
+    view: &View,
+    code: &Code,
+    metric: MetricSelector,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut carried = 0_i64;
+    let mut path: Vec<String> = Vec::new();
+    let amount = |id: u32| metric.of(view.inclusive.of(id));
+    for (id, depth) in view.preorder() {
+        let node = view.node(id);
+        path.truncate(depth);
+        // The separator of frames is no part of a name.
+        path.push(names::shown(code, node.label).replace(';', ":"));
+        let below = sum(node.children.iter().map(|c| amount(*c)));
+        let own = amount(id).saturating_sub(below).saturating_add(carried);
+        let microseconds = own.saturating_add(500).div_euclid(1000);
+        if microseconds <= 0 {
+            carried = own;
+            continue;
+        }
+        carried = own.saturating_sub(microseconds.saturating_mul(1000));
+        writeln!(out, "{} {microseconds}", path.join(";"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Prints a view as JSON, schema `hpcprof-rs/view/1` (FORMATS.md).
+//!
+//! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
+//! the depth of a tree is limited by the reader only.
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::code::{Code, ParallelLoop};
+use crate::catalogue::metrics::sum;
+use crate::catalogue::statistics::Statistics;
+use crate::catalogue::tree::SourceLocation;
+use crate::error::steers;
+use crate::render::names;
+use crate::render::numbers::exact_seconds;
+use crate::views::fold::FoldOptions;
+use crate::views::view::View;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::io::{self, Write};
+
+/// Version of the JSON of a view.
+const SCHEMA: &str = "hpcprof-rs/view/1";
+
+/// How nodes are arranged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A node has its children, from `roots` on.
+    Nested,
+    /// All `nodes` are in one array, parents first, with the ids of their parents.
+    Flat,
+}
+
+/// Many readers refuse JSON that is nested deeper.
+pub const MANY_LEVELS: usize = 400;
+
+/// How deep the nested form of a view is: the document, and an array and an object for each level of the
+/// view.
+pub fn levels(view: &View) -> usize {
+    2 + 2 * view
+        .preorder()
+        .map(|(_, depth)| depth + 1)
+        .max()
+        .unwrap_or(0)
+}
+
+/// Prints `view` to `out`.
+pub fn print(
+    view: &View,
+    catalogue: &Catalogue,
+    options: FoldOptions,
+    form: Form,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut text = String::with_capacity(1 << 16);
+    let keys: Vec<String> = catalogue.metrics.iter().map(|m| string(m)).collect();
+    head(view, catalogue, options, &keys, &mut text);
+    text.push_str(match form {
+        Form::Nested => ",\n\"roots\":[",
+        Form::Flat => ",\n\"nodes\":[",
+    });
+    // Nodes whose children are being printed.
+    let mut open = 0;
+    for (position, (id, depth)) in view.preorder().enumerate() {
+        let follows_another = match form {
+            Form::Nested => depth < open,
+            Form::Flat => position > 0,
+        };
+        if form == Form::Nested {
+            close(open - depth, &mut text);
+            open = depth + 1;
+        }
+        if follows_another {
+            text.push_str(",\n");
+        }
+        node(view, &catalogue.code, &keys, id, form, &mut text);
+        if text.len() > 1 << 16 {
+            out.write_all(text.as_bytes())?;
+            text.clear();
+        }
+    }
+    close(open, &mut text);
+    text.push_str("]}\n");
+    out.write_all(text.as_bytes())
+}
+
+/// Ends a number of nested nodes.
+fn close(nodes: usize, text: &mut String) {
+    text.extend(std::iter::repeat_n("]}", nodes));
+}
+
+/// A JSON string, in which whatever would steer a terminal is escaped.
+fn string(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    if !json.contains(steers) {
+        return json;
+    }
+    let escaped = |c: char| match c {
+        c if steers(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    json.chars().map(escaped).collect()
+}
+
+fn or_null(value: Option<impl Display>) -> String {
+    value.map_or("null".to_owned(), |v| v.to_string())
+}
+
+/// The values of metrics, whose names are `keys`.
+fn amounts(keys: &[String], values: &[i64], text: &mut String) {
+    text.push('{');
+    for (index, (key, value)) in keys.iter().zip(values).enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+    }
+    text.push('}');
+}
+
+/// What the view shows as part of something else.
+fn folded(options: FoldOptions) -> String {
+    let runtime = options.folds_runtime();
+    let parts = [
+        ("runtime", runtime),
+        ("parallel-loop", runtime),
+        ("line", !options.lines),
+        ("loop", !options.loops),
+        ("system-inlined", !options.std_inlined),
+        ("recursion", options.recursion),
+        ("start-up", options.start_up),
+    ];
+    let parts = parts.iter().filter(|(_, is_folded)| *is_folded);
+    parts
+        .map(|(name, _)| string(name))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+fn head(
+    view: &View,
+    catalogue: &Catalogue,
+    options: FoldOptions,
+    keys: &[String],
+    text: &mut String,
+) {
+    let run = &catalogue.statistics;
+    let _ = write!(
+        text,
+        "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
+         \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\
+         \"metrics\":[{}],\"totals\":",
+        string(SCHEMA),
+        string(view.name),
+        string(options.projection.name()),
+        string(&run.program),
+        run.cores,
+        run.threads,
+        exact_seconds(run.wall_ns),
+        exact_seconds(run.period_ns),
+        folded(options),
+        keys.join(","),
+    );
+    amounts(keys, &view.totals, text);
+    let _ = write!(text, ",\"quality\":{}", quality(run));
+}
+
+fn quality(run: &Statistics) -> String {
+    let counts = |counts: &BTreeMap<String, i64>| {
+        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", string(key)));
+        counts.collect::<Vec<_>>().join(",")
+    };
+    let missing = run.missing.iter().map(|(what, ns)| {
+        let (what, seconds) = (string(what), exact_seconds(*ns));
+        format!("{{\"what\":{what},\"seconds\":{seconds}}}")
+    });
+    let unprofiled = run.unprofiled.iter().map(|row| {
+        let (program, reason) = (string(&row.program), string(&row.reason));
+        let times = row.times;
+        format!("{{\"program\":{program},\"reason\":{reason},\"times\":{times}}}")
+    });
+    format!(
+        "{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"missing\":[{}],\"unprofiled\":[{}],\
+         \"spawnerless\":{},\"spawnerless_by\":{{{}}},\"cpu_seconds\":{},\"spinning_seconds\":{},\
+         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{}}}",
+        run.samples,
+        run.rooted,
+        counts(&run.lost),
+        missing.collect::<Vec<_>>().join(","),
+        unprofiled.collect::<Vec<_>>().join(","),
+        sum(run.unknown_caller_samples.values().copied()),
+        counts(&run.unknown_caller_samples),
+        exact_seconds(run.cpu_ns),
+        exact_seconds(run.spinning_ns),
+        exact_seconds(run.estimated_wait_ns),
+        exact_seconds(run.wait_ns),
+    )
+}
+
+fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &mut String) {
+    let node = view.node(id);
+    let (file, line) = location(code, node.label.location(code));
+    let (call_file, call_line) = location(code, node.call.location());
+    text.push('{');
+    if form == Form::Flat {
+        let _ = write!(text, "\"id\":{id},\"parent\":{},", or_null(node.parent));
+    }
+    let _ = write!(
+        text,
+        "\"kind\":{},\"name\":{},\"module\":{},\"file\":{file},\"line\":{line},\
+         \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
+        string(node.kind),
+        string(&names::label(code, node.label)),
+        or_null(node.label.module(code).map(string)),
+    );
+    amounts(keys, view.inclusive.of(id), text);
+    if let Some(row) = node.label.parallel_loop(code) {
+        let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, code));
+    }
+    text.push_str(",\"exclusive\":");
+    amounts(keys, view.exclusive.of(id), text);
+    text.push_str(match form {
+        Form::Nested => ",\"children\":[",
+        Form::Flat => "}",
+    });
+}
+
+fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {
+    let seconds = |ns: Option<i64>| or_null(ns.map(exact_seconds));
+    format!(
+        "{{\"entry\":{},\"splits\":{},\"steals\":{},\"stolen_seconds\":{},\
+         \"mean_task_seconds\":{},\"mean_stolen_task_seconds\":{},\"shared_by\":{}}}",
+        string(&code.procedure(row.entry).name),
+        or_null(row.counts.map(|c| c.splits)),
+        or_null(row.counts.map(|c| c.steals)),
+        seconds(row.counts.map(|c| c.stolen_ns)),
+        seconds(row.mean_task_ns()),
+        seconds(row.mean_stolen_ns()),
+        row.shared_by,
+    )
+}
+
+/// File and line.
+fn location(code: &Code, at: Option<SourceLocation>) -> (String, String) {
+    let file = at.map(|at| string(code.file(at.file)));
+    let line = at.map(|at| at.line).filter(|line| *line > 0);
+    (or_null(file), or_null(line))
+}

@@ -1,0 +1,10 @@
+//! Printing: text, JSON, CSV and folded stacks, with the names and numbers that they share.
+
+pub mod csv;
+pub mod folded;
+pub mod json;
+pub mod loops;
+pub mod names;
+pub mod numbers;
+pub mod style;
+pub mod text;

@@ -1,0 +1,286 @@
+//! Prints a view as a tree of text. A row has shares of the total effort and of the metric sorted by, amounts
+//! in seconds, and the name, cut in the middle to fit a screen. The hot path is marked.
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
+use crate::error::one_line;
+use crate::model::symbols::Kind;
+use crate::render::numbers::{percent, seconds};
+use crate::render::style::Style;
+use crate::render::{loops, names};
+use crate::views::view::{Label, View, ViewNode};
+use std::io::{self, Write};
+
+/// A column of amounts.
+#[derive(Clone, Copy)]
+enum Column {
+    /// Share of the total effort.
+    Effort,
+    /// Share of the total of the metric sorted by.
+    Share,
+    /// Inclusive seconds of a metric.
+    Inclusive(usize),
+    /// Exclusive seconds of a metric.
+    Exclusive(usize),
+}
+
+struct Printer<'a> {
+    view: &'a View,
+    catalogue: &'a Catalogue,
+    metric: MetricSelector,
+    style: Style,
+    columns: Vec<Column>,
+}
+
+/// Prints `view`, which is sorted by `metric`, below a line that sums it up.
+pub fn print(
+    view: &View,
+    catalogue: &Catalogue,
+    metric: MetricSelector,
+    headline: Option<&str>,
+    style: Style,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let printer = Printer {
+        view,
+        catalogue,
+        metric,
+        style,
+        columns: columns(view, metric, style),
+    };
+    printer.head(headline, out)?;
+    let hot = printer.hot_path();
+    // (node, whether it is the last of its siblings, the guides before it)
+    let roots = view.roots.iter().rev();
+    let mut stack: Vec<(u32, bool, String)> = roots.map(|r| (*r, true, String::new())).collect();
+    while let Some((id, is_last, guides)) = stack.pop() {
+        let node = view.node(id);
+        if node.kind == "pruned" && printer.is_little(id) {
+            continue;
+        }
+        // An only child continues its parent's column: long call chains stay readable.
+        let (branch, below) = match (node.parent, is_last) {
+            (None, _) => ("", ""),
+            (Some(_), true) => ("└ ", "  "),
+            (Some(_), false) => ("├ ", "│ "),
+        };
+        printer.row(id, &format!("{guides}{branch}"), hot.contains(&id), out)?;
+        for (position, child) in node.children.iter().enumerate().rev() {
+            let is_last = position + 1 == node.children.len();
+            stack.push((*child, is_last, format!("{guides}{below}")));
+        }
+    }
+    Ok(())
+}
+
+fn columns(view: &View, metric: MetricSelector, style: Style) -> Vec<Column> {
+    let mut columns = vec![Column::Effort];
+    let sorted = match metric {
+        MetricSelector::Effort => None,
+        MetricSelector::Metric(metric) => Some(metric),
+    };
+    columns.extend(sorted.map(|_| Column::Share));
+    // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
+    let both = view.name == "top-down";
+    let wide = style.width >= 110;
+    let category = sorted.filter(|metric| *metric >= FIXED.len());
+    for metric in (0..FIXED.len()).chain(category) {
+        columns.push(Column::Inclusive(metric));
+        if both && (wide || sorted == Some(metric)) {
+            columns.push(Column::Exclusive(metric));
+        }
+    }
+    columns
+}
+
+/// Least width of a column of amounts.
+const CELL: usize = 9;
+/// Columns that a name keeps whatever else there is to say.
+const LEAST_NAME: usize = 12;
+/// Columns that a name has before the counts of its loop are shown.
+const NAME_BEFORE_COUNTS: usize = 20;
+
+impl Printer<'_> {
+    fn head(&self, headline: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+        let run = &self.catalogue.statistics;
+        let total = effort(&self.view.totals);
+        let missing = match run.missing_ns() {
+            0 => String::new(),
+            ns => format!(", {} s of CPU time missing", seconds(ns)),
+        };
+        writeln!(
+            out,
+            "{} of {}: effort {} s = work {} + idleness {} + overhead {} s, {} cores, \
+             {:.1} % of {} samples rooted{missing}",
+            self.view.name,
+            names::middle(&one_line(&run.program), 40),
+            seconds(total),
+            seconds(self.view.totals[WORK]),
+            seconds(self.view.totals[IDLENESS]),
+            seconds(self.view.totals[OVERHEAD]),
+            run.cores,
+            run.rooted_percent(),
+            run.samples,
+        )?;
+        if let Some(headline) = headline {
+            writeln!(out, "{headline}")?;
+        }
+        let mut line = String::new();
+        for column in &self.columns {
+            let width = self.width(*column);
+            line.push_str(&format!("{:>width$}", self.title(*column)));
+        }
+        let what = match self.view.name {
+            "bottom-up" => "procedure, then its callers",
+            "flat" => "module, file, procedure, loop",
+            _ => "calling context",
+        };
+        line.push_str(&format!("  {what}"));
+        writeln!(out, "{}", self.style.bold(&line))
+    }
+
+    fn title(&self, column: Column) -> String {
+        let short = |metric: usize| one_line(short(&self.catalogue.metrics[metric]));
+        match (column, self.metric) {
+            (Column::Effort, _) | (Column::Share, MetricSelector::Effort) => "effort %".to_owned(),
+            (Column::Share, MetricSelector::Metric(m)) => format!("{} %", short(m)),
+            (Column::Inclusive(m), _) => short(m),
+            (Column::Exclusive(m), _) => format!("own {}", short(m)),
+        }
+    }
+
+    fn width(&self, column: Column) -> usize {
+        CELL.max(self.title(column).chars().count() + 1)
+    }
+
+    fn row(&self, id: u32, guides: &str, hot: bool, out: &mut impl Write) -> io::Result<()> {
+        let (inclusive, exclusive) = (self.view.inclusive.of(id), self.view.exclusive.of(id));
+        let mut line = String::new();
+        let repeats = self.repeats(id);
+        for column in &self.columns {
+            let cell = match column {
+                _ if repeats => String::new(),
+                Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
+                Column::Share => {
+                    percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
+                }
+                Column::Inclusive(m) => amount(inclusive[*m]),
+                Column::Exclusive(m) => amount(exclusive[*m]),
+            };
+            let width = self.width(*column);
+            line.push_str(&format!("{cell:>width$}"));
+        }
+        let mark = if hot { "▶ " } else { "  " };
+        let room = self
+            .style
+            .line
+            .saturating_sub(line.chars().count() + 2 + guides.chars().count())
+            .max(24);
+        let text = self.describe(id, room);
+        let text = match (hot, self.view.node(id).kind) {
+            (true, _) => self.style.paint("1;31", &text),
+            (_, "pruned" | "partial") => self.style.faint(&text),
+            _ => text,
+        };
+        writeln!(out, "{line}{mark}{}{text}", self.style.faint(guides))
+    }
+
+    /// Whether a node has little of the metric that the view was pruned by, and little effort.
+    fn is_little(&self, id: u32) -> bool {
+        let totals = &self.view.totals;
+        [self.metric.or_effort(totals), MetricSelector::Effort]
+            .iter()
+            .all(|m| m.of(self.view.inclusive.of(id)).saturating_mul(100) < m.of(totals))
+    }
+
+    /// Whether a caller is the only one, so that its numbers are those of the line above.
+    fn repeats(&self, id: u32) -> bool {
+        let parent = self.view.node(id).parent;
+        self.view.name == "bottom-up"
+            && parent.is_some_and(|p| self.view.inclusive.of(p) == self.view.inclusive.of(id))
+    }
+
+    /// The name with its location, in at most `room` columns.
+    fn describe(&self, id: u32, room: usize) -> String {
+        let node = self.view.node(id);
+        let name = names::shown(&self.catalogue.code, node.label);
+        let mut extras = Vec::new();
+        if node.recursion > 1 {
+            extras.push(format!(" (recursion, {} deep)", node.recursion));
+        }
+        extras.extend(self.location(node).map(|location| format!("  {location}")));
+        let before_counts = extras.len();
+        let parallel_loop = node.label.parallel_loop(&self.catalogue.code);
+        extras.extend(parallel_loop.into_iter().flat_map(loops::summary));
+        // The last extra matters least: it is dropped first where there is no room.
+        let length = |extras: &[String]| extras.iter().map(|e| e.chars().count()).sum::<usize>();
+        let name_with_counts = name.chars().count().clamp(LEAST_NAME, NAME_BEFORE_COUNTS);
+        let least = |extras: &[String]| match extras.len() > before_counts {
+            true => name_with_counts,
+            false => LEAST_NAME,
+        };
+        while length(&extras) + least(&extras) > room && extras.pop().is_some() {}
+        let room = room - length(&extras);
+        format!("{}{}", names::middle(&name, room), extras.concat())
+    }
+
+    fn location(&self, node: &ViewNode) -> Option<String> {
+        let code = &self.catalogue.code;
+        let procedure = match node.label {
+            // The name of a loop says where it is.
+            Label::Procedure(p) if node.kind != Kind::Loop.name() => code.procedure(p),
+            Label::ParallelLoop(l) => {
+                return code
+                    .parallel_loop(l)
+                    .call
+                    .map(|at| names::location(code, at));
+            }
+            _ => return None,
+        };
+        if let Some(at) = procedure.declared {
+            return Some(names::location(code, at));
+        }
+        if let Some(at) = node.call.location() {
+            return Some(format!("called at {}", names::location(code, at)));
+        }
+        let module = code.module_of(procedure)?;
+        let shown = || format!("in {}", one_line(names::base_name(module)));
+        (!procedure.name.starts_with('[')).then(shown)
+    }
+
+    /// From the largest root down, as long as one child holds at least half of its parent.
+    fn hot_path(&self) -> Vec<u32> {
+        let amount = |id: u32| self.metric.of(self.view.inclusive.of(id));
+        let largest = |ids: &[u32]| {
+            ids.iter()
+                .copied()
+                .filter(|id| self.view.node(*id).kind != "pruned")
+                .max_by_key(|id| (amount(*id), std::cmp::Reverse(*id)))
+        };
+        let mut path = Vec::new();
+        let mut next = largest(&self.view.roots).filter(|id| amount(*id) > 0);
+        while let Some(id) = next {
+            path.push(id);
+            next = largest(&self.view.node(id).children)
+                .filter(|child| amount(*child) > 0 && amount(*child) >= amount(id) / 2);
+        }
+        path
+    }
+}
+
+/// An empty cell says "nothing" faster than zeros do.
+fn amount(nanoseconds: i64) -> String {
+    match nanoseconds {
+        0 => "-".to_owned(),
+        n => seconds(n),
+    }
+}
+
+/// A metric's name as a column title.
+fn short(name: &str) -> &str {
+    match name {
+        "idleness" => "idle",
+        "overhead" => "ovhd",
+        other => other.rsplit(':').next().unwrap_or(other),
+    }
+}
