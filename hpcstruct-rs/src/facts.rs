@@ -3,7 +3,6 @@
 //! Input: linkage names, readable names, source paths. Invariant: equal inputs give equal facts,
 //! whichever thread asked first; the memory of answers only saves time.
 
-use crate::by_place::ByPlace;
 use crate::languages;
 use crate::names::{self, Scheme};
 use crate::owner::{self, RustName};
@@ -133,7 +132,7 @@ pub(crate) struct Facts<'a> {
     /// Mangled names without hash and suffixes.
     by_stem: SharedMap<String, Demangled>,
     /// Linkage names by their places in the debug information.
-    by_place: ByPlace<Linkage>,
+    by_place: SharedMap<usize, Linkage>,
     /// Closures by their linkage names' places and a hash of the namespaces around them.
     closures: SharedMap<(usize, u64), NameFacts>,
     by_name: SharedMap<(StringId, Scheme), Judged>,
@@ -166,7 +165,7 @@ impl<'a> Facts<'a> {
             strings: Interner::with_room(strings),
             module: ModuleFacts::default(),
             by_stem: SharedMap::with_room(texts / EACH / COPIES),
-            by_place: ByPlace::with_room(texts / EACH),
+            by_place: SharedMap::with_room(texts / EACH),
             closures: SharedMap::default(),
             by_name: SharedMap::default(),
             files: SharedMap::default(),
@@ -249,7 +248,7 @@ impl<'a> Facts<'a> {
     ) -> Option<Linkage> {
         let find = || read().map_or(Linkage::Absent, |symbol| self.linkage(symbol));
         let known = match place {
-            Some(place) => self.by_place.get_or(place, find),
+            Some(place) => self.by_place.get_or(&place, find),
             None => find(),
         };
         (!matches!(known, Linkage::Absent)).then_some(known)

@@ -3,10 +3,8 @@
 //! Input: entries of the debug information, or bare symbols. Invariant: equal inputs give equal
 //! frames, whatever was asked before (the memory of answers only saves time).
 
-use crate::by_entry::ByEntry;
 use crate::dwarf::describe::{Description, Text, describe};
 use crate::dwarf::lines::{self, Row};
-use crate::dwarf::shapes::UnitShapes;
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Linkage, NameFacts, Tag};
@@ -51,8 +49,6 @@ const MAX_OWN_FILES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Frames<'a, 'd> {
     debug: &'a Debug<'d>,
-    /// Of the unit that has the entries.
-    shapes: Option<UnitShapes<'a, 'd>>,
     /// What names and paths tell.
     pub(crate) facts: &'a Facts<'a>,
     /// Crate of the unit, when it is Rust's.
@@ -74,7 +70,7 @@ pub(crate) struct Memory {
     /// Files of other units.
     other_files: Map<(u32, u64), Option<FileFacts>>,
     /// Frames that an entry alone decides.
-    known: ByEntry<Frame>,
+    known: Map<EntryRef, Frame>,
     /// Frames that are named by the file of the body.
     known_by_body: Map<(EntryRef, Option<Body>), Frame>,
     /// Files by what line tables write, which those of many units share; kept from unit to unit.
@@ -83,12 +79,11 @@ pub(crate) struct Memory {
 }
 
 impl<'a, 'd> Frames<'a, 'd> {
-    /// For unit `unit`, whose entries have these shapes; `memory` is of an earlier one.
+    /// For unit `unit`, `memory` is of an earlier one.
     pub(crate) fn new(
         debug: &'a Debug<'d>,
         unit: u32,
         facts: &'a Facts<'a>,
-        shapes: Option<UnitShapes<'a, 'd>>,
         memory: &'a mut Memory,
     ) -> Self {
         let UnitLanguage {
@@ -98,12 +93,10 @@ impl<'a, 'd> Frames<'a, 'd> {
         } = unit_language(debug, unit);
         memory.own_files.clear();
         memory.other_files.clear();
-        let entries = debug.entries_of(unit);
-        memory.known.begin(entries, debug.weight(unit) as usize);
+        memory.known.clear();
         memory.known_by_body.clear();
         Frames {
             debug,
-            shapes,
             facts,
             unit_crate,
             is_rust,
@@ -173,13 +166,13 @@ impl<'a, 'd> Frames<'a, 'd> {
     /// The frame of an inlined procedure, when it was asked for before and its body's file did
     /// not matter.
     pub(crate) fn known(&self, entry: EntryRef) -> Option<Frame> {
-        self.memory.known.get(entry)
+        self.memory.known.get(&entry).copied()
     }
 
     /// The frame of the inlined procedure that an entry describes, where it does not matter where the
     /// body lies: it has a mangled name and says where it is declared.
     pub(crate) fn without_body(&mut self, entry: EntryRef, walked: &Walked<'d>) -> Option<Frame> {
-        let description = describe(self.debug, self.shapes, entry);
+        let description = describe(self.debug, entry);
         let place = description.linkage?.place(self.debug);
         let read = || description.linkage.and_then(|t| t.get(self.debug));
         let linkage = self.facts.linkage_at(place, read)?;
@@ -191,7 +184,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let path = || self.path_of(entry, &description, walked);
         let named = self.name_of_linkage(&linkage, &description, path)?;
         let frame = self.frame(&named, Some(declared), None);
-        self.memory.known.set(entry, frame);
+        self.memory.known.insert(entry, frame);
         Some(frame)
     }
 
@@ -246,13 +239,13 @@ impl<'a, 'd> Frames<'a, 'd> {
         if let Some(frame) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
             return frame;
         }
-        let description = describe(self.debug, self.shapes, entry);
+        let description = describe(self.debug, entry);
         let body = self.body_of_async(&description, body, rows);
         let frame = self.of_description(entry, &description, walked, None, body);
         let by_entry_alone =
             frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
         if by_entry_alone {
-            self.memory.known.set(entry, frame);
+            self.memory.known.insert(entry, frame);
         } else {
             self.memory.known_by_body.insert(key, frame);
         }
@@ -292,7 +285,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         symbol: Option<&str>,
         body: Option<Body>,
     ) -> Frame {
-        let description = describe(self.debug, self.shapes, entry);
+        let description = describe(self.debug, entry);
         let mut frame = self.of_description(entry, &description, walked, symbol, body);
         let text = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
         let mangled = |s: &&str| !matches!(self.facts.linkage(s), Linkage::Plain);

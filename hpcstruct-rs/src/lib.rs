@@ -18,8 +18,6 @@
 mod assemble;
 #[allow(unsafe_code)]
 mod bus;
-mod by_entry;
-mod by_place;
 #[allow(unsafe_code)]
 mod bytes;
 pub mod cache;
@@ -51,7 +49,6 @@ mod random;
 mod reclaim;
 mod recovered;
 mod rules;
-mod rust_names;
 pub mod rust_source;
 mod separate;
 mod split;

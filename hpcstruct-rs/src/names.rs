@@ -4,7 +4,6 @@
 //! name of the procedure. Rust names lose their hashes and crate disambiguators and stay fully
 //! qualified; C++ names lose parameters and return types; other names stay as they are.
 
-use crate::rust_names;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -103,7 +102,7 @@ fn has_legacy_hash(stem: &str) -> bool {
 /// The scheme and the readable name of a stem; a name that does not demangle stays as it is.
 pub(crate) fn readable(stem: &str) -> (Scheme, Cow<'_, str>) {
     if stem.starts_with("_R") || (stem.starts_with("_ZN") && has_legacy_hash(stem)) {
-        if let Some(name) = rust_names::readable(stem).or_else(|| readable_rust(stem)) {
+        if let Some(name) = readable_rust(stem) {
             return (Scheme::Rust, Cow::Owned(name));
         }
     }

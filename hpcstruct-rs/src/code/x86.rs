@@ -9,29 +9,9 @@
 
 use super::flow::{Decoded, Entry, Flow, Table, Within, read_table};
 use super::memory::Memory;
-use super::sweep::{self, Full, Lea, Swept, WINDOW};
+use super::sweep::{self, Lea, Swept, WINDOW};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::cell::Cell;
-
-/// Registers by their numbers.
-pub(super) const GENERAL: [Register; 16] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RBX,
-    Register::RSP,
-    Register::RBP,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
 
 /// Reused from range to range.
 #[derive(Debug, Default)]
@@ -71,13 +51,12 @@ fn resolve(
     bases.extend(swept.leas.iter().map(|l| l.address));
     bases.sort_unstable();
     bases.dedup();
-    let mut full = range.decoder();
     let misses_base = Cell::new(false);
     for pending in &swept.pending {
         if out.transfers[pending.transfer].flow != Flow::Indirect {
             continue;
         }
-        let window = redecode(&mut full, &pending.window);
+        let window = range.instructions(&pending.window);
         let resolver = Resolver {
             memory,
             within,
@@ -93,12 +72,6 @@ fn resolve(
         }
     }
     misses_base.get()
-}
-
-/// The instructions at `offsets`; those of before the range's start are left out.
-fn redecode(full: &mut Full<'_>, offsets: &[u32]) -> Vec<Instruction> {
-    let known = offsets.iter().filter(|o| **o != u32::MAX);
-    known.map(|o| full.decode(*o as usize)).collect()
 }
 
 /// The slot that a linkage stub jumps through: `jmp [rip + slot]`, maybe after `endbr64`.

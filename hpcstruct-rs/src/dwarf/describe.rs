@@ -1,8 +1,6 @@
 //! The names and the declaration of a procedure entry, followed through abstract origins and
 //! specifications, across units where need be.
 
-use super::fields::{Field, Values};
-use super::shapes::UnitShapes;
 use super::{Debug, EntryRef, Reader};
 use gimli::AttributeValue;
 
@@ -45,54 +43,16 @@ impl<'d> Text<'d> {
     }
 }
 
-/// Describes `entry`; what cannot be read is absent. Entries of the unit of `shapes` are read faster.
-pub(crate) fn describe<'d>(
-    debug: &Debug<'d>,
-    shapes: Option<UnitShapes<'_, 'd>>,
-    entry: EntryRef,
-) -> Description<'d> {
+/// Describes `entry`; what cannot be read is absent.
+pub(crate) fn describe<'d>(debug: &Debug<'d>, entry: EntryRef) -> Description<'d> {
     let mut out = Description::default();
     let mut next = Some(entry);
     for _ in 0..MAX_LINKS {
         let Some(entry) = next else { break };
         out.root = Some(entry);
-        let values = shapes.as_ref().and_then(|shapes| shapes.values(entry));
-        next = match values {
-            Some(values) => simple(debug, entry, &values, &mut out),
-            None => read(debug, entry, &mut out),
-        };
+        next = read(debug, entry, &mut out);
     }
     out
-}
-
-/// Adds what an entry of a simple form says; returns its origin or specification.
-fn simple<'d>(
-    debug: &Debug<'d>,
-    entry: EntryRef,
-    values: &Values<'_>,
-    out: &mut Description<'d>,
-) -> Option<EntryRef> {
-    let text = |field| {
-        let value = values.text(field)?;
-        let unit = entry.unit;
-        Some(Text { unit, value })
-    };
-    out.linkage = out.linkage.or_else(|| text(Field::Linkage));
-    out.name = out.name.or_else(|| text(Field::Name));
-    if out.declared.is_none() {
-        let line = values.small(Field::DeclLine).unwrap_or(0);
-        let file = values.number(Field::DeclFile);
-        out.declared = file.map(|file| (entry.unit, file, line));
-    }
-    if let Some(offset) = values.origin_in_unit() {
-        let unit = entry.unit;
-        return Some(EntryRef { unit, offset }).filter(|link| *link != entry);
-    }
-    // There is at most one of them.
-    let origin = values.entry(Field::Origin);
-    let link = origin.or_else(|| values.entry(Field::Specification))?;
-    let link = debug.reference(entry.unit, link);
-    link.filter(|link| *link != entry)
 }
 
 /// Adds what `entry` itself says; returns its origin or specification.

@@ -3,9 +3,8 @@
 //! Invariants: rows are sorted by start and do not overlap; of several rows at one address the
 //! last stated one counts; a damaged program yields the rows before the damage.
 
-use super::program::{self, State};
 use super::{Debug, Reader};
-use gimli::{Dwarf, Unit};
+use gimli::{Dwarf, LineRow, Unit};
 use std::ops::Range;
 
 /// Code of one source line.
@@ -42,23 +41,14 @@ pub(crate) fn rows(
         in_code: None,
     };
     let mut damage = None;
-    let emit = |state: &State| collector.add(state);
-    if program::run(program, debug.little_endian, emit).is_none() {
-        collector.clear();
-        let mut rows = program.clone().rows();
-        loop {
-            match rows.next_row() {
-                Ok(Some((_, row))) => collector.add(&State {
-                    address: row.address(),
-                    file: row.file_index(),
-                    line: row.line().map_or(0, |l| l.get()),
-                    is_end: row.end_sequence(),
-                }),
-                Ok(None) => break,
-                Err(error) => {
-                    damage = Some(format!("damaged line table: {error}"));
-                    break;
-                }
+    let mut rows = program.clone().rows();
+    loop {
+        match rows.next_row() {
+            Ok(Some((_, row))) => collector.add(row),
+            Ok(None) => break,
+            Err(error) => {
+                damage = Some(format!("damaged line table: {error}"));
+                break;
             }
         }
     }
@@ -79,32 +69,29 @@ struct Collector<'o, B, K> {
 }
 
 impl<B: Fn(u64) -> bool, K: Fn(u64, u64) -> bool> Collector<'_, B, K> {
-    fn clear(&mut self) {
-        self.out.clear();
-        self.open = None;
-        self.in_code = None;
-    }
-
     #[inline]
-    fn add(&mut self, state: &State) {
+    fn add(&mut self, row: &LineRow) {
         if let Some(mut before) = self.open.take() {
-            before.end = state.address;
+            before.end = row.address();
             if before.end > before.start && (self.keep)(before.start, before.end) {
                 self.out.push(before);
             }
         }
         let in_code = match self.in_code {
             Some(known) => known,
-            None => *self.in_code.insert((self.begins)(state.address)),
+            None => *self.in_code.insert((self.begins)(row.address())),
         };
-        if state.is_end {
+        if row.end_sequence() {
             self.in_code = None;
         } else if in_code {
             self.open = Some(Row {
-                start: state.address,
+                start: row.address(),
                 end: 0,
-                file: u32::try_from(state.file).unwrap_or(u32::MAX),
-                line: u32::try_from(state.line).unwrap_or(0),
+                file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
+                line: row
+                    .line()
+                    .and_then(|l| u32::try_from(l.get()).ok())
+                    .unwrap_or(0),
             });
         }
     }

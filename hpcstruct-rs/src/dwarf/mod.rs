@@ -6,15 +6,9 @@
 //! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
 //! out and said in a note.
 
-mod calls;
+mod attributes;
 pub(crate) mod describe;
-mod entry;
-mod fields;
 pub(crate) mod lines;
-mod program;
-mod ranges;
-pub(crate) mod shapes;
-mod skip;
 pub(crate) mod walk;
 
 use crate::image::section_of;
@@ -107,7 +101,6 @@ pub(crate) struct Debug<'d> {
     places: Vec<Place>,
     /// By own unit: the unit that holds its entries, itself unless it is split.
     full: Vec<u32>,
-    little_endian: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +159,6 @@ impl<'d> Debug<'d> {
             own: 0,
             places: Vec::new(),
             full: Vec::new(),
-            little_endian: endian == RunTimeEndian::Little,
         };
         let Some(own) = sections.first() else {
             return debug;

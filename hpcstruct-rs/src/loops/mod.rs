@@ -5,7 +5,6 @@
 //! depend on the number of threads.
 
 mod lines;
-mod numbers;
 pub(crate) mod place;
 
 use crate::claims::{ByProcedure, Claims};

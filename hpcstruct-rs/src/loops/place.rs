@@ -7,9 +7,9 @@
 //! stay; parents come before children.
 
 use super::lines;
-use super::numbers::Numbers;
 use crate::code::ProcedureLoops;
 use crate::product::{InlinedScope, Piece};
+use crate::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 
 /// A procedure without loops.
@@ -56,7 +56,7 @@ pub(crate) struct Placed {
     /// New numbers of inlined scopes that lie in no loop, plus one; 0 = none yet.
     plain: Vec<u32>,
     /// New numbers of scopes within loops.
-    within: Numbers,
+    within: Map<(Option<u32>, u32), u32>,
     path: Vec<((Option<u32>, u32), Item)>,
 }
 
@@ -183,7 +183,7 @@ impl Placed {
             let (scope, Some(inner)) = at else {
                 break at.0.map(|s| self.number(nesting.body, s));
             };
-            if let Some(number) = self.within.get(scope, inner) {
+            if let Some(number) = self.within.get(&(scope, inner)).copied() {
                 break Some(number);
             }
             match scope {
@@ -204,7 +204,7 @@ impl Placed {
         for (key, item) in path.drain(..).rev() {
             let number = self.scopes.len() as u32;
             self.scopes.push((parent, item));
-            self.within.set(key.0, key.1, number);
+            self.within.insert(key, number);
             parent = Some(number);
         }
         self.path = path;

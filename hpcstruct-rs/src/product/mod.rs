@@ -8,7 +8,6 @@ mod builder;
 
 use crate::dwarf::Debug;
 use crate::dwarf::lines::{self, Row};
-use crate::dwarf::shapes::KnownShapes;
 use crate::dwarf::walk::{self, Walked};
 use crate::facts::{Facts, Tag};
 use crate::frames::{self, Frame, Frames};
@@ -126,7 +125,6 @@ pub(crate) struct Product {
 /// What the analysis of a unit works in; a thread reuses it from unit to unit.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<'d> {
-    shapes: KnownShapes,
     walked: Walked<'d>,
     rows: Vec<Row>,
     frames: frames::Memory,
@@ -140,7 +138,6 @@ pub(crate) fn analyse<'d>(
     buffers: &mut Buffers<'d>,
 ) -> Product {
     let Buffers {
-        shapes,
         walked,
         rows,
         frames,
@@ -148,14 +145,7 @@ pub(crate) fn analyse<'d>(
     } = buffers;
     let entries = inputs.debug.entries_of(unit);
     let begins = |address| inputs.image.code_at(address).is_some();
-    walk::walk(
-        inputs.debug,
-        entries,
-        inputs.wanted,
-        &begins,
-        shapes,
-        walked,
-    );
+    walk::walk(inputs.debug, entries, inputs.wanted, &begins, walked);
     let mut notes: Vec<String> = walked.damage.iter().cloned().collect();
     let covered = disjoint(walked.covered.iter());
     if walked.functions.is_empty() && !wants_uncovered(inputs, unit, &covered) {
@@ -175,13 +165,7 @@ pub(crate) fn analyse<'d>(
         unit,
         walked,
         rows,
-        frames: Frames::new(
-            inputs.debug,
-            unit,
-            inputs.facts,
-            shapes.walked(inputs.debug, entries),
-            frames,
-        ),
+        frames: Frames::new(inputs.debug, unit, inputs.facts, frames),
     };
     let functions: Vec<_> = walked
         .functions
