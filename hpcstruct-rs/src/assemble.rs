@@ -10,9 +10,10 @@ use crate::loops;
 use crate::loops::place::{Body, Item, LoopPlace, Placed};
 use crate::parallel;
 use crate::product::{Inputs, Piece, Product};
-use crate::strings::{Map, Uses};
+use crate::strings::{Interner, Map, Numbering, Uses};
 use hpc_formats::structure::{
-    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
+    Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
+    Structure,
 };
 use std::ops::Range;
 
@@ -331,25 +332,9 @@ impl Sources<'_, '_> {
                 strings.id(&name)
             }),
             // There is one loop with that header.
-            Err(header) => {
-                with_address("loop at 0x", header, |name| strings.add(name, header / 16))
-            }
+            Err(header) => strings.add(&format!("loop at {header:#x}"), header / 16),
         }
     }
-}
-
-/// Hands `prefix` with an address in hexadecimal digits behind it to `take`: there are many, and
-/// general formatting takes several times as long.
-fn with_address<T>(prefix: &str, address: u64, take: impl FnOnce(&str) -> T) -> T {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut name = String::with_capacity(32);
-    name.push_str(prefix);
-    let count = (64 - (address | 1).leading_zeros()).div_ceil(4);
-    for i in (0..count).rev() {
-        let digit = DIGITS[(address >> (4 * i) & 15) as usize];
-        name.push(char::from(digit));
-    }
-    take(&name)
 }
 
 fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
@@ -371,15 +356,66 @@ fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
     uses
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Everything of a module, not put together yet: what it was made from can be dropped first.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) strings: Interner,
+    /// By tag.
+    pub(crate) tag_texts: Vec<TagText>,
+    /// Everything but the tables.
+    pub(crate) identity: Structure,
+}
 
-    #[test]
-    fn addresses_are_as_the_standard_library_formats_them() {
-        for address in [0, 1, 9, 15, 16, 0xff, 0x100, 0x7fff_1234, u64::MAX] {
-            let expected = format!("at {address:#x}");
-            with_address("at 0x", address, |name| assert_eq!(name, expected));
+impl Assembled {
+    /// Puts the parts one after the other.
+    pub(crate) fn structure(mut self, threads: usize) -> Structure {
+        let uses = self.parts.iter().map(|p| p.strings.as_slice());
+        let strings = Numbering::new(self.strings, uses, threads);
+        let categories = self.tag_texts.iter().map(|t| strings.id(t.category));
+        let categories: Vec<StringId> = categories.collect();
+        let mut segments: Vec<(usize, u32, Segment)> = Vec::new();
+        let count = self.parts.iter().map(|p| p.scopes.len()).sum();
+        let mut scopes: Vec<Scope> = Vec::with_capacity(count);
+        let mut procedures = Vec::new();
+        for (i, part) in self.parts.iter_mut().enumerate() {
+            let first = scopes.len() as u32;
+            segments.extend(part.segments.drain(..).map(|s| (i, first, s)));
+            scopes.extend(part.scopes.drain(..).map(|s| Scope {
+                parent: s.parent.map(|p| ScopeId(first + p.0)),
+                name: strings.id(s.name),
+                declared: strings.line(s.declared),
+                site: strings.line(s.site),
+                ..s
+            }));
+            procedures.extend(part.procedures.drain(..).map(|p| Procedure {
+                name: strings.id(p.name),
+                linkage_name: strings.id(p.linkage_name),
+                declared: strings.line(p.declared),
+                tag: p.tag.map(|t| strings.id(t)),
+                ..p
+            }));
+        }
+        segments.sort_by_key(|(_, _, s)| s.start);
+        let count = self.parts.iter().map(|p| p.pieces.len()).sum();
+        let mut spans = Vec::with_capacity(count);
+        for (part, first_scope, segment) in segments {
+            let range = segment.pieces.start as usize..segment.pieces.end as usize;
+            spans.extend(self.parts[part].pieces[range].iter().map(|piece| Span {
+                start: piece.start,
+                end: piece.end,
+                procedure: segment.procedure,
+                scope: piece.scope().map(|s| ScopeId(first_scope + s)),
+                line: strings.line(piece.line()),
+                tag: piece.tag.map(|tag| categories[tag.index()]),
+            }));
+        }
+        Structure {
+            strings: strings.texts,
+            procedures,
+            scopes,
+            spans,
+            ..self.identity
         }
     }
 }

@@ -93,10 +93,10 @@ impl Cache {
         drop(kept);
         let Analysis {
             structure,
-            is_lasting,
+            cacheable,
             ..
         } = analyse_fully(path, &wider)?;
-        if let Some(entry) = entry.filter(|_| is_lasting) {
+        if let Some(entry) = entry.filter(|_| cacheable) {
             self.store(&entry, &structure, &wider);
         }
         Ok(Answer {

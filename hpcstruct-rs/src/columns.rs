@@ -8,14 +8,14 @@
 use crate::assemble::Part;
 use crate::claims::Claims;
 use crate::code::Call;
-use crate::dwarf::Debug;
+use crate::dwarf::{Debug, Reader};
 use crate::facts::Facts;
 use crate::product::Inputs;
 use crate::strings::Map;
+use addr2line::{LookupContinuation as _, LookupResult};
 use hpc_formats::structure::{
     Columns, Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
 };
-use std::ops::Range;
 
 /// Whether a task runtime's procedure of this name is one of the library of parallel iterators.
 pub fn is_of_parallel_iterators(name: &str) -> bool {
@@ -81,9 +81,9 @@ pub(crate) fn find(
     if by_key.is_empty() {
         return columns;
     }
-    let addresses = by_key.values().flatten().map(|b| b.address);
-    let mut places = Places::new(inputs.debug, addresses.collect());
-    places.read();
+    let Some(places) = Places::new(inputs.debug) else {
+        return columns;
+    };
     for beginnings in by_key.values() {
         let of = |b: &Beginning| places.column(b);
         let Some(known) = beginnings.iter().map(of).collect::<Option<Vec<u32>>>() else {
@@ -188,112 +188,48 @@ fn origin_of(part: &Part, procedure: ProcedureId, scope: Option<u32>) -> Origin 
 /// Line and column; 0 = unknown.
 type LineColumn = (u32, u32);
 
-/// What debug information says of some addresses.
+/// Looks up single addresses in the debug information.
 struct Places<'a, 'd> {
     debug: &'a Debug<'d>,
-    /// Ascending.
-    addresses: Vec<u64>,
-    /// By address the inlined calls that it lies in, outermost first.
-    chains: Vec<Vec<LineColumn>>,
-    /// By address its row of the line table.
-    rows: Vec<LineColumn>,
+    context: addr2line::Context<Reader<'d>>,
 }
 
 impl<'a, 'd> Places<'a, 'd> {
-    fn new(debug: &'a Debug<'d>, mut addresses: Vec<u64>) -> Self {
-        addresses.sort_unstable();
-        addresses.dedup();
-        Places {
-            debug,
-            chains: vec![Vec::new(); addresses.len()],
-            rows: vec![(0, 0); addresses.len()],
-            addresses,
-        }
+    /// `None` where there is no debug information, or it is damaged.
+    fn new(debug: &'a Debug<'d>) -> Option<Self> {
+        let context = addr2line::Context::from_arc_dwarf(debug.own_dwarf()?.clone()).ok()?;
+        Some(Places { debug, context })
     }
 
     /// The column of a call; `None` where debug information does not have it.
     fn column(&self, call: &Beginning) -> Option<u32> {
-        let index = self.addresses.binary_search(&call.address).ok()?;
+        let places = self.of(call.address)?;
+        let (own, calls) = places.split_last()?;
         let (line, column) = match call.place {
-            Place::Scope(_) => *self.chains[index].get(call.depth)?,
-            Place::Call(_) => self.rows[index],
+            Place::Scope(_) => calls.get(call.depth)?,
+            Place::Call(_) => own,
         };
-        (line == call.key.1.line && column > 0).then_some(column)
+        (*line == call.key.1.line && *column > 0).then_some(*column)
     }
 
-    /// Indices of the addresses in a range.
-    fn within(&self, range: &Range<u64>) -> Range<usize> {
-        let from = self.addresses.partition_point(|a| *a < range.start);
-        from..self.addresses.partition_point(|a| *a < range.end).max(from)
-    }
-
-    /// Looks at the units that have the addresses. What cannot be read is not known.
-    fn read(&mut self) {
-        for unit in self.debug.compilation_units().collect::<Vec<u32>>() {
-            let ranges = self.debug.unit_ranges(unit).unwrap_or_default();
-            if ranges.iter().any(|r| !self.within(r).is_empty()) {
-                let _ = self.read_entries(self.debug.entries_of(unit));
-                let _ = self.read_lines(self.debug.lines_of(unit));
-            }
-        }
-    }
-
-    fn read_entries(&mut self, number: u32) -> gimli::Result<()> {
-        let debug = self.debug;
-        let unit = debug.units.get(number as usize);
-        let (Some(unit), Some(dwarf)) = (unit, debug.dwarf(number)) else {
-            return Ok(());
-        };
-        let mut entries = unit.entries();
-        while let Some((_, entry)) = entries.next_dfs()? {
-            let is_procedure = entry.tag() == gimli::DW_TAG_subprogram;
-            if !is_procedure && entry.tag() != gimli::DW_TAG_inlined_subroutine {
-                continue;
-            }
-            let small = |name| {
-                let value = entry.attr_value(name).ok().flatten();
-                let number = value.and_then(|v| v.udata_value());
-                number.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
-            };
-            let mut ranges = dwarf.die_ranges(unit, entry)?;
-            while let Some(range) = ranges.next()? {
-                for index in self.within(&(range.begin..range.end)) {
-                    let chain = &mut self.chains[index];
-                    if is_procedure {
-                        // A nested procedure has scopes of its own.
-                        chain.clear();
-                    } else {
-                        let line = small(gimli::DW_AT_call_line);
-                        chain.push((line, small(gimli::DW_AT_call_column)));
-                    }
+    /// The inlined calls around an address, outermost first, then the address itself.
+    fn of(&self, address: u64) -> Option<Vec<LineColumn>> {
+        let mut lookup = self.context.find_frames(address);
+        let mut frames = loop {
+            match lookup {
+                LookupResult::Output(frames) => break frames.ok()?,
+                LookupResult::Load { load, continuation } => {
+                    lookup = continuation.resume(self.debug.split_dwarf(load.dwo_id));
                 }
             }
-        }
-        Ok(())
-    }
-
-    fn read_lines(&mut self, number: u32) -> gimli::Result<()> {
-        let unit = self.debug.units.get(number as usize);
-        let Some(program) = unit.and_then(|u| u.line_program.clone()) else {
-            return Ok(());
         };
-        let mut rows = program.rows();
-        let mut before: Option<(u64, LineColumn)> = None;
-        while let Some((_, row)) = rows.next_row()? {
-            if let Some((start, place)) = before {
-                for index in self.within(&(start..row.address())) {
-                    self.rows[index] = place;
-                }
-            }
-            let line = row.line().map_or(0, |line| line.get());
-            let column = match row.column() {
-                gimli::ColumnType::LeftEdge => 0,
-                gimli::ColumnType::Column(column) => column.get(),
-            };
-            let small = |number| u32::try_from(number).unwrap_or(0);
-            let place = (small(line), small(column));
-            before = (!row.end_sequence()).then_some((row.address(), place));
+        let mut places = Vec::new();
+        while let Some(frame) = frames.next().ok()? {
+            let at = frame.location.as_ref();
+            let number = |n: Option<u32>| n.unwrap_or(0);
+            places.push(at.map_or((0, 0), |at| (number(at.line), number(at.column))));
         }
-        Ok(())
+        places.reverse();
+        Some(places)
     }
 }

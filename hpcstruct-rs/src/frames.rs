@@ -8,7 +8,7 @@ use crate::dwarf::lines::{self, Row};
 use crate::dwarf::walk::Walked;
 use crate::dwarf::{Debug, EntryRef};
 use crate::facts::{Facts, FileFacts, Linkage, NameFacts, Tag};
-use crate::languages::{self, Known, Language};
+use crate::languages::{self, Known};
 use crate::names::{self, Scheme};
 use crate::owner::{self, UnitCrate};
 use crate::strings::Map;
@@ -55,8 +55,7 @@ pub(crate) struct Frames<'a, 'd> {
     unit_crate: Option<UnitCrate>,
     /// Whether the unit is Rust's.
     pub(crate) is_rust: bool,
-    /// Of other units.
-    language: Language,
+    is_fortran: bool,
     /// The unit.
     unit: u32,
     memory: &'a mut Memory,
@@ -89,7 +88,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         let UnitLanguage {
             is_rust,
             unit_crate,
-            language,
+            is_fortran,
         } = unit_language(debug, unit);
         memory.own_files.clear();
         memory.other_files.clear();
@@ -100,7 +99,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             facts,
             unit_crate,
             is_rust,
-            language,
+            is_fortran,
             unit,
             memory,
         }
@@ -375,9 +374,8 @@ impl<'a, 'd> Frames<'a, 'd> {
                     plain,
                     path: &path,
                     linkage: read(description.linkage),
-                    symbol,
                 };
-                let (readable, scheme) = self.plain_name(&known, body);
+                let (readable, scheme) = self.plain_name(&known, symbol, body);
                 self.facts.named(&readable, text, scheme)
             }
         }
@@ -402,7 +400,12 @@ impl<'a, 'd> Frames<'a, 'd> {
     }
 
     /// The readable name of a procedure without a mangled name.
-    fn plain_name(&self, known: &Known<'_>, body: Option<Body>) -> (String, Scheme) {
+    fn plain_name(
+        &self,
+        known: &Known<'_>,
+        symbol: Option<&str>,
+        body: Option<Body>,
+    ) -> (String, Scheme) {
         let Known { plain, path, .. } = *known;
         if self.is_rust {
             let name = if path.is_empty() {
@@ -413,7 +416,7 @@ impl<'a, 'd> Frames<'a, 'd> {
             };
             return (name, Scheme::Rust);
         }
-        if let Some(name) = self.language.qualified(known) {
+        if let Some(name) = languages::qualified(known, self.is_fortran) {
             return (name, Scheme::Plain);
         }
         // C++ gives the call operators of inlined lambdas no linkage name.
@@ -423,7 +426,7 @@ impl<'a, 'd> Frames<'a, 'd> {
         // In the C library debug information has internal names (`__libc_write`), the symbol
         // table the ones that programs use.
         let of_system = self.facts.module.origin == Some(Origin::System);
-        let name = known.symbol.filter(|_| of_system).unwrap_or(plain);
+        let name = symbol.filter(|_| of_system).unwrap_or(plain);
         let name = languages::of_symbol(names::stem(name).name);
         (name.into_owned(), Scheme::Plain)
     }
@@ -462,8 +465,7 @@ struct UnitLanguage {
     is_rust: bool,
     /// The crate of a unit of Rust.
     unit_crate: Option<UnitCrate>,
-    /// Of other units.
-    language: Language,
+    is_fortran: bool,
 }
 
 fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
@@ -473,7 +475,7 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
         return UnitLanguage {
             is_rust: false,
             unit_crate: None,
-            language: Language::Colons,
+            is_fortran: false,
         };
     };
     let text = |r: Option<crate::dwarf::Reader<'_>>| {
@@ -495,6 +497,15 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
     UnitLanguage {
         is_rust: stated == Some(gimli::DW_LANG_Rust) || unit_crate.is_some(),
         unit_crate,
-        language: stated.map_or(Language::Colons, Language::of),
+        is_fortran: matches!(
+            stated,
+            Some(
+                gimli::DW_LANG_Fortran77
+                    | gimli::DW_LANG_Fortran90
+                    | gimli::DW_LANG_Fortran95
+                    | gimli::DW_LANG_Fortran03
+                    | gimli::DW_LANG_Fortran08
+            )
+        ),
     }
 }

@@ -17,8 +17,6 @@
 
 mod assemble;
 #[allow(unsafe_code)]
-mod bus;
-#[allow(unsafe_code)]
 mod bytes;
 pub mod cache;
 mod claims;
@@ -28,8 +26,6 @@ mod dwarf;
 mod error;
 mod facts;
 mod frames;
-#[allow(unsafe_code)]
-mod gather;
 mod image;
 mod languages;
 pub mod load_module;
@@ -40,14 +36,8 @@ mod names;
 mod owner;
 mod paint;
 mod parallel;
-mod pclntab;
 mod product;
 mod progress;
-#[cfg(test)]
-mod random;
-#[allow(unsafe_code)]
-mod reclaim;
-mod recovered;
 mod rules;
 pub mod rust_source;
 mod separate;
@@ -62,12 +52,11 @@ mod verdict;
 mod wanted;
 pub mod xml;
 
+use assemble::Assembled;
 pub use assemble::TagUse;
 pub use error::StructError;
 pub use hpc_formats::structure::Structure;
 pub use progress::Progress;
-pub use recovered::Recovered;
-use recovered::Spent;
 pub use rules::Rules;
 
 use bytes::FileBytes;
@@ -106,7 +95,7 @@ pub struct Analysis {
     /// Which marks and rules tagged how much code, by category.
     pub tags: Vec<TagUse>,
     /// Whether the same files will give the same answer: nothing was looked for in vain.
-    pub is_lasting: bool,
+    pub cacheable: bool,
 }
 
 impl Default for Options {
@@ -136,26 +125,19 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
 /// # Errors
 /// As [`analyse`].
 pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructError> {
-    recover(path, options).map(Analysis::from)
-}
-
-/// As [`analyse`], for those who only write the structure to a file: it is not put together in memory.
-///
-/// # Errors
-/// As [`analyse`].
-pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError> {
     if path.as_os_str() == vdso::NAME {
         let bytes = vdso::read().map_err(|error| StructError::Read {
             path: path.to_owned(),
             error,
         })?;
-        return analyse_in(path, Source::Memory(&bytes), options);
+        return analyse_in(path, &bytes, false, options).map(Unfinished::finish);
     }
     let bytes = FileBytes::open(path)?;
-    let recovered = analyse_in(path, Source::File(&bytes), options);
-    // First: it is the cause of whatever else is wrong.
+    let analysis = analyse_in(path, bytes.as_slice(), true, options);
+    // First: a change explains whatever else is wrong.
     bytes.check_unchanged()?;
-    recovered
+    drop(bytes);
+    analysis.map(Unfinished::finish)
 }
 
 /// Analyses a load module in memory (the vdso), which `name` names.
@@ -163,8 +145,7 @@ pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError>
 /// # Errors
 /// As [`analyse`], except that nothing is read from files.
 pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
-    let recovered = analyse_in(Path::new(name), Source::Memory(data), options);
-    recovered.map(|recovered| recovered.structure())
+    analyse_in(Path::new(name), data, false, options).map(|found| found.finish().structure)
 }
 
 /// The loops of every procedure of the load module at `path`, by entry, as the machine code has
@@ -186,28 +167,18 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     }))
 }
 
-/// Where a module's bytes are.
-#[derive(Clone, Copy)]
-enum Source<'d> {
-    /// In a file: others may lie beside it.
-    File(&'d FileBytes),
-    Memory(&'d [u8]),
-}
-
+/// Analyses the module `path` with these bytes. `is_file`: other files may lie beside it.
 fn analyse_in(
     path: &Path,
-    source: Source<'_>,
+    data: &[u8],
+    is_file: bool,
     options: &Options,
-) -> Result<Recovered, StructError> {
-    let (data, look_for_debug_file) = match source {
-        Source::File(bytes) => (bytes.as_slice(), true),
-        Source::Memory(data) => (data, false),
-    };
+) -> Result<Unfinished, StructError> {
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
     let wanted = Wanted::new(options.addresses.as_deref());
-    let folders = look_for_debug_file.then_some(options.debug_directories.as_slice());
+    let folders = is_file.then_some(options.debug_directories.as_slice());
     let files = separate::open(&image, path, folders, &mut notes);
     let parsed = files.parse();
     let with_entries = parsed.with_entries(&image);
@@ -243,7 +214,7 @@ fn analyse_in(
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }
-    let is_lasting = look_for_debug_file && notes.is_empty();
+    let cacheable = is_file && notes.is_empty();
     notes.extend(what_is_missing_of_code(&image));
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
@@ -263,17 +234,7 @@ fn analyse_in(
     };
     let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    // The debug information has been read; what follows needs the memory.
-    let forget = || {
-        if let Source::File(bytes) = source {
-            if !debug.is_empty() {
-                bytes.forget_pages();
-                files.forget_pages();
-            }
-        }
-    };
-    let claim = || Claims::new(&inputs, &products, &unwind.ranges);
-    let (claims, ()) = parallel::both(threads, claim, forget);
+    let claims = Claims::new(&inputs, &products, &unwind.ranges);
     let by_procedure = claims.by_procedure();
     let sources = loops::Sources {
         image: &image,
@@ -299,24 +260,33 @@ fn analyse_in(
         columns,
         ..Structure::default()
     };
-    let spent = Spent {
-        products,
-        _found: found,
-    };
-    let meanings = facts.tag_texts();
-    let strings = facts.into_strings();
-    let mut recovered = Recovered::new(parts, strings, &meanings, spent, threads, identity);
-    recovered.tags = tags;
-    recovered.is_lasting = is_lasting;
-    Ok(recovered)
+    Ok(Unfinished {
+        assembled: Assembled {
+            parts,
+            tag_texts: facts.tag_texts(),
+            strings: facts.into_strings(),
+            identity,
+        },
+        tags,
+        cacheable,
+        threads,
+    })
 }
 
-impl From<Recovered> for Analysis {
-    fn from(recovered: Recovered) -> Analysis {
+/// An [`Analysis`] whose tables are not put together yet: the module's bytes can be dropped first.
+struct Unfinished {
+    assembled: Assembled,
+    tags: Vec<TagUse>,
+    cacheable: bool,
+    threads: usize,
+}
+
+impl Unfinished {
+    fn finish(self) -> Analysis {
         Analysis {
-            structure: recovered.structure(),
-            tags: recovered.tags,
-            is_lasting: recovered.is_lasting,
+            structure: self.assembled.structure(self.threads),
+            tags: self.tags,
+            cacheable: self.cacheable,
         }
     }
 }

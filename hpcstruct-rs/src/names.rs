@@ -48,8 +48,7 @@ pub(crate) struct Stem<'a> {
 /// (`@@GLIBC_2.34`).
 pub(crate) fn stem(symbol: &str) -> Stem<'_> {
     let symbol = match symbol.split_once('@') {
-        // Crystal's names begin with a star and may have the sign in them.
-        Some((name, _)) if !name.is_empty() && !name.starts_with('*') => name,
+        Some((name, _)) if !name.is_empty() => name,
         _ => symbol,
     };
     let whole = Stem {

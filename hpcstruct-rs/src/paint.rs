@@ -126,7 +126,6 @@ fn push(out: &mut Vec<Segment>, range: Range<u64>, scope: Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     fn layer(range: Range<u64>, depth: u32, scope: usize) -> Layer {
         Layer {
@@ -213,8 +212,8 @@ mod tests {
 
     #[test]
     fn random_layers_agree_with_the_definition() {
-        let mut source = Random::new();
-        let mut random = |n: u64| source.below(n);
+        let mut source = fastrand::Rng::with_seed(1);
+        let mut random = |n: u64| source.u64(..n);
         for _ in 0..2000 {
             let mut range = || {
                 let start = random(60);

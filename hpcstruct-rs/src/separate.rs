@@ -70,15 +70,6 @@ pub(crate) fn find(
 }
 
 impl Files {
-    /// Lets the kernel take back the memory of what was read of the files.
-    pub(crate) fn forget_pages(&self) {
-        let separate = self.separate.as_ref().map(|(_, bytes)| bytes);
-        separate
-            .iter()
-            .chain(&self.shared.as_ref())
-            .for_each(|bytes| bytes.forget_pages());
-    }
-
     /// As [`FileBytes::check_unchanged`], of all of them.
     pub(crate) fn check_unchanged(&self) -> Result<(), StructError> {
         let separate = self.separate.as_ref().map(|(_, bytes)| bytes);
@@ -161,7 +152,7 @@ fn by_link(image: &Image<'_>, module: &Path, folders: &[PathBuf]) -> Option<(Pat
             return None;
         }
         let bytes = FileBytes::open(&path).ok()?;
-        (crc32(bytes.as_slice()) == checksum).then_some((path, bytes))
+        (crc32fast::hash(bytes.as_slice()) == checksum).then_some((path, bytes))
     })
 }
 
@@ -208,29 +199,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The CRC-32 of `.gnu_debuglink` (IEEE, reflected).
-fn crc32(data: &[u8]) -> u32 {
-    let mut table = [0u32; 256];
-    for (i, entry) in table.iter_mut().enumerate() {
-        let mut value = i as u32;
-        for _ in 0..8 {
-            value = (value >> 1) ^ (0xedb8_8320 & (value & 1).wrapping_neg());
-        }
-        *entry = value;
-    }
-    !data.iter().fold(!0u32, |crc, byte| {
-        (crc >> 8) ^ table[((crc ^ u32::from(*byte)) & 0xff) as usize]
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn checksums_are_the_usual_ones() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        assert_eq!(crc32(b""), 0);
+    fn digits_are_two_a_byte() {
         assert_eq!(hex(&[0, 0xab]), "00ab");
     }
 }

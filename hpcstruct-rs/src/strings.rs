@@ -4,13 +4,12 @@
 //! Invariant: ids of the shared table depend on the order in which threads ask and never reach a
 //! file; [`Numbering`] gives the final ones.
 
-use crate::gather;
+use crate::parallel;
 use hashbrown::HashTable;
 use hpc_formats::structure::{SourceLine, StringId};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash};
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Hashing of keys that a file may choose: fast, and seeded at random.
@@ -153,7 +152,7 @@ impl Interner {
     }
 
     /// The id of a text that is given once, and never looked up: an equal one has another id.
-    /// `place` spreads such texts.
+    /// `place` spreads such texts over the shards.
     pub(crate) fn add(&self, text: &str, place: u64) -> StringId {
         let place = place as usize % SHARDS;
         let mut shard = lock(&self.shards[place]);
@@ -228,16 +227,19 @@ impl Uses {
 /// Final numbers of strings: in the order of their first use.
 #[derive(Debug)]
 pub(crate) struct Numbering {
-    shards: Vec<Shard>,
     /// By shared id.
     to: Vec<StringId>,
-    /// Shared ids by final ones.
-    order: Vec<StringId>,
+    /// By final number.
+    pub(crate) texts: Vec<String>,
 }
 
 impl Numbering {
     /// Of strings of `table` that are used in this order.
-    pub(crate) fn new<'u>(table: Interner, uses: impl Iterator<Item = &'u [StringId]>) -> Self {
+    pub(crate) fn new<'u>(
+        table: Interner,
+        uses: impl Iterator<Item = &'u [StringId]>,
+        threads: usize,
+    ) -> Self {
         const NONE: StringId = StringId(u32::MAX);
         let mut to = vec![NONE; table.end()];
         let mut order = Vec::new();
@@ -247,22 +249,23 @@ impl Numbering {
                 order.push(*id);
             }
         }
-        // Nobody asks for ids any more: no locks, and no tables to find them.
-        let shards = table.shards.into_iter().map(|shard| Shard {
-            numbers: HashTable::new(),
-            hashes: Vec::new(),
-            ..shard.into_inner().unwrap_or_else(PoisonError::into_inner)
+        // Nobody asks for ids any more: no locks.
+        let shards = table.shards.into_iter();
+        let shards = shards.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let shards: Vec<Shard> = shards.collect();
+        const CHUNK: usize = 1 << 12;
+        let chunks: Vec<&[StringId]> = order.chunks(CHUNK).collect();
+        let texts = parallel::run(chunks.len(), threads, |c| {
+            let text = |id: &StringId| {
+                let id = id.0 as usize;
+                shards[id % SHARDS].text((id / SHARDS) as u32).to_owned()
+            };
+            chunks[c].iter().map(text).collect::<Vec<_>>()
         });
         Numbering {
-            shards: shards.collect(),
             to,
-            order,
+            texts: texts.into_iter().flatten().collect(),
         }
-    }
-
-    /// How many strings are used.
-    pub(crate) fn len(&self) -> usize {
-        self.order.len()
     }
 
     /// The final number of a string that is used.
@@ -270,27 +273,12 @@ impl Numbering {
         self.to.get(shared.0 as usize).copied().unwrap_or(shared)
     }
 
-    /// Hands the texts with these final numbers to `each`.
-    pub(crate) fn each(&self, numbers: Range<usize>, mut each: impl FnMut(&str)) {
-        self.order[numbers]
-            .iter()
-            .for_each(|id| each(self.text(*id)));
-    }
-
-    /// The texts by final numbers.
-    pub(crate) fn texts(&self, threads: usize) -> Vec<String> {
-        const CHUNK: usize = 1 << 12;
-        let chunks: Vec<&[StringId]> = self.order.chunks(CHUNK).collect();
-        let lengths: Vec<usize> = chunks.iter().map(|c| c.len()).collect();
-        gather::concat(&lengths, threads, &String::new(), |c| {
-            chunks[c].iter().map(|id| self.text(*id).to_owned())
+    /// A line with the final number of its file.
+    pub(crate) fn line(&self, line: Option<SourceLine>) -> Option<SourceLine> {
+        line.map(|l| SourceLine {
+            file: self.id(l.file),
+            line: l.line,
         })
-    }
-
-    /// The text of a shared id.
-    fn text(&self, id: StringId) -> &str {
-        let id = id.0 as usize;
-        self.shards[id % SHARDS].text((id / SHARDS) as u32)
     }
 }
 
@@ -317,10 +305,6 @@ mod tests {
             assert!(table.with(*id, |found| found == text));
         }
         assert!(table.with(StringId(u32::MAX), str::is_empty));
-        let known = table.id("s7");
-        let other = table.add("s7", 3);
-        assert!(other != known && table.id("s7") == known);
-        assert!(table.with(other, |found| found == "s7"));
     }
 
     #[test]
@@ -336,15 +320,10 @@ mod tests {
         [a, d].into_iter().for_each(|id| uses.add(id));
         let second = uses.take();
         assert_eq!(second, [a, d]);
-        let numbering = Numbering::new(table, [&first[..], &second].into_iter());
+        let numbering = Numbering::new(table, [&first[..], &second].into_iter(), 2);
         assert_eq!([b, a, d].map(|id| numbering.id(id).0), [0, 1, 2]);
         assert_eq!(numbering.id(unused), StringId(u32::MAX));
-        for threads in [1, 3] {
-            assert_eq!(numbering.texts(threads), ["b", "a", "d"]);
-        }
-        let mut texts = Vec::new();
-        numbering.each(1..numbering.len(), |text| texts.push(text.to_owned()));
-        assert_eq!(texts, ["a", "d"]);
+        assert_eq!(numbering.texts, ["b", "a", "d"]);
     }
 
     #[test]

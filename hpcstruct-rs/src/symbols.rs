@@ -1,11 +1,9 @@
-//! Procedure bounds and names without debug information: symbol tables, and of stripped programs of Go
-//! the table that their runtime needs.
+//! Procedure bounds and names without debug information: the symbol tables.
 //!
 //! Input: an image (and its separate debug file, whose symbol table is richer). Invariants: the
 //! result is sorted by address, one symbol per address, none empty, all within executable ranges.
 
 use crate::image::Image;
-use crate::pclntab;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -85,11 +83,6 @@ pub(crate) fn candidates<'d>(images: &[&'d Image<'d>]) -> Candidates<'d> {
         let dynamic = image.file.dynamic_symbols();
         list.extend(dynamic.filter_map(|s| candidate(code, &s)));
     }
-    if !found.has_symtab {
-        let before = list.len();
-        list.extend(pclntab::functions(code).into_iter().map(of_go));
-        found.has_symtab = list.len() > before;
-    }
     list.sort_by(|a, b| (a.start, &a.rank, a.name).cmp(&(b.start, &b.rank, b.name)));
     // The best name wins the address; the size may come from any alias.
     list.dedup_by(|alias, kept| {
@@ -109,15 +102,6 @@ impl<'d> Candidates<'d> {
             sorted: with_ends(image, &self.list, unwind),
             has_symtab: self.has_symtab,
         }
-    }
-}
-
-fn of_go((range, name): pclntab::Function<'_>) -> Candidate<'_> {
-    Candidate {
-        start: range.start,
-        size: range.end - range.start,
-        rank: (false, 0, 0, false, name.len()),
-        name,
     }
 }
 

@@ -297,7 +297,6 @@ fn find(union: &mut [u32], mut node: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// A graph as lists of successors, searched from node 0.
@@ -469,8 +468,8 @@ mod tests {
 
     #[test]
     fn random_graphs_agree_with_the_definition() {
-        let mut source = Random::new();
-        let mut random = |n: u64| source.below(n);
+        let mut source = fastrand::Rng::with_seed(1);
+        let mut random = |n: u64| source.u64(..n);
         let (mut loops, mut irreducible) = (0, 0);
         for _ in 0..3000 {
             let count = 1 + random(14);

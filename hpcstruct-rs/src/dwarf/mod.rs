@@ -17,6 +17,7 @@ use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, Sect
 use object::{Object as _, ObjectSection as _};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How section bytes are read.
 pub(crate) type Reader<'d> = EndianSlice<'d, RunTimeEndian>;
@@ -81,7 +82,7 @@ pub(crate) fn from_sections<'d>(
 /// The units of one file.
 #[derive(Debug)]
 struct DebugFile<'d> {
-    dwarf: Dwarf<Reader<'d>>,
+    dwarf: Arc<Dwarf<Reader<'d>>>,
     /// Number of its first unit.
     first: usize,
     /// Offsets of the units' starts in its `.debug_info`, ascending.
@@ -193,7 +194,7 @@ impl<'d> Debug<'d> {
         let read = parallel::run(headers.len(), threads, |i| dwarf.unit(headers[i]));
         let number = self.files.len() as u32;
         let mut file = DebugFile {
-            dwarf,
+            dwarf: Arc::new(dwarf),
             first: self.units.len(),
             starts: Vec::new(),
         };
@@ -233,8 +234,16 @@ impl<'d> Debug<'d> {
     }
 
     /// The debug information of the module itself.
-    pub(crate) fn own_dwarf(&self) -> Option<&Dwarf<Reader<'d>>> {
+    pub(crate) fn own_dwarf(&self) -> Option<&Arc<Dwarf<Reader<'d>>>> {
         self.files.first().map(|f| &f.dwarf)
+    }
+
+    /// The file of the split unit with this id.
+    pub(crate) fn split_dwarf(&self, id: gimli::DwoId) -> Option<Arc<Dwarf<Reader<'d>>>> {
+        let mut split = self.units.iter().zip(&self.places).skip(self.own);
+        let (_, place) = split.find(|(unit, _)| unit.dwo_id == Some(id))?;
+        let file = self.files.get(place.file as usize)?;
+        Some(file.dwarf.clone())
     }
 
     /// Takes the entries of skeleton `unit` from the unit of `dwarf` that has its id; `false`
@@ -268,7 +277,7 @@ impl<'d> Debug<'d> {
     /// The sections that unit `unit` reads.
     pub(crate) fn dwarf(&self, unit: u32) -> Option<&Dwarf<Reader<'d>>> {
         let place = self.places.get(unit as usize)?;
-        self.files.get(place.file as usize).map(|f| &f.dwarf)
+        self.files.get(place.file as usize).map(|f| &*f.dwarf)
     }
 
     /// Whether unit `unit` is in the first file.

@@ -11,7 +11,7 @@ use crate::facts::{FileFacts, Tag};
 use crate::frames::{self, Body, Frame, Frames};
 use crate::paint::{self, Layer, Segment};
 use crate::verdict::{self, Step};
-use hpc_formats::structure::{SourceLine, StringId};
+use hpc_formats::structure::SourceLine;
 use std::ops::Range;
 
 /// What the analysis of a procedure works in.
@@ -76,13 +76,9 @@ impl Builder<'_, '_> {
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
         let body = self.body_file(&buffers.ids, None, &buffers.base);
-        let mut frame = self
+        let frame = self
             .frames
             .of_procedure(die.entry, self.walked, symbol, body);
-        if let Some(declared) = frame.declared.as_mut().filter(|d| d.line == 0) {
-            // Go states the file alone.
-            declared.line = self.first_line(entry_address, declared.file);
-        }
         self.drafts(&frame, buffers);
         paint::paint(
             &buffers.base,
@@ -156,17 +152,6 @@ impl Builder<'_, '_> {
         // Of other languages the line tells nothing.
         let line = if self.frames.is_rust { line } else { 0 };
         Some(Body { file, line })
-    }
-
-    /// The line of the instruction at an address, where it is in `file`; else 0.
-    fn first_line(&mut self, address: u64, file: StringId) -> u32 {
-        let Some(row) = lines::row_at(self.rows, address) else {
-            return 0;
-        };
-        match self.frames.file(self.unit, u64::from(row.file)) {
-            Some(found) if found.path == file => row.line,
-            _ => 0,
-        }
     }
 
     fn drafts(&mut self, procedure: &Frame, buffers: &mut OfFunction) {
