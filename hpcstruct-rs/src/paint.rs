@@ -32,11 +32,8 @@ pub(crate) struct Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     base: Vec<Range<u64>>,
-    /// Starts of layers, counted from the procedure's first address, each with the layer's number in the
-    /// lowest 32 bits: one number is sorted faster than a pair.
-    starts: Vec<u64>,
-    /// Those farther away than 32 bits can tell, and their layers' numbers.
-    far: Vec<(u64, u32)>,
+    /// Starts of layers with their numbers.
+    starts: Vec<(u64, u32)>,
     open: Vec<(u32, u32)>,
     late: BinaryHeap<(u32, u32)>,
 }
@@ -51,7 +48,6 @@ pub(crate) fn paint(
     let Scratch {
         base: sorted,
         starts,
-        far,
         open,
         late,
     } = scratch;
@@ -59,25 +55,12 @@ pub(crate) fn paint(
     sorted.clear();
     sorted.extend(base.iter().filter(|r| r.start < r.end).cloned());
     sorted.sort_by_key(|r| (r.start, r.end));
+    let filled = layers.iter().zip(0u32..);
+    let filled = filled.filter(|(layer, _)| layer.range.start < layer.range.end);
     starts.clear();
-    far.clear();
-    let first = sorted.first().map_or(0, |r| r.start);
-    for (layer, i) in layers.iter().zip(0u32..) {
-        if layer.range.start >= layer.range.end {
-            continue;
-        }
-        // What begins before the procedure has begun at its first address.
-        let offset = layer.range.start.saturating_sub(first);
-        match u32::try_from(offset) {
-            Ok(offset) => starts.push(u64::from(offset) << 32 | u64::from(i)),
-            Err(_) => far.push((offset, i)),
-        }
-    }
+    starts.extend(filled.map(|(layer, i)| (layer.range.start, i)));
     starts.sort_unstable();
-    far.sort_unstable();
-    let near = starts.iter().map(|s| (s >> 32, *s as u32));
-    let starts = near.chain(far.iter().copied());
-    let mut starts = starts.map(|(offset, i)| (first + offset, i)).peekable();
+    let mut starts = starts.iter().copied().peekable();
     // Those that began: by depth, then number. Usual ones begin within those before them: the
     // innermost is the last. Others go where the innermost of them is found. Those that ended leave
     // when they are the innermost.
@@ -187,27 +170,6 @@ mod tests {
                 (30, None)
             ]
         );
-    }
-
-    #[test]
-    fn distant_parts_are_painted_too() {
-        let far = 1 << 33;
-        let layers = [
-            layer(far + 4..far + 8, 1, 1),
-            layer(far..far + 8, 0, 0),
-            layer(0..12, 0, 2),
-        ];
-        let base = [10..20, far + 2..far + 9];
-        let painted = painted(&base, &layers);
-        let scopes: Vec<_> = painted.iter().map(|s| (s.range.start, s.scope)).collect();
-        let expected = [
-            (10, Some(2)),
-            (12, None),
-            (far + 2, Some(0)),
-            (far + 4, Some(1)),
-            (far + 8, None),
-        ];
-        assert_eq!(scopes, expected);
     }
 
     #[test]

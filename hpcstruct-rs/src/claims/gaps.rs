@@ -55,7 +55,6 @@ pub(super) fn fill<'f>(
         added: Vec::new(),
         fresh: Vec::with_capacity(count),
         free_from: 0,
-        places: Places::default(),
     };
     // Cold parts come second: they belong to the procedure of their stem.
     for cold in [false, true] {
@@ -182,41 +181,13 @@ struct Filler<'f, 'd> {
     /// New runs of this pass, sorted.
     fresh: Vec<Run>,
     free_from: u64,
-    places: Places,
-}
-
-/// Where the range before was found in the lists: ranges come in the order of their addresses.
-#[derive(Default)]
-struct Places {
-    free: usize,
-    runs: usize,
-    added: usize,
-    loose: usize,
-}
-
-/// The index of the first element of a sorted list that is not `before`; `place` is the answer
-/// to a question that was mostly a little smaller.
-fn advance<T>(list: &[T], place: &mut usize, before: impl Fn(&T) -> bool) -> usize {
-    /// Elements that are looked at one by one.
-    const NEAR: usize = 8;
-    let from = (*place).min(list.len());
-    let is_behind = from == 0 || before(&list[from - 1]);
-    let near = list[from..].iter().take(NEAR).position(|e| !before(e));
-    let ends_here = list.len() - from < NEAR;
-    *place = match near {
-        Some(steps) if is_behind => from + steps,
-        None if is_behind && ends_here => list.len(),
-        _ => list.partition_point(before),
-    };
-    *place
 }
 
 impl Filler<'_, '_> {
     /// Covers the free parts of `range`.
     fn fill(&mut self, range: Range<u64>, symbol: Option<&Named>) {
         let range = range.start.max(self.free_from)..range.end;
-        let is_before = |f: &Range<u64>| f.end <= range.start;
-        let mut next = advance(&self.free, &mut self.places.free, is_before);
+        let mut next = self.free.partition_point(|f| f.end <= range.start);
         let mut owner = None;
         while let Some(free) = self.free.get(next).filter(|f| f.start < range.end) {
             let part = free.start.max(range.start)..free.end.min(range.end);
@@ -232,13 +203,12 @@ impl Filler<'_, '_> {
     }
 
     /// The procedure whose run covers the first address of `range`.
-    fn owner_before(&mut self, range: &Range<u64>) -> Option<u32> {
-        let at = |runs: &[Run], place| {
-            let run = runs.get(advance(runs, place, |r| r.end <= range.start))?;
+    fn owner_before(&self, range: &Range<u64>) -> Option<u32> {
+        let at = |runs: &[Run]| {
+            let run = runs.get(runs.partition_point(|r| r.end <= range.start))?;
             (run.start <= range.start).then_some(run.procedure)
         };
-        let places = &mut self.places;
-        at(&self.claims.runs, &mut places.runs).or_else(|| at(&self.added, &mut places.added))
+        at(&self.claims.runs).or_else(|| at(&self.added))
     }
 
     fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> u32 {
@@ -275,7 +245,7 @@ impl Filler<'_, '_> {
         let of_procedure = self.claims.procedures[procedure as usize].frame.tag;
         let tag = of_procedure.or(self.inputs.facts.module.tag);
         let mut at = part.start;
-        let mut next = advance(&self.loose, &mut self.places.loose, |p| p.end <= at);
+        let mut next = self.loose.partition_point(|p| p.end <= at);
         while at < part.end {
             let found = self.loose.get(next).filter(|p| p.start < part.end);
             let (end, line, line_tag) = match found {
@@ -338,27 +308,5 @@ impl Filler<'_, '_> {
         }
         runs.extend(self.added);
         runs.sort_by_key(|r| r.start);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_those_of_a_search() {
-        let list: Vec<u64> = (0..50).map(|i| 3 * i).collect();
-        for count in [0, 1, 7, 50] {
-            let list = &list[..count];
-            let mut place = 0;
-            // Mostly onwards, by small and large steps, and back at times.
-            for i in 0..400u64 {
-                let wanted = i * i * 7 % 170;
-                for wanted in [wanted, wanted + 1, wanted + 40] {
-                    let expected = list.partition_point(|e| *e < wanted);
-                    assert_eq!(advance(list, &mut place, |e| *e < wanted), expected);
-                }
-            }
-        }
     }
 }

@@ -146,19 +146,14 @@ impl<'r> Cutter<'r> {
         range: &Range<u64>,
         mut emit: impl FnMut(Range<u64>, Option<&'r Row>),
     ) {
-        /// Rows that may lie between a range and the one before, to be stepped over.
-        const NEAR: usize = 4;
         let (mut at, end) = (range.start, range.end);
         let is_before = |row: &Row| row.end <= at;
         // The last row of the range before may go on into this one.
         let mut next = self.next.saturating_sub(1);
-        let near = self.rows.get(next..(next + NEAR).min(self.rows.len()));
-        let skipped = near.and_then(|near| near.iter().position(|row| !is_before(row)));
-        let is_here = next == 0 || is_before(&self.rows[next - 1]);
-        match skipped {
-            Some(skipped) if is_here => next += skipped,
-            _ => next = self.rows.partition_point(is_before),
+        if next > 0 && !is_before(&self.rows[next - 1]) {
+            next = 0;
         }
+        next += self.rows[next..].partition_point(is_before);
         while at < end {
             let start = at;
             let found = self.rows.get(next).filter(|r| r.start < end);
