@@ -6,9 +6,10 @@
 //! Invariants: an entry appears whole (written beside, then renamed); one that is damaged is made
 //! anew, one that lacks wanted addresses is made anew with what it had and those; a cache that cannot be read or written only costs time.
 
-use crate::bytes::FileBytes;
-use crate::image::Image;
-use crate::{Analysis, Options, StructError, analyse_fully, separate};
+use crate::input::debug_file;
+use crate::input::file_bytes::FileBytes;
+use crate::input::image::Image;
+use crate::{Analysis, Options, StructError, analyse_fully};
 use hpc_formats::structure::Structure;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -117,13 +118,13 @@ impl Cache {
             // Stripping keeps the build id, but not the size.
             (&image.build_id, bytes.as_slice().len()).hash(&mut key);
         }
-        let debug_file = separate::find(&image, path, &options.debug_directories);
+        let debug_file = debug_file::find(&image, path, &options.debug_directories);
         debug_file
             .map(|(path, _)| (stamp(&path), path))
             .hash(&mut key);
         options.debug_directories.hash(&mut key);
         options.rules.texts().for_each(|text| text.hash(&mut key));
-        let mut name = separate::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
+        let mut name = debug_file::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
         // Writing to a string cannot fail.
         let _ = write!(name, "-{:016x}.{EXTENSION}", key.finish());
         Some(self.folder.join(name))

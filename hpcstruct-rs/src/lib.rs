@@ -3,8 +3,8 @@
 //!
 //! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols`, `unwind` (symbol tables,
 //! unwind entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
-//! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
-//! `paint` flattens scopes; `verdict` picks categories) → `claims` (which procedure has which
+//! `frames` name and classify procedures by `names`, `owner`, `tags` and `rules`;
+//! `paint` flattens scopes; `verdict` picks categories) → `code_map` (which procedure has which
 //! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
 //! `assemble` (parts of a structure; [`columns`] tells parallel loops of one line apart) → [`Recovered`] (put together, or written as they are).
 //!
@@ -15,62 +15,46 @@
 
 #![deny(unsafe_code)]
 
-mod assemble;
-#[allow(unsafe_code)]
-mod bytes;
+mod base;
 pub mod cache;
-mod claims;
 pub mod code;
-pub mod columns;
+mod code_map;
 mod dwarf;
-mod error;
-mod facts;
-mod frames;
-mod image;
-mod languages;
-pub mod load_module;
+mod input;
 mod loops;
-pub mod measurements;
-mod mini;
 mod names;
-mod owner;
-mod paint;
-mod parallel;
-mod product;
-mod progress;
-mod rules;
-pub mod rust_source;
-mod separate;
-mod split;
-mod strings;
+mod output;
+mod overhead;
+mod structure;
 mod symbols;
-mod tags;
-pub mod text;
-mod unwind;
-mod vdso;
-mod verdict;
-mod wanted;
-pub mod xml;
+mod unit_analysis;
 
-use assemble::Assembled;
-pub use assemble::TagUse;
-pub use error::StructError;
+pub use base::error::StructError;
+pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
-pub use progress::Progress;
-pub use rules::Rules;
+pub use input::measurements;
+pub use names::rust_source;
+pub use output::{load_module, text, xml};
+pub use overhead::rules::Rules;
+pub use structure::assemble::TagUse;
+pub use structure::columns;
 
-use bytes::FileBytes;
-use claims::Claims;
-use code::memory::Memory;
-use facts::Facts;
+use base::parallel;
+use code::disasm::loaded_image::LoadedImage;
+use code_map::CodeMap;
+use dwarf::split_dwarf as split;
 use hpc_formats::structure::Origin;
-use image::Image;
-use product::Inputs;
+use input::address_filter::AddressFilter;
+use input::file_bytes::FileBytes;
+use input::image::Image;
+use input::{debug_file, vdso};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use structure::assemble::{self, Assembled};
 use symbols::Symbols;
-use unwind::Unwind;
-use wanted::Wanted;
+use symbols::unwind_table::Unwind;
+use unit_analysis::Inputs;
+use unit_analysis::classify::Classifier;
 
 /// What to analyse, and how.
 #[derive(Clone, Debug)]
@@ -160,7 +144,7 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     let symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
-        memory: &Memory::new(&image.file),
+        memory: &LoadedImage::new(&image.file),
         symbols: &symbols,
         unwind: &unwind,
         threads,
@@ -177,9 +161,9 @@ fn analyse_in(
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
-    let wanted = Wanted::new(options.addresses.as_deref());
+    let wanted = AddressFilter::new(options.addresses.as_deref());
     let folders = is_file.then_some(options.debug_directories.as_slice());
-    let files = separate::open(&image, path, folders, &mut notes);
+    let files = debug_file::open(&image, path, folders, &mut notes);
     let parsed = files.parse();
     let with_entries = parsed.with_entries(&image);
     let sections = dwarf::load(&with_entries, threads, &mut notes);
@@ -195,7 +179,7 @@ fn analyse_in(
         || {
             parallel::both(
                 threads,
-                || (Unwind::read(&image), Memory::new(&image.file)),
+                || (Unwind::read(&image), LoadedImage::new(&image.file)),
                 || symbols::candidates(&images),
             )
         },
@@ -219,23 +203,23 @@ fn analyse_in(
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
-    let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures, texts);
+    let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);
     // Of the system's own libraries nobody expects more, and nobody builds them again.
-    if facts.module.origin != Some(Origin::System) {
+    if classifier.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));
     }
     let inputs = Inputs {
         image: &image,
         debug: &debug,
         symbols: &symbols,
-        facts: &facts,
+        classifier: &classifier,
         wanted: &wanted,
         threads,
     };
     let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    let claims = Claims::new(&inputs, &products, &unwind.ranges);
-    let by_procedure = claims.by_procedure();
+    let code_map = CodeMap::new(&inputs, &products, &unwind.ranges);
+    let by_procedure = code_map.by_procedure();
     let sources = loops::Sources {
         image: &image,
         memory: &memory,
@@ -243,11 +227,11 @@ fn analyse_in(
         unwind: &unwind,
         threads,
     };
-    let noted = columns::entries(&claims, &facts);
-    let found = loops::find(&claims, &by_procedure, wanted.is_all(), &noted, &sources);
+    let noted = columns::entries(&code_map, &classifier);
+    let found = loops::find(&code_map, &by_procedure, wanted.is_all(), &noted, &sources);
     notes.extend(found.note.iter().cloned());
-    let (parts, tags) = assemble::assemble(&inputs, &products, &claims, &by_procedure, &found);
-    let columns = columns::find(&inputs, &parts, &claims, &found.calls);
+    let (parts, tags) = assemble::assemble(&inputs, &products, &code_map, &by_procedure, &found);
+    let columns = columns::find(&inputs, &parts, &code_map, &found.calls);
     files.check_unchanged()?;
     split_files
         .iter()
@@ -263,8 +247,8 @@ fn analyse_in(
     Ok(Unfinished {
         assembled: Assembled {
             parts,
-            tag_texts: facts.tag_texts(),
-            strings: facts.into_strings(),
+            tag_texts: classifier.tag_texts(),
+            strings: classifier.into_strings(),
             identity,
         },
         tags,
@@ -292,20 +276,23 @@ impl Unfinished {
 }
 
 /// Analyses all units that may have wanted code.
-fn products(inputs: &Inputs<'_, '_>, progress: Option<&Progress>) -> Vec<product::Product> {
+fn products(
+    inputs: &Inputs<'_, '_>,
+    progress: Option<&Progress>,
+) -> Vec<unit_analysis::UnitAnalysis> {
     let units = units_with_wanted_code(inputs);
     let weight = |i: usize| inputs.debug.weight(units[i]);
     if let Some(progress) = progress {
         progress.begin((0..units.len()).map(weight).sum());
     }
-    let buffers = product::Buffers::default;
+    let buffers = unit_analysis::Buffers::default;
     parallel::run_heaviest_first(
         units.len(),
         inputs.threads,
         weight,
         buffers,
         |buffers, i| {
-            let product = product::analyse(inputs, units[i], buffers);
+            let product = unit_analysis::analyse(inputs, units[i], buffers);
             if let Some(progress) = progress {
                 progress.add(weight(i));
             }
@@ -320,14 +307,17 @@ fn is_little_endian(image: &Image<'_>) -> bool {
 }
 
 /// Skeleton units whose stated ranges hold wanted addresses, or that state none.
-fn wanted_skeletons<'d>(debug: &dwarf::Debug<'d>, wanted: &Wanted) -> Vec<dwarf::Skeleton<'d>> {
+fn wanted_skeletons<'d>(
+    debug: &dwarf::Debug<'d>,
+    wanted: &AddressFilter,
+) -> Vec<dwarf::Skeleton<'d>> {
     let mut skeletons = debug.skeletons();
     skeletons.retain(|skeleton| may_have(debug, wanted, skeleton.unit));
     skeletons
 }
 
 /// Whether a unit's stated ranges hold wanted addresses; one that states none may.
-fn may_have(debug: &dwarf::Debug<'_>, wanted: &Wanted, unit: u32) -> bool {
+fn may_have(debug: &dwarf::Debug<'_>, wanted: &AddressFilter, unit: u32) -> bool {
     wanted.is_all()
         || debug
             .unit_ranges(unit)
@@ -366,7 +356,7 @@ fn what_is_missing_of_code(image: &Image<'_>) -> Option<String> {
     lacks_code.then(|| {
         let id = match image.build_id.as_slice() {
             [] => String::new(),
-            id => format!(" (build id {})", separate::hex(id)),
+            id => format!(" (build id {})", debug_file::hex(id)),
         };
         format!(
             "a separate debug file, without machine code: loops are missing; give the program or library that it belongs to{id}, with --debug-dir for the folder of this file"

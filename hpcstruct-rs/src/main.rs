@@ -5,11 +5,10 @@
 
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code)]
-mod sigbus;
-mod waiting;
+mod cli;
 
 use clap::{Parser, ValueEnum};
+use cli::{progress_bar, sigbus};
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
@@ -153,7 +152,7 @@ fn structure_of(
     options: &Options,
 ) -> Result<Structure, StructError> {
     let cache = Cache::of_user().filter(|_| !arguments.no_cache);
-    waiting::watch(options, || match cache {
+    progress_bar::watch(options, || match cache {
         Some(cache) => cache.analyse(path, options),
         None => analyse(path, options),
     })
@@ -162,7 +161,7 @@ fn structure_of(
 fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
     let started = Instant::now();
     if arguments.tags {
-        let analysis = waiting::watch(options, || analyse_fully(&arguments.input, options))?;
+        let analysis = progress_bar::watch(options, || analyse_fully(&arguments.input, options))?;
         let text = text::render_tags(&analysis.structure, &analysis.tags);
         return print(text.as_bytes()).map_err(|error| StructError::Write {
             path: PathBuf::from("-"),

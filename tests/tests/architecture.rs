@@ -1,4 +1,4 @@
-//! The allowed directions of dependency, between the crates and inside `hpcrun-core`.
+//! The allowed directions of dependency, between the crates and inside two of them.
 //!
 //! ARCHITECTURE.md states them for readers; this test holds them. Sources: the manifests, through
 //! `cargo metadata`, and the `crate::` paths in the code.
@@ -31,6 +31,22 @@ const CORE: [(&str, &[&str]); 4] = [
     ("logical", &["unwind"]),
     ("lcct", &["logical"]),
     ("unwind", &[]),
+];
+
+/// The rooms of `hpcstruct-rs` in the order of its passes: each uses only those before it.
+const STRUCT: [&str; 12] = [
+    "base",
+    "input",
+    "symbols",
+    "dwarf",
+    "names",
+    "overhead",
+    "unit_analysis",
+    "code_map",
+    "code",
+    "loops",
+    "structure",
+    "output",
 ];
 
 #[test]
@@ -132,6 +148,18 @@ fn the_sampler_is_layered() {
                 !uses.contains(other) || allowed.contains(&other),
                 "hpcrun-core: {module} must not use {other}"
             );
+        }
+    }
+}
+
+#[test]
+fn the_analyser_is_layered() {
+    let graph = module_graph("hpcstruct-rs/src");
+    for (i, room) in STRUCT.iter().enumerate() {
+        let uses = graph.get(*room);
+        let uses = uses.unwrap_or_else(|| panic!("hpcstruct-rs has the room {room}: {graph:?}"));
+        for later in &STRUCT[i + 1..] {
+            assert!(!uses.contains(*later), "{room} must not use {later}");
         }
     }
 }

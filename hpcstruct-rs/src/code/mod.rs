@@ -9,32 +9,20 @@
 //! Invariants: any bytes are input; time and memory are bounded by the size of the code; the
 //! result does not depend on the number of threads, nor on which other procedures are wanted.
 
-mod aarch64;
-mod callees;
-mod finder;
-mod flow;
-mod graph;
-mod handlers;
-mod index;
-mod length_decoder;
-pub(crate) mod memory;
-mod nest;
-mod pads;
-mod returns;
-mod sweep;
-mod unit;
-mod x86;
+mod cfg;
+pub(crate) mod disasm;
 
-use crate::parallel;
-use callees::{Recent, Remembering};
-use finder::Finder;
-use flow::Flow;
-use index::Index;
-use memory::{Memory, Word};
-pub(crate) use pads::Handler;
+use crate::base::parallel;
+use crate::base::strings::Map;
+use crate::symbols::unwind_table::Handler;
+use cfg::finder::Finder;
+use cfg::noreturn;
+use disasm::callee_cache::{Recent, Remembering};
+use disasm::control_transfer::ControlTransfer;
+use disasm::loaded_image::{LoadedImage, Word};
+pub(crate) use disasm::procedure_code::Layout;
+use disasm::procedure_code::{self as unit, Callee, Callees, Chunk, Code};
 use std::ops::Range;
-pub(crate) use unit::Layout;
-use unit::{Callee, Callees, Chunk, Code};
 
 /// Instruction sets whose code can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +91,7 @@ impl ProcedureLoops {
 
 /// Finds the loops in the bytes of one procedure that is entered at its first byte, `address`.
 pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) -> ProcedureLoops {
-    let memory = Memory::of_bytes(address, bytes);
+    let memory = LoadedImage::of_bytes(address, bytes);
     let end = address.checked_add(bytes.len() as u64);
     let layout = end.and_then(|end| Layout::new(std::iter::once(address..end).collect(), 0));
     let program = Program {
@@ -131,7 +119,7 @@ pub(crate) struct Program<'a, 'd> {
     /// Instruction set.
     pub(crate) architecture: Architecture,
     /// Its bytes.
-    pub(crate) memory: &'a Memory<'d>,
+    pub(crate) memory: &'a LoadedImage<'d>,
     /// Ranges of linkage stubs (`.plt`), sorted.
     pub(crate) stubs: &'a [Range<u64>],
     /// Code with exception handlers, sorted, not overlapping.
@@ -177,7 +165,7 @@ impl Program<'_, '_> {
         let single = |range: &Range<u64>| Layout::new(vec![range.clone()], 0).unwrap_or_default();
         units.extend(self.others.iter().map(single));
         let mut analysis = Analysis {
-            index: Index::new(&units),
+            by_entry: by_entry(&units),
             program: &self,
             wanted,
             by_name: ByName::default(),
@@ -187,7 +175,7 @@ impl Program<'_, '_> {
         let codes = analysis.decode();
         let known = std::mem::take(&mut analysis.by_name.never_return);
         let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
-        let never = returns::settle(analysis.units.len(), procedure, known, self.threads);
+        let never = noreturn::settle(analysis.units.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..wanted]);
         let calls = noted_calls(&analysis.units[..wanted], &codes, &self.noted);
         let loops = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
@@ -279,7 +267,8 @@ struct Analysis<'a, 'd> {
     units: Vec<Layout>,
     /// How many are wanted.
     wanted: usize,
-    index: Index,
+    /// Procedures by their entry addresses.
+    by_entry: Map<u64, u32>,
     by_name: ByName,
 }
 
@@ -314,7 +303,7 @@ impl Analysis<'_, '_> {
     /// Procedures without code that the ones in `asked` call, as far as those do not return
     /// whatever they call.
     fn undecided_callees(&self, asked: &[u32], codes: &Codes) -> Vec<u32> {
-        let mut scratch = returns::Scratch::default();
+        let mut scratch = noreturn::Scratch::default();
         let mut callees = Vec::new();
         for unit in asked {
             let Some(code) = codes.get(*unit as usize) else {
@@ -322,7 +311,7 @@ impl Analysis<'_, '_> {
             };
             let is_wanted = (*unit as usize) < self.wanted;
             let layout = &self.units[*unit as usize];
-            if !is_wanted && returns::may_return(layout, code, None, &mut scratch) {
+            if !is_wanted && noreturn::may_return(layout, code, None, &mut scratch) {
                 continue;
             }
             let count = self.units.len();
@@ -340,9 +329,9 @@ impl Analysis<'_, '_> {
         let chunks: Vec<_> = self.program.named.chunks(CHUNK).collect();
         let found = parallel::run(chunks.len(), self.program.threads, |c| {
             let known = chunks[c].iter().filter_map(|(address, name)| {
-                let never_returns = returns::known_never_to_return(name);
-                let never_throws = returns::never_throws(name);
-                let unit = (never_returns || never_throws).then(|| self.index.entered_at(*address));
+                let never_returns = noreturn::known_never_to_return(name);
+                let never_throws = noreturn::never_throws(name);
+                let unit = (never_returns || never_throws).then(|| self.entered_at(*address));
                 Some((unit??, never_returns, never_throws))
             });
             known.collect::<Vec<_>>()
@@ -381,10 +370,17 @@ impl Analysis<'_, '_> {
         let stubs = self.program.stubs;
         let next = stubs.partition_point(|s| s.end <= address);
         stubs.get(next).filter(|s| s.start <= address)?;
-        Some(match self.program.architecture {
-            Architecture::X86_64 => x86::stub(self.program.memory, address),
-            Architecture::AArch64 => aarch64::stub(self.program.memory, address),
-        })
+        let Program {
+            architecture,
+            memory,
+            ..
+        } = *self.program;
+        Some(disasm::stub(architecture, memory, address))
+    }
+
+    /// The procedure that is entered at an address.
+    fn entered_at(&self, address: u64) -> Option<u32> {
+        self.by_entry.get(&address).copied()
     }
 
     /// The name of what is called at an address of this module.
@@ -402,11 +398,19 @@ impl Analysis<'_, '_> {
     }
 
     fn local(&self, address: u64) -> Callee {
-        match self.index.entered_at(address) {
+        match self.entered_at(address) {
             Some(unit) => Callee::Procedure(unit),
             None => Callee::Returns,
         }
     }
+}
+
+fn by_entry(procedures: &[Layout]) -> Map<u64, u32> {
+    let numbered = procedures.iter().zip(0..);
+    let with_code = numbered.filter(|(layout, _)| !layout.ranges.is_empty());
+    with_code
+        .map(|(layout, i)| (layout.entry_address(), i))
+        .collect()
 }
 
 /// Buffers of a thread.
@@ -424,26 +428,26 @@ impl Callees for Analysis<'_, '_> {
         }
     }
 
-    fn may_throw(&self, call: Flow) -> bool {
-        if let Flow::Call(address) = call {
-            if let Some(unit) = self.index.entered_at(address) {
+    fn may_throw(&self, call: ControlTransfer) -> bool {
+        if let ControlTransfer::Call(address) = call {
+            if let Some(unit) = self.entered_at(address) {
                 return !self.by_name.never_throw[unit as usize];
             }
         }
         let name = match call {
-            Flow::Call(address) => match self.stub(address) {
+            ControlTransfer::Call(address) => match self.stub(address) {
                 Some(slot) => slot.and_then(|slot| self.name_through(slot)),
                 None => self.name_at(address),
             },
-            Flow::CallThrough(slot) => self.name_through(slot),
+            ControlTransfer::CallThrough(slot) => self.name_through(slot),
             _ => None,
         };
-        !name.is_some_and(returns::never_throws)
+        !name.is_some_and(noreturn::never_throws)
     }
 
     fn through(&self, slot: u64) -> Callee {
         match self.program.memory.word(slot) {
-            Some(Word::Import(name)) if returns::never_returns(name) => Callee::NeverReturns,
+            Some(Word::Import(name)) if noreturn::never_returns(name) => Callee::NeverReturns,
             Some(Word::Address(address)) => self.local(address),
             _ => Callee::Returns,
         }

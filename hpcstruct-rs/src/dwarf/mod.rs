@@ -2,17 +2,18 @@
 //!
 //! Input: the debug sections of an image or of its separate debug file, of the file that dwz
 //! shares among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units;
-//! [`walk`] finds the procedures and inlined scopes of one, [`describe`] their names, [`lines`]
+//! [`walk`] finds the procedures and inlined scopes of one, [`die_names`] their names, [`line_table`]
 //! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
 //! out and said in a note.
 
 mod attributes;
-pub(crate) mod describe;
-pub(crate) mod lines;
+pub(crate) mod die_names;
+pub(crate) mod line_table;
+pub(crate) mod split_dwarf;
 pub(crate) mod walk;
 
-use crate::image::section_of;
-use crate::parallel;
+use crate::base::parallel;
+use crate::input::image::section_of;
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, SectionId, Unit};
 use object::{Object as _, ObjectSection as _};
 use std::borrow::Cow;

@@ -5,9 +5,9 @@
 //! cannot be read ends the pass, and what came before it is kept.
 
 use super::attributes::{Attributes, UnitRef};
-use super::describe::describe;
+use super::die_names::describe;
 use super::{Debug, EntryRef, Reader};
-use crate::wanted::Wanted;
+use crate::input::address_filter::AddressFilter;
 use gimli::{AttributeValue, DwTag, UnitOffset};
 use std::ops::Range;
 
@@ -152,7 +152,7 @@ enum Around<'d> {
 pub(crate) fn walk<'d>(
     debug: &Debug<'d>,
     index: u32,
-    wanted: &Wanted,
+    wanted: &AddressFilter,
     begins: &dyn Fn(u64) -> bool,
     out: &mut Walked<'d>,
 ) {
@@ -174,7 +174,7 @@ pub(crate) fn walk<'d>(
 
 struct Walker<'a, 'd> {
     unit: UnitRef<'a, 'd>,
-    wanted: &'a Wanted,
+    wanted: &'a AddressFilter,
     begins: &'a dyn Fn(u64) -> bool,
     /// Open entries that matter, with their depths.
     stack: Vec<(isize, Around<'d>)>,

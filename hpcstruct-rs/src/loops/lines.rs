@@ -7,7 +7,7 @@
 //! first line of its body.
 
 use super::place::{LoopPlace, Nesting, Part};
-use crate::strings::Map;
+use crate::base::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 
 /// Place and origin of each loop.

@@ -7,9 +7,9 @@
 //! stay; parents come before children.
 
 use super::lines;
+use crate::base::strings::Map;
 use crate::code::ProcedureLoops;
-use crate::product::{InlinedScope, Piece};
-use crate::strings::Map;
+use crate::unit_analysis::{InlinedScope, Piece};
 use hpc_formats::structure::{Origin, SourceLine};
 
 /// A procedure without loops.
