@@ -1,10 +1,10 @@
 //! Structures kept between runs, in the user's cache folder.
 //!
-//! Input: a module's path and the options; the environment names the folder. An entry's name is a
-//! hash of everything that the result depends on: the module's identity (build id and size,
-//! or place and time of change), its separate debug file's, the rules, the search folders, and this very program's.
-//! Invariants: an entry appears whole (written beside, then renamed); one that is damaged is made
-//! anew, one that lacks wanted addresses is made anew with what it had and those; a cache that cannot be read or written only costs time.
+//! An entry's name is a hash of everything that the result depends on: the module's identity (build
+//! id and size, or path and time of change), its separate debug file, the rules, the search folders
+//! and this program. Invariants: an entry appears whole (written beside, then renamed); a damaged
+//! entry is replaced; an entry that lacks wanted addresses is replaced by one with both; a cache that
+//! cannot be read or written only costs time.
 
 use crate::input::debug_file;
 use crate::input::file_bytes::FileBytes;

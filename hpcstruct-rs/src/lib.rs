@@ -1,14 +1,22 @@
 //! Recovers the structure of load modules: procedures, inlined scopes, loops, source lines and
 //! overhead tags.
 //!
-//! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols`, `unwind` (symbol tables,
-//! unwind entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
-//! `frames` name and classify procedures by `names`, `owner`, `tags` and `rules`;
-//! `paint` flattens scopes; `verdict` picks categories) → `code_map` (which procedure has which
-//! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
-//! `assemble` (parts of a structure; [`columns`] tells parallel loops of one line apart) → [`Recovered`] (put together, or written as they are).
+//! The rooms, in the order of the passes; `analyse_in` wires them:
 //!
-//! [`measurements`] tells what a run sampled; [`text`] prints.
+//! | room | makes |
+//! |---|---|
+//! | `base` | errors, threads, interned strings, progress |
+//! | `input` | the bytes of files, ELF images, separate debug files, the sampled addresses |
+//! | `symbols` | names and bounds of procedures; unwind entries |
+//! | `dwarf` | units: procedure entries, inlined scopes, line tables |
+//! | `names` | readable names, and whose code they name |
+//! | `overhead` | marks and rules that tag code as overhead |
+//! | `unit_analysis` | procedures of one unit: scopes, and spans of code with line and tag |
+//! | `code_map` | which procedure has which code; fills what debug information leaves open |
+//! | [`code`] | machine code: transfers of control, control flow graphs, loops |
+//! | `loops` | the place of each loop among the scopes, and its source line |
+//! | `structure` | the whole [`Structure`] |
+//! | `output` | other formats: text, HPCToolkit's XML |
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
@@ -359,7 +367,8 @@ fn what_is_missing_of_code(image: &Image<'_>) -> Option<String> {
             id => format!(" (build id {})", debug_file::hex(id)),
         };
         format!(
-            "a separate debug file, without machine code: loops are missing; give the program or library that it belongs to{id}, with --debug-dir for the folder of this file"
+            "a separate debug file, without machine code: loops are missing; give the program or \
+             library that it belongs to{id}, with --debug-dir for the folder of this file"
         )
     })
 }
@@ -370,8 +379,11 @@ fn what_is_missing(debug: &dwarf::Debug<'_>, symbols: &Symbols<'_>) -> Option<St
         return None;
     }
     Some(if symbols.has_symtab {
-        "no debug information: source lines and inlined code are missing; build with -g, or for Rust with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
+        "no debug information: source lines and inlined code are missing; build with -g, or for Rust \
+         with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
     } else {
-        "stripped: names, source lines and inlined code are missing; build with CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no -s for C, or install its debug package".to_owned()
+        "stripped: names, source lines and inlined code are missing; build with \
+         CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no \
+         -s for C, or install its debug package".to_owned()
     })
 }

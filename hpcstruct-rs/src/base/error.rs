@@ -89,7 +89,8 @@ impl fmt::Display for StructError {
                 let path = path.display();
                 write!(
                     f,
-                    "{path} is a kernel module, whose code has no addresses yet: give it some, with ld -e 0 --unresolved-symbols=ignore-all -o module.elf {path}, and analyse module.elf"
+                    "{path} is a kernel module, whose code has no addresses yet: give it some, with ld \
+                     -e 0 --unresolved-symbols=ignore-all -o module.elf {path}, and analyse module.elf"
                 )
             }
             StructError::Rules { path, line, what } => write!(

@@ -1,7 +1,7 @@
-//! A line on the terminal that says how far a long analysis is.
+//! A progress bar on the terminal for long analyses.
 //!
-//! Input: the progress that the analysis reports. Invariants: nothing is written to what is no
-//! terminal, nor before half a second has passed; the line is gone when the analysis is over.
+//! Invariants: only a terminal gets it, and only after half a second; it is gone when the analysis
+//! ends.
 
 use hpcstruct_rs::Options;
 use std::io::{IsTerminal as _, Write as _, stderr};

@@ -1,10 +1,10 @@
-//! From machine code to loop nests: instructions, jump tables, calls that never return, control
-//! flow graphs, loops.
+//! From machine code to loops, without debug information.
 //!
-//! The pipeline, in `Program::find`: decode every procedure once into compact transfers of
-//! control (`x86`, `aarch64` → `flow` → `unit`, with exception handlers from `pads`), find what never returns (`returns`), then build
-//! each procedure's graph (`graph`) and find its loops (`nest`). Procedures are decoded only where
-//! they are wanted, or where the question whether they return has to go into them.
+//! The pipeline, in `Program::find`:
+//! 1. `disasm` decodes every wanted procedure once into transfers of control;
+//! 2. `cfg::noreturn` finds the procedures that never return, and asks for further procedures to be
+//!    decoded where the answer depends on them;
+//! 3. `cfg` builds the control flow graph of each procedure and finds its loops.
 //!
 //! Invariants: any bytes are input; time and memory are bounded by the size of the code; the
 //! result does not depend on the number of threads, nor on which other procedures are wanted.
@@ -17,7 +17,6 @@ use crate::base::strings::Map;
 use crate::symbols::unwind_table::Handler;
 use cfg::finder::Finder;
 use cfg::noreturn;
-use disasm::callee_cache::{Recent, Remembering};
 use disasm::control_transfer::ControlTransfer;
 use disasm::loaded_image::{LoadedImage, Word};
 pub(crate) use disasm::procedure_code::Layout;
@@ -279,8 +278,8 @@ impl Analysis<'_, '_> {
         let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
         let first =
-            parallel::run_with(jobs.len(), threads, Translator::default, |translator, j| {
-                self.translate(jobs[j].clone(), translator)
+            parallel::run_with(jobs.len(), threads, unit::Scratch::default, |scratch, j| {
+                self.translate(jobs[j].clone(), scratch)
             });
         for (job, chunk) in jobs.into_iter().zip(first) {
             codes.add(job, chunk);
@@ -290,9 +289,12 @@ impl Analysis<'_, '_> {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-            let more = parallel::run_with(chunks.len(), threads, Translator::default, |t, c| {
-                self.translate(chunks[c].iter().map(|u| *u as usize), t)
-            });
+            let more = parallel::run_with(
+                chunks.len(),
+                threads,
+                unit::Scratch::default,
+                |scratch, c| self.translate(chunks[c].iter().map(|u| *u as usize), scratch),
+            );
             for (units, chunk) in chunks.into_iter().zip(more) {
                 codes.add(units.iter().map(|u| *u as usize), chunk);
             }
@@ -347,9 +349,7 @@ impl Analysis<'_, '_> {
         by_name
     }
 
-    fn translate(&self, units: impl Iterator<Item = usize>, translator: &mut Translator) -> Chunk {
-        let Translator { scratch, recent } = translator;
-        let callees = Remembering::new(self, recent);
+    fn translate(&self, units: impl Iterator<Item = usize>, scratch: &mut unit::Scratch) -> Chunk {
         let mut chunk = Chunk::default();
         let program = self.program;
         let source = unit::Source {
@@ -359,7 +359,7 @@ impl Analysis<'_, '_> {
         };
         for unit in units {
             let layout = &self.units[unit];
-            unit::translate(source, layout, &callees, scratch, &mut chunk);
+            unit::translate(source, layout, self, scratch, &mut chunk);
         }
         chunk.finish();
         chunk
@@ -411,13 +411,6 @@ fn by_entry(procedures: &[Layout]) -> Map<u64, u32> {
     with_code
         .map(|(layout, i)| (layout.entry_address(), i))
         .collect()
-}
-
-/// Buffers of a thread.
-#[derive(Default)]
-struct Translator {
-    scratch: unit::Scratch,
-    recent: Recent,
 }
 
 impl Callees for Analysis<'_, '_> {

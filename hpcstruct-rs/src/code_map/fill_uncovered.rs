@@ -1,8 +1,8 @@
-//! Fills what debug information leaves open: by symbols, then by unwind entries, then by
+//! Gives code without debug information to procedures: by symbols, then by unwind entries, then by
 //! linkage-table sections.
 //!
-//! Input: the runs so far, sorted. Invariants: only free code is covered; a part at the end of
-//! a procedure that is known already goes to that procedure; the result is sorted again.
+//! Invariants: only uncovered code is given; a symbol or unwind entry that begins in a known
+//! procedure adds to that procedure; the result is sorted.
 
 use super::{Code, CodeMap, CodeRange, MappedProcedure};
 use crate::base::parallel;

@@ -1,10 +1,9 @@
 //! Which procedure has which code.
 //!
-//! Input: units in the order of the units, symbols, unwind entries. Invariants: runs are sorted
-//! and never overlap; where two procedures claim the same code (folded functions) the one that
-//! starts first keeps it, then the one of the earlier unit; procedures are numbered in the order of
-//! their code, those without debug information last; the result is the same whatever the number of
-//! threads.
+//! Input: the analysed units in order, symbols, unwind entries. Invariants: ranges are sorted and do
+//! not overlap; of procedures that share code (folded functions) the one that starts first keeps it,
+//! then the one of the earlier unit; procedures are numbered by address, those without debug
+//! information last; the result does not depend on the number of threads.
 
 mod fill_uncovered;
 

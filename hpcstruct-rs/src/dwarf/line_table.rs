@@ -1,7 +1,8 @@
 //! The line table of a unit as sorted, half-open address ranges.
 //!
-//! Invariants: rows are sorted by start and do not overlap; of several rows at one address the
-//! last stated one counts; a damaged program yields the rows before the damage.
+//! Invariants: rows are sorted by start and do not overlap; of several rows at one address the last
+//! one counts; of several sequences over the same code the first one does; a damaged program yields
+//! the rows before the damage.
 
 use super::{Debug, Reader};
 use gimli::{Dwarf, LineRow, Unit};

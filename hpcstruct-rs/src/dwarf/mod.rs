@@ -1,10 +1,9 @@
 //! Debug information, one compilation unit at a time.
 //!
-//! Input: the debug sections of an image or of its separate debug file, of the file that dwz
-//! shares among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units;
-//! [`walk`] finds the procedures and inlined scopes of one, [`die_names`] their names, [`line_table`]
-//! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
-//! out and said in a note.
+//! Input: the debug sections of a module or of its separate debug file, of the file that dwz shares
+//! among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units; [`walk`] finds the
+//! procedures and inlined scopes of one, [`die_names`] their names, [`line_table`] its lines.
+//! Invariant: damaged input is no failure; what cannot be read is left out, and a note says so.
 
 mod attributes;
 pub(crate) mod die_names;

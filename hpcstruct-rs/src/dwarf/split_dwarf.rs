@@ -213,7 +213,10 @@ fn note_of_missing(missing: usize, first: Option<&Skeleton<'_>>) -> Option<Strin
     let name = String::from_utf8_lossy(first?.name);
     (missing > 0).then(|| {
         format!(
-            "{missing} units keep their debug information in files that are not found (such as {name}): inlined code is missing there; keep the .dwo files where they were built, put a .dwp file beside the program, name their folder with --debug-dir, or build without split debug information"
+            "{missing} units keep their debug information in files that are not found (such as \
+             {name}): inlined code is missing there; keep the .dwo files where they were built, put a \
+             .dwp file beside the program, name their folder with --debug-dir, or build without split \
+             debug information"
         )
     })
 }

@@ -39,8 +39,8 @@ pub(crate) struct ScopeDie {
     pub(crate) call: Option<(u32, u32)>,
 }
 
-/// Most scopes, and ranges of scopes, that one unit may have. Real units stay far below; a hostile one could let
-/// many scopes share one long list.
+/// Most scopes, and ranges of scopes, of one unit. Real units stay far below; in a hostile one many
+/// scopes could share one long list.
 const MAX_RANGES: usize = 1 << 24;
 
 /// Deepest nesting of entries that is followed; real inlining stays below a few hundred.

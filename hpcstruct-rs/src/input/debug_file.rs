@@ -189,7 +189,8 @@ fn find_shared(
         .find(belongs);
     Some(found.ok_or_else(|| {
         format!(
-            "some names are in a debug file shared with other modules, which is not found ({}): install it, or name its folder with --debug-dir",
+            "some names are in a debug file shared with other modules, which is not found ({}): \
+             install it, or name its folder with --debug-dir",
             name.display()
         )
     }))

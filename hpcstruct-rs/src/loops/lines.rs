@@ -1,10 +1,11 @@
-//! The source lines that loops go by.
+//! The source line that names a loop.
 //!
-//! Input: where the code of a procedure's loops lies. A loop is named by a line of the nearest
-//! scope, from its own outwards, whose code is not the system's (code that the compiler gives to no
-//! line has no say in this): the line of the call where that scope inlines the system's code, if it has one, else
-//! the smallest line of the branches that leave or repeat the loop, else, where it is smaller, the
-//! first line of its body.
+//! A loop is named in the innermost scope around it whose code is not the system's. Code without a
+//! line is ignored. The line is the first that exists:
+//! 1. the call, where that scope inlines the system's code that loops;
+//! 2. the first line of the body, if it is smaller than the next;
+//! 3. the smallest line of the branches that leave or repeat the loop;
+//! 4. any line of the loop.
 
 use super::place::{LoopPlace, Nesting, Part};
 use crate::base::strings::Map;

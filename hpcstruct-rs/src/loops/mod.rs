@@ -1,8 +1,7 @@
-//! Finds the loops of the procedures of a module, and places them in their trees of scopes.
+//! Finds the loops of all procedures, and places them in the trees of scopes.
 //!
-//! Input: code_map of code, symbols, unwind entries. [`crate::code`] finds the loops; `place` says
-//! in which scopes they lie, `lines` by which source lines they go. Invariant: the result does not
-//! depend on the number of threads.
+//! [`crate::code`] finds the loops; `place` says in which scopes they lie, `lines` which source lines
+//! name them. Invariant: the result does not depend on the number of threads.
 
 mod lines;
 pub(crate) mod place;

@@ -1,10 +1,9 @@
-//! The tree of scopes of one procedure with its loops in place, and its spans cut at their borders.
+//! The tree of scopes of one procedure with its loops, and its spans cut at the loops' borders.
 //!
-//! Input: the procedure's scopes and pieces, and its loops. A loop lies in the innermost scope that
-//! all its code has in common: the longest common prefix of the chains of inlined scopes. An
-//! irreducible loop that shares its line with the loop around it is one with it. Only scopes with
-//! code are kept, in the order of their first code. Invariants: the sum and the order of pieces
-//! stay; parents come before children.
+//! A loop lies in the innermost scope that all its code has in common: the longest common prefix of
+//! the chains of inlined scopes. An irreducible loop on the same line as the loop around it is merged
+//! with that loop. Only scopes with code are kept, in the order of their first code. Invariants: the
+//! pieces keep their sum and order; parents come before children.
 
 use super::lines;
 use crate::base::strings::Map;

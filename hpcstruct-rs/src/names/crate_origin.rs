@@ -1,8 +1,8 @@
-//! Whose code a procedure is: the crate that a Rust name belongs to, and the origin that folding
-//! and tags go by.
+//! Whose code a procedure is: its Rust crate, and its origin (user, runtime or system).
 //!
-//! Input: readable names ([`crate::names`]), source paths, module paths. A trait implementation
-//! belongs to its self type's crate, or to the trait's when the self type is std's or generic.
+//! Views fold by origin, and tags depend on it. Input: readable names ([`crate::names`]), source
+//! paths, module paths. A trait implementation belongs to the crate of its self type, or to that of
+//! the trait if the self type is std's or generic.
 
 use crate::names::{Scheme, without_generics};
 use hpc_formats::structure::Origin;

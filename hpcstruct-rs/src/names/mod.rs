@@ -246,7 +246,8 @@ mod tests {
         // Each level repeats the one below by substitution: the text doubles.
         let small = "_Z1fI1PI1PI1PI1PIiiES4_ES5_ES6_EEvv";
         assert_eq!(of(small).matches("P<int, int>").count(), 8);
-        let huge = "_Z1fI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PIiiESD_ESE_ESF_ESG_ESH_ESI_ESJ_ESK_ESL_ESM_ESN_ESO_EEvv";
+        let huge = "_Z1fI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PI1PIiiESD_\
+            ESE_ESF_ESG_ESH_ESI_ESJ_ESK_ESL_ESM_ESN_ESO_EEvv";
         assert_eq!(of(huge), huge);
     }
 

@@ -1,8 +1,7 @@
-//! Rust source text: its tokens, and the modules that are written around its functions.
+//! Rust source text: its tokens, and the modules around its functions.
 //!
-//! Input: text, or a path that debug information names. Any text is input: what is not closed ends
-//! with the text. Invariant: nothing is guessed; a function is found by its name and a line of its body
-//! together, or not at all.
+//! Any text is input: what is not closed ends with the text. Invariant: nothing is guessed; a
+//! function is found by its name and a line of its body together, or not at all.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 /// Of a path that XML cannot state.
-const UNNAMEABLE: &str = "HPCToolkit finds a module by its path, and XML cannot state this one (control characters, or not UTF-8): its hpcprof will not use the structure; run the program under another path";
+const UNNAMEABLE: &str = "HPCToolkit finds a module by its path, and XML cannot state this one \
+    (control characters, or not UTF-8): its hpcprof will not use the structure; run the program under \
+    another path";
 
 /// A load module as HPCToolkit sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,8 +1,8 @@
-//! Overhead tags: which category, if any, a source file, a module path or a rule gives a frame.
+//! Overhead marks in the code itself: source files and module paths.
 //!
-//! Forms: a C `#line` file name `hpctoolkit:parallel-overhead[:CATEGORY]`; a Rust source file in
-//! a folder `parallel_overhead/`; a Rust module `parallel_overhead`; the rules of
-//! [`crate::overhead::rules`]. Which of several tagged frames wins is decided in [`crate::unit_analysis::overhead_category`].
+//! The marks: a C `#line` file name `hpctoolkit:parallel-overhead[:CATEGORY]`; a Rust source file in
+//! a folder `parallel_overhead/`; a Rust module `parallel_overhead`. Which of several tagged
+//! procedures wins is decided in `unit_analysis::overhead_category`.
 
 /// The file name that marks overhead in C and C++.
 const LINE_MARK: &str = "hpctoolkit:parallel-overhead";

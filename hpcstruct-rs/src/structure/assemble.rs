@@ -1,8 +1,8 @@
-//! Makes the parts of a structure of the units of all units, the code_map of code and the loops.
+//! Builds the structure from the analysed units, the code map and the loops.
 //!
-//! Procedures are built in groups, on all threads: scopes in their places, pieces of code, uses of
-//! tags and strings. [`crate::recovered`] puts the groups' parts one after the other. Invariant:
-//! the parts are the same whatever the number of threads, except for the shared ids of strings.
+//! Procedures are built in groups, on all threads: scopes, pieces of code, uses of tags and strings.
+//! [`Assembled::structure`] then puts the groups one after the other. Invariant: the groups do not
+//! depend on the number of threads, except for the shared ids of strings.
 
 use crate::base::parallel;
 use crate::base::strings::{Interner, Map, Numbering, Uses};

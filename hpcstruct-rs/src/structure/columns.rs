@@ -1,9 +1,8 @@
-//! Tells parallel loops of one source line apart: finds the columns of the calls that begin them.
+//! Columns of the calls that begin parallel loops, where several begin on one source line.
 //!
-//! Input: the parts of a structure, the calls that the machine code makes, debug information. Calls of
-//! one procedure of the library of parallel iterators from one line are looked at a second time, as
-//! neither scopes nor spans keep columns. Invariants: of such calls all get their columns or none
-//! does, and none where all are equal: a loop that is alone on its line has no column.
+//! Neither scopes nor spans have columns, so calls of one parallel iterator procedure from one line
+//! are looked up in the debug information again, with addr2line. Invariants: of such calls all get
+//! their columns or none does, and none does if all columns are equal.
 
 use crate::base::strings::Map;
 use crate::code::Call;

@@ -1,8 +1,7 @@
-//! The unwind table `.eh_frame`: which code is one procedure, and where tables of exception handlers
-//! are.
+//! The unwind table `.eh_frame`: bounds of procedures, and their tables of exception handlers.
 //!
-//! Input: an image. Invariants: what is handed out is sorted, does not overlap and lies in
-//! executable ranges; a damaged table ends the lists early.
+//! Invariants: what is handed out is sorted, does not overlap and lies in executable ranges; a
+//! damaged table ends the lists early.
 
 use crate::input::image::Image;
 use gimli::UnwindSection as _;

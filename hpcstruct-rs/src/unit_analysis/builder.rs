@@ -1,7 +1,7 @@
-//! The procedures of a unit: from entries and lines to scopes and spans.
+//! The procedures of a unit: from entries and line rows to scopes and spans.
 //!
-//! Input: what the walk found, the rows of the line table. Invariants: the spans of a procedure are
-//! sorted and do not overlap; only scopes that hold code are kept, parents before children.
+//! Invariants: the spans of a procedure are sorted and do not overlap; only scopes that hold code
+//! are kept, parents before children.
 
 use super::{Function, InlinedScope, Inputs, Piece};
 use crate::dwarf::EntryRef;
@@ -127,7 +127,7 @@ impl Builder<'_, '_> {
     }
 
     /// Where a procedure's body lies: where its first inlined call is made, else its
-    /// first line; `ids` begins after `parent`. Only of interest when debug information does not say where it is declared.
+    /// first line; `ids` begins after `parent`. Only needed where no declaration is stated.
     fn body_file(
         &mut self,
         ids: &[usize],

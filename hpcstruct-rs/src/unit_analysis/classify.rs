@@ -1,7 +1,7 @@
-//! What a name, a source file or the load module tells by itself, found out once for all units.
+//! Classifies names, source files and the load module, once for all units.
 //!
-//! Input: linkage names, readable names, source paths. Invariant: equal inputs give equal facts,
-//! whichever thread asked first; the memory of answers only saves time.
+//! A name has a readable form, an owner crate, an origin and tags; a file has an origin and a tag.
+//! Invariant: equal inputs give equal answers, whichever thread asked first; caches only save time.
 
 use crate::base::strings::{Interner, SharedMap};
 use crate::names::crate_origin::{self, RustName};

@@ -1,9 +1,8 @@
-//! From nested, possibly inconsistent ranges to a flat cover: which scope is innermost where.
+//! From nested, possibly inconsistent scope ranges to a flat list: the innermost scope everywhere.
 //!
-//! Input: the ranges of one procedure and of its scopes with their depths. Output: consecutive,
-//! non-overlapping segments that cover exactly the procedure's ranges. Nothing is assumed about
-//! nesting: a scope counts only inside the procedure, and where scopes of different depth
-//! overlap the deeper one wins (the later one at equal depth).
+//! Output: sorted segments that cover exactly the procedure's ranges. Nothing is assumed about
+//! nesting: a scope counts only inside the procedure; where scopes overlap the deeper one wins, and
+//! at equal depth the later one.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;

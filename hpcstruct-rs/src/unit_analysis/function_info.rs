@@ -1,7 +1,7 @@
 //! What is known of a procedure, inlined or not: readable name, owner, origin, tag.
 //!
 //! Input: entries of the debug information, or bare symbols. Invariant: equal inputs give equal
-//! frames, whatever was asked before (the memory of answers only saves time).
+//! answers; caches only save time.
 
 use crate::base::strings::Map;
 use crate::dwarf::die_names::{Description, Text, describe};

@@ -1,8 +1,8 @@
-//! One unit's procedures with their scopes and spans, with shared string ids.
+//! The procedures of one unit, with their scopes and spans.
 //!
 //! Input: the unit's entries and line table. Invariants: spans of a function are sorted and do
-//! not overlap; only scopes that hold code are kept, parents before children; nothing depends on
-//! other units' products, so units can be done in any order.
+//! not overlap; only scopes that hold code are kept, parents before children; the result does not
+//! depend on other units.
 
 mod builder;
 pub(crate) mod classify;

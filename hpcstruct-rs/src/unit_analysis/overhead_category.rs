@@ -1,11 +1,13 @@
-//! Which overhead category a piece of code has, decided over its chain of inlined scopes.
+//! The overhead category of a piece of code, decided over its chain of inlined procedures.
 //!
-//! The chain is walked from the innermost frame outwards, the procedure last. The first tagged
-//! frame wins, unless user code lies between it and the instruction: within a runtime's or the
-//! standard library's tagged code a frame of another crate, within other tagged code a frame of a
-//! crate that also calls it, and anywhere a closure that is not tagged itself, is the work of a
-//! task. FunctionInfos of the standard libraries are transparent. C has no crates: there only
-//! lambdas and function objects are such a boundary.
+//! The chain is walked outwards; the procedure with the code is its last element.
+//! 1. The first tagged element wins, unless rule 2 or 3 finds user code further in.
+//! 2. A closure of user code that is not tagged itself is a task's work.
+//! 3. Within tagged code of a runtime or the standard library, an element of another crate is a
+//!    task's work. Within other tagged code, an element of a crate that also calls it is.
+//! 4. Elements of the standard libraries are transparent.
+//!
+//! C has no crates: there only lambdas and function objects are such a boundary.
 
 use crate::unit_analysis::classify::OverheadTag;
 use crate::unit_analysis::function_info::FunctionInfo;

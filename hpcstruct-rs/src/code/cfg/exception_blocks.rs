@@ -1,9 +1,8 @@
-//! Which blocks only exceptions lead to, and of which handler each is part.
+//! Blocks that only exceptions reach, and the handler that each belongs to.
 //!
-//! Input: a graph, and which of its edges are taken by exceptions. A block belongs to a handler when
-//! every way to it leads through that handler's landing pad, and through no other after it.
-//! Compilers join the call sites around a handler over the handler's own calls where those throw
-//! nothing, so that its table seems to say that it lands on itself; it never does.
+//! A block belongs to a handler when every path to it passes that handler's landing pad last.
+//! Compilers merge call sites across a handler's own calls if those do not throw. Its table then
+//! seems to say that the handler lands on itself, which never happens.
 
 use super::loop_forest::{Csr, NONE};
 

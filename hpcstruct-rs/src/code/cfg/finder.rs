@@ -1,7 +1,6 @@
-//! The loops of one procedure: its graph, their nest, the code in them, the branches by which they go.
+//! The loops of one procedure: their nesting, their code, the branches that leave or repeat them.
 //!
-//! Input: its code, and which procedures never return. Invariant: outer loops come before inner ones,
-//! code by address.
+//! Invariant: outer loops come before inner ones; code is sorted by address.
 
 use super::graph::Graph;
 use super::loop_forest::{LoopForest, NONE};

@@ -1,9 +1,8 @@
-//! The control flow graph of one procedure, in flat arrays that are reused from procedure to
-//! procedure.
+//! The control flow graph of one procedure, in flat arrays that are reused.
 //!
 //! Input: its [`Code`], and which procedures never return. Blocks are numbered by address and
-//! cover every byte. Leaders are bits over the procedure's bytes, so that no sorting is needed and
-//! the block of an offset is one count of bits.
+//! cover every byte. Leaders are a bit set over the procedure's bytes: nothing is sorted, and the
+//! block of an offset is a rank query.
 
 use super::exception_blocks::ExceptionBlocks;
 use super::loop_forest::Csr;

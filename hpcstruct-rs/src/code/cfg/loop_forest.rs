@@ -2,14 +2,15 @@
 //!
 //! Method: Havlak, "Nesting of Reducible and Irreducible Loops", ACM TOPLAS 19(4), 1997, figure 4,
 //! over one depth-first search, with union-find. The rules:
-//! - back edges to one header make one loop, however many they are;
-//! - a loop that is entered elsewhere than at its header is irreducible; its header is the block
+//! - all back edges to one header make one loop;
+//! - a loop that can be entered elsewhere than at its header is irreducible; its header is the block
 //!   that the search meets first;
-//! - blocks that no edge from the entry reaches are searched from further roots; edges from them
-//!   to what was found before are no part of any loop.
+//! - blocks that the entry does not reach are searched from further roots; edges from them to blocks
+//!   found before belong to no loop.
 //!
-//! Invariants: a loop comes after the loop around it; nesting is bounded; time is bounded by the edges times the depth
-//! of irreducible nests, cut off at a budget beyond which entries are no longer followed outwards.
+//! Invariants: a loop comes after the loop around it; nesting has a bound. Time is bounded by the
+//! edges times the depth of irreducible nests; beyond a budget further entries are not followed
+//! outwards.
 
 /// Loops that would be nested more deeply are part of the one around them: no source has so many,
 /// and what follows takes time by depth.

@@ -1,10 +1,9 @@
-//! Which procedures never return: by name, and by the code itself.
+//! Which procedures never return, by name and by code.
 //!
-//! A procedure returns when a return, or a tail jump to a procedure that returns, can be reached
-//! from its entry without passing a call that never returns; an exception that a call throws may lead
-//! to its handler. [`settle`] starts from the belief that
-//! all do and takes it back until nothing changes; so procedures that only call each other count
-//! as returning. The result does not depend on the order of the work.
+//! A procedure returns if its entry reaches a return, or a tail jump to a procedure that returns,
+//! without passing a call that never returns. A call that may throw also reaches its handler.
+//! [`settle`] computes the greatest fixed point: all procedures return until shown otherwise, so
+//! procedures that only call each other count as returning.
 
 use crate::base::parallel;
 use crate::code::disasm::procedure_code::{Code, Kind, Layout};

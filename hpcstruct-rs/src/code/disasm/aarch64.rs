@@ -1,10 +1,10 @@
 //! Transfers of control in AArch64 code, jump tables included.
 //!
-//! Input: the bytes of a range of code, little-endian words (whatever the data's order). Branches
-//! are told by masks, as the Arm Architecture Reference Manual (DDI 0487, C4.1.65 "Branches,
-//! Exception Generating and System instructions") lays them out. Jump tables are recognised by
-//! what leads up to their `br`: the addition of base and entry, the load of the entry, the
-//! addresses of table and base, the comparison that bounds the index.
+//! Input: little-endian words, whatever the data's byte order. Branches are classified by the masks
+//! of the Arm Architecture Reference Manual (DDI 0487, C4.1.65 "Branches, Exception Generating and
+//! System instructions"). A jump table is recognised by the instructions before its `br`: the
+//! addition of base and entry, the load of the entry, the addresses of table and base, and the
+//! comparison that bounds the index.
 
 use super::control_transfer::{
     ControlTransfer, Decoded, Entry, Table, Transfer, Within, read_table,

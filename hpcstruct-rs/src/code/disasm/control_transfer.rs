@@ -1,7 +1,7 @@
-//! What a decoder reports: the instructions of a range of code that change the flow of control.
+//! What both decoders report: the instructions that change the flow of control.
 //!
-//! Both decoders ([`super::x86`], [`super::aarch64`]) append [`Transfer`]s in the order of their
-//! addresses; everything between two of them falls through.
+//! [`super::x86`] and [`super::aarch64`] append [`Transfer`]s sorted by address; everything between
+//! two of them falls through.
 
 use super::loaded_image::LoadedImage;
 use std::ops::Range;

@@ -1,10 +1,8 @@
-//! Where exceptions land: the call-site tables of `.gcc_except_table`.
+//! Landing pads: the call-site tables of `.gcc_except_table` (language-specific data areas).
 //!
-//! Input: the unwind entries that name such a table, and the image's bytes. The format is that of
-//! GCC's personality routines (Itanium C++ ABI, exception handling tables), which C++ and Rust
-//! compilers write. Invariants: any bytes are input; call sites are handed out in the order of
-//! their addresses and do not overlap, so no more of them than bytes of code; a table that is no
-//! such table hands out nothing, one that goes astray ends there.
+//! The format is that of GCC's personality routines (Itanium C++ ABI, exception handling tables),
+//! which C++ and Rust compilers write. Invariants: any bytes are input; call sites are sorted by
+//! address and do not overlap; a damaged table yields the call sites before the damage.
 
 use super::loaded_image::LoadedImage;
 use crate::symbols::unwind_table::Handler;

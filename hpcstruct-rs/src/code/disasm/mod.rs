@@ -1,7 +1,6 @@
 //! From bytes to the transfers of control of each procedure.
 
 mod aarch64;
-pub(super) mod callee_cache;
 pub(super) mod control_transfer;
 mod length_decoder;
 pub(crate) mod loaded_image;

@@ -1,5 +1,4 @@
-//! The code of one procedure in compact form: transfers of control whose targets are offsets
-//! within the procedure, or other procedures.
+//! The code of one procedure: transfers of control to offsets within it, or to other procedures.
 //!
 //! A procedure may lie in several ranges (hot and cold parts). Its *offsets* number the bytes of
 //! all ranges in the order of their addresses. Invariants: control never falls from one range to

@@ -1,8 +1,7 @@
-//! The linear sweep over a range of x86-64 code: the instructions that transfer control.
+//! The linear sweep over a range of x86-64 code: finds the transfers of control.
 //!
-//! Input: the bytes of a range. Of plain instructions only the length is found
-//! ([`super::length_decoder`]), others are decoded. After bytes that are no instruction the sweep
-//! goes on with the next one.
+//! Plain instructions only need a length ([`super::length_decoder`]); others are decoded. It continues
+//! behind bytes that are no instruction.
 
 use super::control_transfer::{ControlTransfer, Decoded, Transfer};
 use super::length_decoder;

@@ -1,11 +1,11 @@
 //! Transfers of control in x86-64 code, jump tables included.
 //!
-//! Input: the bytes of a range of code. The sweep ([`super::sweep`]) is linear: compilers keep data
-//! out of the code here. Jump tables are recognised by what leads up to their jump, over the instructions before it in address order:
-//! the addition of base and entry, the load of the entry, the `lea` of the base, the comparison
-//! that bounds the index. A base that was computed further away (hoisted out of a loop, spilled) is
-//! looked for among all `lea` of the range, or among the eight-byte constants of the large code model, and believed
-//! when its first entry leads into the procedure.
+//! The sweep ([`super::sweep`]) is linear: compilers keep data out of the code. A jump table is
+//! recognised by the instructions before its jump, in address order: the addition of base and entry,
+//! the load of the entry, the `lea` of the base, and the comparison that bounds the index. A base
+//! that was computed further away (hoisted out of a loop, spilled) is searched among all `lea` of
+//! the range, then among the eight-byte constants of the large code model. It is accepted if its
+//! first entry leads into the procedure.
 
 use super::control_transfer::{ControlTransfer, Decoded, Entry, Table, Within, read_table};
 use super::loaded_image::LoadedImage;
