@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// Changes with the meaning of what is stored.
 const VERSION: u32 = 10;
-/// Entries that nobody wrote for so long are removed.
+/// Older entries are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Extension of entries.
 const EXTENSION: &str = "hpcstruct";
@@ -58,7 +58,7 @@ impl Cache {
     /// there may have more procedures than were asked for.
     ///
     /// # Errors
-    /// As [`crate::analyse`]; trouble with the cache is none.
+    /// As [`crate::analyse`]; problems of the cache are no errors.
     pub fn analyse(&self, path: &Path, options: &Options) -> Result<Structure, StructError> {
         self.answer(path, options).map(|answer| answer.structure)
     }
@@ -66,7 +66,7 @@ impl Cache {
     /// As [`Cache::analyse`], and where the answer is from.
     ///
     /// # Errors
-    /// As [`crate::analyse`]; trouble with the cache is none.
+    /// As [`crate::analyse`]; problems of the cache are no errors.
     pub fn answer(&self, path: &Path, options: &Options) -> Result<Answer, StructError> {
         let entry = self.entry(path, options);
         let kept = entry.as_deref().and_then(Kept::read);
@@ -83,7 +83,7 @@ impl Cache {
             }
             other => other,
         };
-        // What was asked for before is done again, lest two users take turns in analysing.
+        // Addresses of earlier requests are included: otherwise two users would replace each other's entry.
         let wider = Options {
             addresses: options.addresses.as_ref().map(|wanted| {
                 let before = kept.iter().flat_map(Kept::addresses);

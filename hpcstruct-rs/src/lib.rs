@@ -79,14 +79,14 @@ pub struct Options {
     pub progress: Option<Arc<Progress>>,
 }
 
-/// A structure, and what is not part of it.
+/// A structure, and what else the analysis found.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     /// The structure.
     pub structure: Structure,
     /// Which marks and rules tagged how much code, by category.
     pub tags: Vec<TagUse>,
-    /// Whether the same files will give the same answer: nothing was looked for in vain.
+    /// Whether the same files give the same answer later: no file that could add to it was missing.
     pub cacheable: bool,
 }
 
@@ -112,7 +112,7 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
     analyse_fully(path, options).map(|analysis| analysis.structure)
 }
 
-/// As [`analyse`], with what is not part of the structure.
+/// As [`analyse`], with what else the analysis found.
 ///
 /// # Errors
 /// As [`analyse`].
@@ -126,7 +126,7 @@ pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructE
     }
     let bytes = FileBytes::open(path)?;
     let analysis = analyse_in(path, bytes.as_slice(), true, options);
-    // First: a change explains whatever else is wrong.
+    // First: a change explains all other errors.
     bytes.check_unchanged()?;
     drop(bytes);
     analysis.map(Unfinished::finish)
@@ -212,7 +212,7 @@ fn analyse_in(
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
     let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);
-    // Of the system's own libraries nobody expects more, and nobody builds them again.
+    // Users do not rebuild the system's libraries.
     if classifier.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));
     }

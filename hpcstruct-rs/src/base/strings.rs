@@ -49,7 +49,7 @@ fn shard_of(hash: u64) -> usize {
 }
 
 impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
-    /// With room for about so many keys.
+    /// With room for about `keys` keys.
     pub(crate) fn with_room(keys: usize) -> Self {
         let map = SharedMap::default();
         for shard in &map.shards {
@@ -58,7 +58,7 @@ impl<K: Hash + Eq, V: Clone> SharedMap<K, V> {
         map
     }
 
-    /// The value of `key`, computed by `make` when nobody asked before. `make` runs without the
+    /// The value of `key`, computed by `make` on the first request. `make` runs without the
     /// lock; of two threads that compute at once the first one's value stays.
     pub(crate) fn get_or<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> V
     where
@@ -113,7 +113,7 @@ impl Shard {
 const USUAL: usize = 96;
 
 impl Interner {
-    /// With room for about so many strings. Memory that is not used is not touched either.
+    /// With room for about `strings` strings. Unused room costs no memory: it is never touched.
     pub(crate) fn with_room(strings: usize) -> Interner {
         let interner = Interner::default();
         let each = strings / SHARDS;
@@ -249,7 +249,7 @@ impl Numbering {
                 order.push(*id);
             }
         }
-        // Nobody asks for ids any more: no locks.
+        // The table is complete: no locks.
         let shards = table.shards.into_iter();
         let shards = shards.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
         let shards: Vec<Shard> = shards.collect();

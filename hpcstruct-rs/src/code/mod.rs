@@ -47,8 +47,8 @@ impl Architecture {
 /// A loop of a procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loop {
-    /// Address of its header: the block that every iteration begins with. Of an irreducible loop
-    /// the one that is met first from the procedure's entry.
+    /// Address of its header, the block that every iteration begins with. For an irreducible loop: the
+    /// block that a search from the procedure's entry meets first.
     pub header: u64,
     /// The loop around it, an index smaller than its own.
     pub parent: Option<u32>,
@@ -125,12 +125,11 @@ pub(crate) struct Program<'a, 'd> {
     pub(crate) handlers: &'a [Handler],
     /// Procedures whose loops are wanted; their ranges do not overlap.
     pub(crate) wanted: Vec<Layout>,
-    /// Further procedures, sorted, not overlapping each other nor those.
+    /// Further procedures, sorted; they overlap neither each other nor the wanted ones.
     pub(crate) others: Vec<Range<u64>>,
     /// Names of procedures by address.
     pub(crate) named: Vec<(u64, &'d [u8])>,
-    /// By wanted procedure, whether its calls in wanted ones are to be told; those beyond the end are
-    /// not.
+    /// By wanted procedure, whether calls of it are to be reported. May be shorter: the rest is not.
     pub(crate) noted: Vec<bool>,
     /// Threads to use.
     pub(crate) threads: usize,
@@ -138,9 +137,9 @@ pub(crate) struct Program<'a, 'd> {
 
 /// What is found in wanted procedures.
 pub(crate) struct Findings {
-    /// The loops of every one, in their order, in parts as they were found.
+    /// The loops of all wanted procedures in order, in parts as they were found.
     pub(crate) loops: Vec<Vec<ProcedureLoops>>,
-    /// Calls of those that are to be noted, in the order of their procedures.
+    /// Calls of noted procedures, in the order of the callers.
     pub(crate) calls: Vec<Call>,
 }
 
@@ -153,7 +152,7 @@ pub(crate) struct Call {
     pub(crate) callee: u32,
 }
 
-/// Procedures that are decoded, or analysed, by one job: bytes of code.
+/// Bytes of code that one job decodes or analyses.
 const JOB_BYTES: u64 = 1 << 17;
 
 impl Program<'_, '_> {
@@ -188,7 +187,7 @@ impl Program<'_, '_> {
     }
 }
 
-/// The calls of noted procedures, of which there are few in few programs.
+/// The calls of noted procedures; most programs have none.
 fn noted_calls(units: &[Layout], codes: &Codes, noted: &[bool]) -> Vec<Call> {
     if !noted.contains(&true) {
         return Vec::new();
@@ -272,7 +271,7 @@ struct Analysis<'a, 'd> {
 }
 
 impl Analysis<'_, '_> {
-    /// Decodes the wanted procedures and what must be known of others to tell whether they return.
+    /// Decodes the wanted procedures, and others as far as their returning matters.
     fn decode(&self) -> Codes {
         let mut codes = Codes::new(self.units.len());
         let jobs = jobs(&self.units[..self.wanted]);
@@ -302,8 +301,7 @@ impl Analysis<'_, '_> {
         codes
     }
 
-    /// Procedures without code that the ones in `asked` call, as far as those do not return
-    /// whatever they call.
+    /// Procedures not decoded yet that those in `asked` call, where the answer depends on the callee.
     fn undecided_callees(&self, asked: &[u32], codes: &Codes) -> Vec<u32> {
         let mut scratch = noreturn::Scratch::default();
         let mut callees = Vec::new();

@@ -20,8 +20,7 @@ const CHUNK: usize = 512;
 /// The procedure of all linkage-table sections.
 const STUBS: &str = "[plt]";
 
-/// Adds runs for everything that is wanted and still free. `loose`: lines of code without
-/// procedure entries.
+/// Covers all wanted code that is still free. `loose`: lines of code without procedure entries.
 pub(super) fn fill<'f>(
     code_map: &'f mut CodeMap,
     inputs: &'f Inputs<'_, '_>,
@@ -29,14 +28,14 @@ pub(super) fn fill<'f>(
     unwind: &[Range<u64>],
 ) {
     loose.sort_by_key(|p| p.start);
-    // Units may claim the same code (folded functions): the first one keeps it.
+    // Units may overlap (folded functions): the first one keeps the code.
     let mut free_from = 0;
     loose.retain(|p| {
         let keep = p.start >= free_from;
         free_from = if keep { p.end } else { free_from };
         keep
     });
-    let free = free_of(&code_map.runs);
+    let free = free_of(&code_map.code_ranges);
     let chunks = name_symbols(inputs, &free, &loose);
     let named = || chunks.iter().flatten();
     let count = named().flatten().count();
@@ -58,8 +57,8 @@ pub(super) fn fill<'f>(
     };
     // Cold parts come second: they belong to the procedure of their stem.
     for cold in [false, true] {
-        for (symbol, frame) in inputs.symbols.sorted.iter().zip(named()) {
-            let Some(named) = frame.as_ref().filter(|n| n.is_cold_part == cold) else {
+        for (symbol, info) in inputs.symbols.sorted.iter().zip(named()) {
+            let Some(named) = info.as_ref().filter(|n| n.is_cold_part == cold) else {
                 continue;
             };
             filler.fill(symbol.start..symbol.end, Some(named));
@@ -81,15 +80,15 @@ pub(super) fn fill<'f>(
     filler.finish();
 }
 
-/// The code between runs, and before and after them.
-fn free_of(runs: &[CodeRange]) -> Vec<Range<u64>> {
+/// The code between the covered ranges, before and after them.
+fn free_of(code_ranges: &[CodeRange]) -> Vec<Range<u64>> {
     let mut free = Vec::new();
     let mut at = 0;
-    for run in runs {
-        if at < run.start {
-            free.push(at..run.start);
+    for code_range in code_ranges {
+        if at < code_range.start {
+            free.push(at..code_range.start);
         }
-        at = run.end;
+        at = code_range.end;
     }
     if at < u64::MAX {
         free.push(at..u64::MAX);
@@ -97,21 +96,21 @@ fn free_of(runs: &[CodeRange]) -> Vec<Range<u64>> {
     free
 }
 
-/// The first procedure of each of these linkage names; `None` = there is none so far.
+/// The first procedure of each of these linkage names; `None` = none so far.
 fn by_linkage(
     procedures: &[MappedProcedure],
     names: impl Iterator<Item = StringId>,
 ) -> Map<StringId, Option<u32>> {
     let mut first: Map<StringId, Option<u32>> = names.map(|name| (name, None)).collect();
     for (procedure, number) in procedures.iter().zip(0..) {
-        note(&mut first, &procedure.frame, number);
+        note(&mut first, &procedure.info, number);
     }
     first
 }
 
-/// Notes that a procedure has its linkage name, where that is asked for.
-fn note(first: &mut Map<StringId, Option<u32>>, frame: &FunctionInfo, number: u32) {
-    if let Some(known) = first.get_mut(&frame.linkage.unwrap_or(frame.name)) {
+/// Records a procedure under its linkage name, if that name is requested.
+fn note(first: &mut Map<StringId, Option<u32>>, info: &FunctionInfo, number: u32) {
+    if let Some(known) = first.get_mut(&info.linkage.unwrap_or(info.name)) {
         known.get_or_insert(number);
     }
 }
@@ -119,18 +118,18 @@ fn note(first: &mut Map<StringId, Option<u32>>, frame: &FunctionInfo, number: u3
 /// A symbol that may name free code.
 struct Named {
     is_cold_part: bool,
-    frame: FunctionInfo,
+    info: FunctionInfo,
 }
 
 impl Named {
     /// The linkage name; of a cold part, that of the procedure to which it belongs.
     fn linkage(&self) -> StringId {
-        self.frame.linkage.unwrap_or(self.frame.name)
+        self.info.linkage.unwrap_or(self.info.name)
     }
 }
 
-/// Names the wanted symbols that reach into free code, on all threads: most of the time of a
-/// module without debug information. The answers are in the order of the symbols.
+/// Names the wanted symbols that reach into free code, on all threads: most of the work for a module
+/// without debug information. The result has the order of the symbols.
 fn name_symbols(
     inputs: &Inputs<'_, '_>,
     free: &[Range<u64>],
@@ -149,7 +148,7 @@ fn name_symbols(
         let whole = if stem.is_cold_part { stem.name } else { &name };
         Some(Named {
             is_cold_part: stem.is_cold_part,
-            frame: function_info::of_symbol(
+            info: function_info::of_symbol(
                 inputs.classifier,
                 whole,
                 file_at(inputs, loose, symbol.start),
@@ -173,16 +172,16 @@ fn file_at(inputs: &Inputs<'_, '_>, loose: &[Piece], address: u64) -> Option<Fil
 
 struct Filler<'f, 'd> {
     code_map: &'f mut CodeMap,
-    /// First procedure of each linkage name that is asked for: cold parts', and [`STUBS`].
+    /// First procedure of each requested linkage name: those of cold parts, and [`STUBS`].
     by_linkage: Map<StringId, Option<u32>>,
     inputs: &'f Inputs<'f, 'd>,
     /// Lines of code without procedure entries: sorted.
     loose: Vec<Piece>,
     /// Code that no earlier pass covered: sorted, disjoint.
     free: Vec<Range<u64>>,
-    /// New runs of earlier passes, sorted.
+    /// New code_ranges of earlier passes, sorted.
     added: Vec<CodeRange>,
-    /// New runs of this pass, sorted.
+    /// New code_ranges of this pass, sorted.
     fresh: Vec<CodeRange>,
     free_from: u64,
 }
@@ -206,47 +205,48 @@ impl Filler<'_, '_> {
         self.free_from = self.free_from.max(range.end);
     }
 
-    /// The procedure whose run covers the first address of `range`.
+    /// The procedure whose code_range covers the first address of `range`.
     fn owner_before(&self, range: &Range<u64>) -> Option<u32> {
-        let at = |runs: &[CodeRange]| {
-            let run = runs.get(runs.partition_point(|r| r.end <= range.start))?;
-            (run.start <= range.start).then_some(run.procedure)
+        let at = |code_ranges: &[CodeRange]| {
+            let code_range =
+                code_ranges.get(code_ranges.partition_point(|r| r.end <= range.start))?;
+            (code_range.start <= range.start).then_some(code_range.procedure)
         };
-        at(&self.code_map.runs).or_else(|| at(&self.added))
+        at(&self.code_map.code_ranges).or_else(|| at(&self.added))
     }
 
     fn procedure(&mut self, range: &Range<u64>, symbol: Option<&Named>) -> u32 {
         let classifier = self.inputs.classifier;
-        let frame = match symbol {
+        let info = match symbol {
             Some(named) => {
                 if named.is_cold_part {
                     if let Some(Some(whole)) = self.by_linkage.get(&named.linkage()) {
                         return *whole;
                     }
                 }
-                named.frame
+                named.info
             }
             None => match self.inputs.image.code_at(range.start) {
                 Some((_, name)) if name.starts_with(".plt") => {
-                    let mut frame = function_info::of_symbol(classifier, STUBS, None);
+                    let mut info = function_info::of_symbol(classifier, STUBS, None);
                     // All linkage-table sections make one procedure.
-                    if let Some(Some(known)) = self.by_linkage.get(&frame.name) {
+                    if let Some(Some(known)) = self.by_linkage.get(&info.name) {
                         return *known;
                     }
-                    frame.origin = Origin::System;
-                    frame
+                    info.origin = Origin::System;
+                    info
                 }
                 _ => function_info::of_symbol(classifier, &format!("?{:#x}", range.start), None),
             },
         };
-        let number = self.code_map.add_procedure(frame, None);
-        note(&mut self.by_linkage, &frame, number);
+        let number = self.code_map.add_procedure(info, None);
+        note(&mut self.by_linkage, &info, number);
         number
     }
 
-    /// Adds runs for `part`, with lines where there are any.
+    /// Adds code_ranges for `part`, with lines where there are any.
     fn cover(&mut self, part: Range<u64>, procedure: u32) {
-        let of_procedure = self.code_map.procedures[procedure as usize].frame.tag;
+        let of_procedure = self.code_map.procedures[procedure as usize].info.tag;
         let tag = of_procedure.or(self.inputs.classifier.module.tag);
         let mut at = part.start;
         let mut next = self.loose.partition_point(|p| p.end <= at);
@@ -283,17 +283,17 @@ impl Filler<'_, '_> {
         } else {
             self.added.append(&mut self.fresh);
         }
-        // Two sorted runs: the sort merges them in one pass.
+        // Two sorted lists: the sort merges them in one pass.
         self.added.sort_by_key(|s| s.start);
         let before = std::mem::take(&mut self.free);
         let mut next = 0;
         for range in before {
             let mut at = range.start;
-            while let Some(run) = self.added.get(next).filter(|r| r.start < range.end) {
-                if at < run.start {
-                    self.free.push(at..run.start);
+            while let Some(code_range) = self.added.get(next).filter(|r| r.start < range.end) {
+                if at < code_range.start {
+                    self.free.push(at..code_range.start);
                 }
-                at = at.max(run.end);
+                at = at.max(code_range.end);
                 next += 1;
             }
             if at < range.end {
@@ -302,15 +302,15 @@ impl Filler<'_, '_> {
         }
     }
 
-    /// Adds the new runs to the code_map.
+    /// Adds the new code_ranges to the code_map.
     fn finish(self) {
-        let runs = &mut self.code_map.runs;
-        if runs.is_empty() {
+        let code_ranges = &mut self.code_map.code_ranges;
+        if code_ranges.is_empty() {
             // Sorted already.
-            *runs = self.added;
+            *code_ranges = self.added;
             return;
         }
-        runs.extend(self.added);
-        runs.sort_by_key(|r| r.start);
+        code_ranges.extend(self.added);
+        code_ranges.sort_by_key(|r| r.start);
     }
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct MappedProcedure {
     /// Its names, origin and tag.
-    pub(crate) frame: FunctionInfo,
+    pub(crate) info: FunctionInfo,
     /// Where its scopes and pieces are: numbers of its unit and its function. `None` = it is
     /// known by a symbol or an unwind entry alone.
     pub(crate) function: Option<(u32, u32)>,
@@ -37,10 +37,10 @@ pub(crate) struct CodeRange {
     pub(crate) code: Code,
 }
 
-/// What is known of the code of a run.
+/// What is known of the code of a code_range.
 #[derive(Clone, Debug)]
 pub(crate) enum Code {
-    /// These pieces of the function; the first may begin before the run.
+    /// These pieces of the function; the first may begin before the code_range.
     Pieces(Range<u32>),
     /// Its line and its tag, in no scope.
     Plain(Option<SourceLine>, Option<OverheadTag>),
@@ -52,7 +52,7 @@ pub(crate) struct CodeMap {
     /// Procedures.
     pub(crate) procedures: Vec<MappedProcedure>,
     /// Code, by address.
-    pub(crate) runs: Vec<CodeRange>,
+    pub(crate) code_ranges: Vec<CodeRange>,
 }
 
 /// Runs by procedure.
@@ -60,14 +60,14 @@ pub(crate) struct CodeMap {
 pub(crate) struct ByProcedure {
     /// Index of each procedure's first one, and one more at the end.
     first: Vec<u32>,
-    /// Indices of runs; of one procedure by address.
-    runs: Vec<u32>,
+    /// Indices of code_ranges; of one procedure by address.
+    code_ranges: Vec<u32>,
 }
 
 impl ByProcedure {
-    /// Indices of the runs of a procedure.
+    /// Indices of the code_ranges of a procedure.
     pub(crate) fn of(&self, procedure: usize) -> &[u32] {
-        &self.runs[self.first[procedure] as usize..self.first[procedure + 1] as usize]
+        &self.code_ranges[self.first[procedure] as usize..self.first[procedure + 1] as usize]
     }
 }
 
@@ -85,22 +85,22 @@ impl CodeMap {
         code_map
     }
 
-    /// The runs of each procedure.
+    /// The code_ranges of each procedure.
     pub(crate) fn by_procedure(&self) -> ByProcedure {
         let mut first = vec![0u32; self.procedures.len() + 2];
-        for run in &self.runs {
-            first[run.procedure as usize + 2] += 1;
+        for code_range in &self.code_ranges {
+            first[code_range.procedure as usize + 2] += 1;
         }
         for i in 2..first.len() {
             first[i] += first[i - 1];
         }
-        let mut runs = vec![0; self.runs.len()];
-        for (i, run) in self.runs.iter().enumerate() {
-            let slot = &mut first[run.procedure as usize + 1];
-            runs[*slot as usize] = i as u32;
+        let mut code_ranges = vec![0; self.code_ranges.len()];
+        for (i, code_range) in self.code_ranges.iter().enumerate() {
+            let slot = &mut first[code_range.procedure as usize + 1];
+            code_ranges[*slot as usize] = i as u32;
             *slot += 1;
         }
-        ByProcedure { first, runs }
+        ByProcedure { first, code_ranges }
     }
 
     fn add_functions(&mut self, units: &[UnitAnalysis], threads: usize) {
@@ -124,11 +124,11 @@ impl CodeMap {
             };
             let number = &mut numbers[unit as usize][function as usize];
             if *number == NONE {
-                *number = self.add_procedure(found.frame, Some((unit, function)));
+                *number = self.add_procedure(found.info, Some((unit, function)));
             }
             let start = start.max(free_from);
             let taken = of_block.partition_point(|p| p.end <= start) as u32;
-            self.runs.push(CodeRange {
+            self.code_ranges.push(CodeRange {
                 start,
                 end,
                 procedure: *number,
@@ -139,9 +139,9 @@ impl CodeMap {
     }
 
     /// Adds a procedure; returns its number.
-    fn add_procedure(&mut self, frame: FunctionInfo, function: Option<(u32, u32)>) -> u32 {
+    fn add_procedure(&mut self, info: FunctionInfo, function: Option<(u32, u32)>) -> u32 {
         let number = self.procedures.len() as u32;
-        self.procedures.push(MappedProcedure { frame, function });
+        self.procedures.push(MappedProcedure { info, function });
         number
     }
 }

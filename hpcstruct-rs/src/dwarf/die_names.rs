@@ -16,7 +16,7 @@ pub(crate) struct Description<'d> {
     pub(crate) name: Option<Text<'d>>,
     /// Unit and index of the declaring file, and the line.
     pub(crate) declared: Option<(u32, u64, u32)>,
-    /// The last entry of the chain: the one that lies in its namespaces.
+    /// The last entry of the chain, which lies in its namespaces.
     pub(crate) root: Option<EntryRef>,
 }
 
@@ -33,8 +33,7 @@ impl<'d> Text<'d> {
         debug.text(self.unit, self.value)
     }
 
-    /// What tells it from other texts of the module without a look at it: its place in the
-    /// module's own table of strings.
+    /// Identifies it without reading it: its offset in the module's own string table.
     pub(crate) fn place(&self, debug: &Debug<'d>) -> Option<usize> {
         match self.value {
             AttributeValue::DebugStrRef(offset) if debug.is_own(self.unit) => Some(offset.0),

@@ -21,9 +21,9 @@ pub(crate) struct Row {
     pub(crate) line: u32,
 }
 
-/// Runs the line program of unit `index` and puts its rows into `out`. Sequences are left out that
-/// begin where `begins` is false: of functions that the linker dropped. `keep` decides about a
-/// row's range. Returns what is damaged.
+/// Runs the line program of unit `index` and writes its rows into `out`. Sequences that begin where
+/// `begins` is false are left out: the linker dropped their functions. `keep` filters rows by range.
+/// Returns what is damaged.
 pub(crate) fn rows(
     debug: &Debug<'_>,
     index: u32,
@@ -98,7 +98,7 @@ impl<B: Fn(u64) -> bool, K: Fn(u64, u64) -> bool> Collector<'_, B, K> {
     }
 }
 
-/// Sequences of one unit may claim the same code (folded functions): the first one keeps it.
+/// Sequences of one unit may overlap (folded functions): the first one keeps the code.
 fn remove_overlaps(rows: &mut Vec<Row>) {
     let mut free_from = 0;
     rows.retain_mut(|row| {
@@ -219,7 +219,7 @@ fn bytes<'d>(
 }
 
 impl Written<'_> {
-    /// Puts into `out` what tells it from others: texts have no zeros.
+    /// Writes a key that identifies the file into `out`; texts contain no zeros.
     pub(crate) fn key(&self, out: &mut Vec<u8>) {
         out.clear();
         for directory in self.directories {

@@ -25,7 +25,7 @@ pub(crate) type Reader<'d> = EndianSlice<'d, RunTimeEndian>;
 /// Sections, decompressed where needed; owns what [`Debug`] borrows.
 pub(crate) type Sections<'d> = DwarfSections<Cow<'d, [u8]>>;
 
-/// The sections that are read; others (locations, macros) can be large and hold no structure.
+/// The sections that are read. Others (locations, macros) can be large and hold no structure.
 const USED: [SectionId; 9] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -38,8 +38,8 @@ const USED: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Loads the debug sections of `files`, side by side, the largest first: packed ones take long. A damaged
-/// one counts as absent and adds a note.
+/// Loads the debug sections of `files` on all threads, the largest first: decompression takes long. A
+/// damaged section counts as absent and adds a note.
 pub(crate) fn load<'d>(
     files: &[&object::File<'d>],
     threads: usize,
@@ -142,7 +142,7 @@ pub(crate) fn endian(little: bool) -> RunTimeEndian {
 }
 
 impl<'d> Debug<'d> {
-    /// Reads the heads of all units of a file, whose sections come first, and of the file that dwz shares.
+    /// Reads all unit headers: of the module's own sections, which come first, and of dwz's shared file.
     pub(crate) fn new(
         sections: &'d [Sections<'_>],
         endian: RunTimeEndian,
@@ -246,8 +246,8 @@ impl<'d> Debug<'d> {
         Some(file.dwarf.clone())
     }
 
-    /// Takes the entries of skeleton `unit` from the unit of `dwarf` that has its id; `false`
-    /// when there is none.
+    /// Takes the entries of skeleton `unit` from the unit of `dwarf` with the same id; `false` if there is
+    /// none.
     pub(crate) fn attach(
         &mut self,
         unit: u32,
@@ -312,7 +312,7 @@ impl<'d> Debug<'d> {
         own.filter(|(unit, _)| can_have_code(unit)).map(|(_, i)| i)
     }
 
-    /// Bytes of the entries of a unit: how long its analysis may take.
+    /// Bytes of the entries of a unit: an estimate of the time to analyse it.
     pub(crate) fn weight(&self, unit: u32) -> u64 {
         let unit = self.units.get(self.entries_of(unit) as usize);
         unit.map_or(0, |u| u.header.length_including_self() as u64)

@@ -49,7 +49,7 @@ pub(crate) fn open<'d>(skeletons: Vec<Skeleton<'d>>, search: Search<'_>) -> File
     let objects = skeletons
         .into_iter()
         .map(|skeleton| {
-            // What the package lacks is looked for nowhere else: it was made from all units.
+            // A package has all units: what it lacks is nowhere else.
             let bytes = match package {
                 Some(_) => None,
                 None => object_of(&skeleton, search),
@@ -80,7 +80,7 @@ fn object_of(skeleton: &Skeleton<'_>, search: Search<'_>) -> Option<FileBytes> {
     let name = Path::new(OsStr::from_bytes(skeleton.name));
     let directory = Path::new(OsStr::from_bytes(skeleton.directory));
     let mut places = vec![directory.join(name)];
-    // Moved away from where they were built: beside the module, or in a debug folder.
+    // Units may have been moved: beside the module, or into a debug folder.
     if let Some(base) = name.file_name() {
         let beside = search.files.iter().filter_map(|file| file.parent());
         places.extend(beside.map(|folder| folder.join(base)));
@@ -89,7 +89,7 @@ fn object_of(skeleton: &Skeleton<'_>, search: Search<'_>) -> Option<FileBytes> {
     places.into_iter().find_map(|p| FileBytes::open(&p).ok())
 }
 
-/// Finds the sections in the files, side by side: packed ones take long.
+/// Loads the sections of the files on all threads: decompression takes long.
 pub(crate) fn load<'b, 'd>(
     files: &'b Files<'d>,
     threads: usize,
@@ -163,7 +163,7 @@ fn section<'b>(
     })
 }
 
-/// Gives the skeletons of `debug` their entries; those that stay without make a note.
+/// Attaches the entries to the skeletons of `debug`; a note counts the skeletons without any.
 pub(crate) fn attach<'b>(
     debug: &mut Debug<'b>,
     loaded: &'b Loaded<'b, '_>,

@@ -22,7 +22,7 @@ pub(crate) struct FunctionDie {
     pub(crate) scopes: Range<usize>,
 }
 
-/// An inlined call. There are many: its numbers are small.
+/// An inlined call. Its fields are small, as there are many.
 #[derive(Debug)]
 pub(crate) struct ScopeDie {
     /// Its procedure, an index into [`Walked::functions`].

@@ -81,7 +81,7 @@ mod tests {
         file.set_len(200).expect("longer");
         let error = bytes.check_unchanged().expect_err("written to").to_string();
         assert!(error.contains("while it was read"), "{error}");
-        // Another file in its place is none of ours.
+        // A file that took its place is another file.
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, b"other").expect("written");
         assert!(bytes.check_unchanged().is_ok());

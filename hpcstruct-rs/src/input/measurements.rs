@@ -111,7 +111,7 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, StructError>
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read)? {
         let path = entry.map_err(read)?.path();
-        // What is not a regular file is not hpcrun-rs's, and a pipe would make the reader wait.
+        // hpcrun-rs writes regular files only, and reading a pipe would block.
         if path.extension().is_some_and(|e| e == extension) && path.is_file() {
             files.push(path);
         }

@@ -19,7 +19,7 @@ pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
     nesting.keep_lines_of_bodies(&branches, &mut headers);
     let name = |(i, found): (usize, &crate::code::Loop)| {
         let mut level = nesting.levels[i];
-        // The call by which the code lies in a scope of the system.
+        // The call that inlines the system's code.
         let mut site = None;
         let mut origin = nesting.body.origin_of(level);
         while let (Origin::System, Some(scope)) = (origin, level) {
@@ -37,9 +37,9 @@ pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
 }
 
 impl Nesting<'_> {
-    /// Keeps a header's line where it is smaller than that of the branches, and the line of no
-    /// code outside of the loop: then it is the first of the body. Otherwise it may be anything
-    /// that the compiler moved there.
+    /// Keeps a header's line if it is smaller than that of the branches and no code outside of the loop
+    /// has it: then it is the first line of the body. Otherwise it may belong to code that the compiler
+    /// moved there.
     fn keep_lines_of_bodies(
         &self,
         branches: &[Option<SourceLine>],

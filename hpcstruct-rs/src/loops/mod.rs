@@ -36,7 +36,7 @@ pub(crate) struct Sources<'a, 'd> {
 pub(crate) struct Found {
     /// In parts as they were found.
     loops: Vec<Vec<ProcedureLoops>>,
-    /// By procedure: its part, and the index of its loops in there; `u32::MAX` = nobody looked.
+    /// By procedure: its part, and the index of its loops in there; `u32::MAX` = not searched.
     places: Vec<(u32, u32)>,
     /// Calls of noted procedures, by their numbers.
     pub(crate) calls: Vec<Call>,
@@ -53,8 +53,8 @@ impl Found {
     }
 }
 
-/// Finds the loops of all procedures of `code_map`, which are `complete` if all are that there are, and the
-/// calls of those that are `noted`, by procedure; none are where that is empty.
+/// Finds the loops of all procedures of `code_map`, and the calls of the `noted` ones; an empty list
+/// notes none. `complete`: no procedure of the module is left out.
 pub(crate) fn find(
     code_map: &CodeMap,
     by_procedure: &ByProcedure,
@@ -86,7 +86,7 @@ pub(crate) fn find(
     let covered = if complete {
         None
     } else {
-        Some(code_map.runs.iter().map(|r| r.start..r.end))
+        Some(code_map.code_ranges.iter().map(|r| r.start..r.end))
     };
     let program = Program {
         architecture,
@@ -187,27 +187,29 @@ fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
 }
 
 /// The code of a procedure, stubs left out.
-fn ranges(code_map: &CodeMap, runs: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
+fn ranges(code_map: &CodeMap, code_ranges: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::with_capacity(1);
-    for run in runs.iter().map(|i| &code_map.runs[*i as usize]) {
-        if is_stub(stubs, run.start) {
+    for code_range in code_ranges
+        .iter()
+        .map(|i| &code_map.code_ranges[*i as usize])
+    {
+        if is_stub(stubs, code_range.start) {
             continue;
         }
         match ranges.last_mut() {
-            Some(last) if last.end == run.start => last.end = run.end,
-            _ => ranges.push(run.start..run.end),
+            Some(last) if last.end == code_range.start => last.end = code_range.end,
+            _ => ranges.push(code_range.start..code_range.end),
         }
     }
     ranges
 }
 
-/// Whether linkage stubs begin, or go on, at an address.
+/// Whether an address lies in linkage stubs.
 fn is_stub(stubs: &[Range<u64>], address: u64) -> bool {
     stubs.iter().any(|s| s.contains(&address))
 }
 
-/// The range that a procedure is entered at: the one with a symbol of its own that names no cold
-/// part, else the longest.
+/// The range with the entry: the first with a symbol that names no cold part, else the longest.
 fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     let named = |range: &Range<u64>| {
         let symbol = symbols.starting_at(range.start)?;
@@ -227,8 +229,7 @@ fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     })
 }
 
-/// Code that is not covered, by symbols and unwind entries: procedures that nobody asked for, but
-/// that may tell whether those who call them get control back.
+/// Uncovered code by symbols and unwind entries: procedures whose returning may matter to callers.
 fn others(
     covered: impl Iterator<Item = Range<u64>>,
     sources: &Sources<'_, '_>,

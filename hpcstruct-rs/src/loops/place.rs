@@ -23,7 +23,7 @@ pub(crate) struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Whose code a scope is, or that directly in the procedure.
+    /// The origin of a scope, or of the procedure itself.
     pub(super) fn origin_of(&self, scope: Option<u32>) -> Origin {
         scope.map_or(self.origin, |s| self.scope(s).origin)
     }
@@ -81,7 +81,7 @@ pub(super) struct Nesting<'a> {
     pub(super) has_lines: bool,
     /// Scope that each loop lies in; `None` = directly in the procedure.
     homes: Vec<Option<u32>>,
-    /// The same by code with lines only: the scope whose line names the loop.
+    /// As `homes`, by code with lines only: the scope whose line names the loop.
     pub(super) levels: Vec<Option<u32>>,
 }
 
@@ -95,7 +95,7 @@ impl Placed {
         }
     }
 
-    /// With loops. Of neighbours that differ in nothing that `is_same` sees one piece is made.
+    /// Places with loops. Neighbours that `is_same` finds equal become one piece.
     pub(crate) fn with_loops(
         &mut self,
         body: Body<'_>,
@@ -137,7 +137,7 @@ impl Placed {
         self.plain.resize(body.scopes.len(), 0);
     }
 
-    /// The new number of an inlined scope that lies in no loop.
+    /// The new number of an inlined scope outside of loops.
     fn number(&mut self, body: Body<'_>, scope: u32) -> u32 {
         let known = self.plain[scope as usize];
         if known > 0 {
@@ -169,7 +169,7 @@ impl Placed {
         self.scopes.len() as u32 - 1
     }
 
-    /// The number of the scope `at.0` within the loop `at.1`, whose home is around it or is it.
+    /// The number of the scope `at.0` within the loop `at.1`. The loop's home is that scope or around it.
     fn number_within(
         &mut self,
         nesting: &Nesting<'_>,

@@ -54,7 +54,7 @@ const SYSTEM_MODULES: [&str; 16] = [
     "libmvec",
 ];
 
-/// The origin that a whole load module has, if its name tells.
+/// The origin of a whole load module, if its name determines it.
 pub(crate) fn origin_of_module(path: &str) -> Option<Origin> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if name.contains("[vdso]") || name.contains("linux-vdso") || name.starts_with("libc++") {
@@ -78,7 +78,7 @@ pub(crate) fn origin_of_crate(name: &str) -> Origin {
     }
 }
 
-/// The origin that a source path tells: the compilers' own headers and libraries.
+/// The origin of a source file: system, if it is one of the compilers' headers or libraries.
 pub(crate) fn origin_of_file(path: &str) -> Option<Origin> {
     let system = path.starts_with("/rustc/")
         || path.starts_with("/rust/deps/")
@@ -302,7 +302,7 @@ pub(crate) fn origin_of_cpp(name: &str) -> Origin {
     }
 }
 
-/// What a compilation unit's name tells of its crate: root source file and crate name
+/// The crate of a compilation unit, by the unit's name: root source file and crate name
 /// (`src/main.rs/@/tool.4c2f…-cgu.0`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitCrate {

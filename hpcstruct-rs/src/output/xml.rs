@@ -359,7 +359,7 @@ impl<'s> Writer<'s> {
 /// Writes `text` as an attribute's value; what XML has no way to say becomes U+FFFD.
 fn escape(text: &str, out: &mut String) {
     let bytes = text.as_bytes();
-    // Where what is not written yet begins.
+    // The end of what is written.
     let mut rest = 0;
     for (i, byte) in bytes.iter().enumerate() {
         let (replacement, length) = match byte {

@@ -38,7 +38,7 @@ pub(crate) struct Match<'r> {
     pub(crate) text: &'r str,
 }
 
-/// The place of a rule in the order; the smallest one that matches decides.
+/// The index of a rule; of several rules that match, the smallest decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RuleNumber(u32);
 

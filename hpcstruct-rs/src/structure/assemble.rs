@@ -33,10 +33,10 @@ pub struct TagUse {
 /// Pieces of code that make one group.
 const GROUP: usize = 1 << 14;
 
-/// What a procedure counts for itself, in pieces: without debug information it is one, but has loops.
+/// Weight of a procedure beside its pieces: without debug information it has one piece, but loops.
 const OWN: usize = 16;
 
-/// Builds the parts, in the order of the procedures, and tells which tags cover how much.
+/// Builds the groups, in the order of the procedures, and sums up how much code each tag covers.
 pub(crate) fn assemble(
     inputs: &Inputs<'_, '_>,
     units: &[UnitAnalysis],
@@ -70,8 +70,8 @@ fn groups(code_map: &CodeMap, by_procedure: &ByProcedure) -> Vec<Range<usize>> {
     let (mut from, mut pieces) = (0, 0);
     for procedure in 0..count {
         pieces += OWN;
-        for run in by_procedure.of(procedure) {
-            pieces += match &code_map.runs[*run as usize].code {
+        for code_range in by_procedure.of(procedure) {
+            pieces += match &code_map.code_ranges[*code_range as usize].code {
                 Code::Pieces(range) => range.len(),
                 Code::Plain(..) => 1,
             };
@@ -156,15 +156,15 @@ impl Sources<'_, '_> {
         part
     }
 
-    /// About how many scopes and pieces the procedures have: loops cut some in two.
+    /// Estimates the scopes and pieces of the procedures, with those that loops add.
     fn expected(&self, procedures: Range<usize>) -> (usize, usize) {
         let (mut scopes, mut pieces) = (0, 0);
         for number in procedures {
             if let Some((p, f)) = self.code_map.procedures[number].function {
                 scopes += self.units[p as usize].functions[f as usize].scopes.len();
             }
-            for run in self.by_procedure.of(number) {
-                pieces += match &self.code_map.runs[*run as usize].code {
+            for code_range in self.by_procedure.of(number) {
+                pieces += match &self.code_map.code_ranges[*code_range as usize].code {
                     Code::Pieces(range) => range.len(),
                     Code::Plain(..) => 1,
                 };
@@ -184,7 +184,7 @@ impl Sources<'_, '_> {
         self.add_procedure(mapped, part, &mut buffers.uses);
         let functions = |(p, f): (u32, u32)| &self.units[p as usize].functions[f as usize];
         let body = Body {
-            origin: mapped.frame.origin,
+            origin: mapped.info.origin,
             scopes: mapped
                 .function
                 .map_or(&[], |place| functions(place).scopes.as_slice()),
@@ -255,19 +255,19 @@ impl Sources<'_, '_> {
     /// The code of a procedure.
     fn collect(&self, number: usize, mapped: &MappedProcedure, out: &mut Vec<Piece>) {
         out.clear();
-        for run in self.by_procedure.of(number) {
-            let run = &self.code_map.runs[*run as usize];
-            match (&run.code, mapped.function) {
+        for code_range in self.by_procedure.of(number) {
+            let code_range = &self.code_map.code_ranges[*code_range as usize];
+            match (&code_range.code, mapped.function) {
                 (Code::Pieces(range), Some((p, f))) => {
                     let pieces = &self.units[p as usize].functions[f as usize].pieces;
                     let first = out.len();
                     out.extend_from_slice(&pieces[range.start as usize..range.end as usize]);
                     if let Some(first) = out.get_mut(first) {
-                        first.start = first.start.max(run.start);
+                        first.start = first.start.max(code_range.start);
                     }
                 }
                 (Code::Plain(line, tag), _) => {
-                    out.push(Piece::new(run.start..run.end, *line, *tag));
+                    out.push(Piece::new(code_range.start..code_range.end, *line, *tag));
                 }
                 // Only functions have pieces.
                 (Code::Pieces(_), None) => {}
@@ -306,13 +306,13 @@ impl Sources<'_, '_> {
     }
 
     fn add_procedure(&self, mapped: &MappedProcedure, part: &mut Part, uses: &mut Uses) {
-        let frame = &mapped.frame;
+        let info = &mapped.info;
         let procedure = Procedure {
-            name: frame.name,
-            linkage_name: frame.linkage.unwrap_or(frame.name),
-            declared: frame.declared,
-            origin: frame.origin,
-            tag: self.category(frame.tag),
+            name: info.name,
+            linkage_name: info.linkage.unwrap_or(info.name),
+            declared: info.declared,
+            origin: info.origin,
+            tag: self.category(info.tag),
         };
         uses.add(procedure.name);
         uses.add(procedure.linkage_name);
@@ -356,7 +356,7 @@ fn tag_uses(sources: &Sources<'_, '_>, parts: &[Part]) -> Vec<TagUse> {
     uses
 }
 
-/// Everything of a module, not put together yet: what it was made from can be dropped first.
+/// All groups of a module. Their sources can be dropped before they are put together.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) parts: Vec<Part>,

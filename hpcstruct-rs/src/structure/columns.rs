@@ -16,22 +16,20 @@ use hpc_formats::structure::{
     Columns, Origin, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, StringId,
 };
 
-/// Whether a task runtime's procedure of this name is one of the library of parallel iterators.
+/// Whether a task runtime's procedure of this name belongs to the parallel iterators.
 pub fn is_of_parallel_iterators(name: &str) -> bool {
     let bare = name.trim_start_matches(['<', '&']);
     bare.starts_with("rayon::") || name.contains(" as rayon::")
 }
 
-/// By procedure, whether it is the library's, which a call may begin a loop with; empty where none is.
+/// By procedure, whether it is one of parallel iterators; empty if none is.
 pub(crate) fn entries(code_map: &CodeMap, classifier: &Classifier<'_>) -> Vec<bool> {
     let procedures = code_map.procedures.iter();
-    let is_entry = |frame: &crate::unit_analysis::function_info::FunctionInfo| {
-        frame.origin == Origin::Runtime
-            && classifier
-                .strings
-                .with(frame.name, is_of_parallel_iterators)
+    let is_entry = |info: &crate::unit_analysis::function_info::FunctionInfo| {
+        info.origin == Origin::Runtime
+            && classifier.strings.with(info.name, is_of_parallel_iterators)
     };
-    let entries: Vec<bool> = procedures.map(|p| is_entry(&p.frame)).collect();
+    let entries: Vec<bool> = procedures.map(|p| is_entry(&p.info)).collect();
     if entries.contains(&true) {
         entries
     } else {
@@ -46,7 +44,7 @@ type Key = (StringId, SourceLine);
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     key: Key,
-    /// An address in the code of the call, which lies in `depth` inlined calls besides.
+    /// An address in the code of the call; `depth` further inlined calls surround it.
     address: u64,
     depth: usize,
     /// What it is in the structure.
@@ -56,7 +54,7 @@ struct Beginning {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Scope(ScopeId),
-    /// A call out of line, by its last byte.
+    /// A call that is not inlined, by its last byte.
     Call(u64),
 }
 
@@ -145,7 +143,7 @@ fn inlined_around(part: &Part, index: u32) -> impl Iterator<Item = u32> + '_ {
     std::iter::successors(around(&index), around).filter(is_inlined)
 }
 
-/// The calls out of line that begin loops.
+/// The calls that begin loops and are not inlined.
 fn out_of_line(parts: &[Part], code_map: &CodeMap, calls: &[Call], out: &mut Vec<Beginning>) {
     if calls.is_empty() {
         return;
@@ -162,7 +160,7 @@ fn out_of_line(parts: &[Part], code_map: &CodeMap, calls: &[Call], out: &mut Vec
                 if let Some((piece, line)) = pieces.get(after).and_then(|p| Some((p, p.line()?))) {
                     if origin_of(part, segment.procedure, piece.scope()) != Origin::Runtime {
                         out.push(Beginning {
-                            key: (code_map.procedures[call.callee as usize].frame.name, line),
+                            key: (code_map.procedures[call.callee as usize].info.name, line),
                             address: call.last,
                             depth: 0,
                             place: Place::Call(call.last),
@@ -217,17 +215,17 @@ impl<'a, 'd> Places<'a, 'd> {
     /// The inlined calls around an address, outermost first, then the address itself.
     fn of(&self, address: u64) -> Option<Vec<LineColumn>> {
         let mut lookup = self.context.find_frames(address);
-        let mut frames = loop {
+        let mut infos = loop {
             match lookup {
-                LookupResult::Output(frames) => break frames.ok()?,
+                LookupResult::Output(infos) => break infos.ok()?,
                 LookupResult::Load { load, continuation } => {
                     lookup = continuation.resume(self.debug.split_dwarf(load.dwo_id));
                 }
             }
         };
         let mut places = Vec::new();
-        while let Some(frame) = frames.next().ok()? {
-            let at = frame.location.as_ref();
+        while let Some(info) = infos.next().ok()? {
+            let at = info.location.as_ref();
             let number = |n: Option<u32>| n.unwrap_or(0);
             places.push(at.map_or((0, 0), |at| (number(at.line), number(at.column))));
         }

@@ -20,12 +20,12 @@ pub(super) struct OfFunction {
     base: Vec<Range<u64>>,
     /// Its scopes as indices into the walk.
     ids: Vec<usize>,
-    layers: Vec<ScopeRange>,
-    paint: flatten_inlines::Scratch,
+    scope_ranges: Vec<ScopeRange>,
+    flattening: flatten_inlines::Scratch,
     segments: Vec<Segment>,
     drafts: Vec<Draft>,
     call_tags: Vec<Option<OverheadTag>>,
-    /// Whether a chain has any tag; most have none and need no verdict.
+    /// Whether a chain has any tag; most have none and need no category.
     is_tagged: Vec<bool>,
     pieces: Vec<Piece>,
     /// New numbers of scopes.
@@ -43,14 +43,14 @@ pub(super) struct Builder<'a, 'd> {
     /// Its lines.
     pub(super) rows: &'a [Row],
     /// Its names.
-    pub(super) frames: FunctionInfos<'a, 'd>,
+    pub(super) infos: FunctionInfos<'a, 'd>,
 }
 
 /// A scope while its function is built.
 #[derive(Debug)]
 struct Draft {
     parent: Option<usize>,
-    frame: FunctionInfo,
+    info: FunctionInfo,
     site: Option<SourceLine>,
     tag: Option<OverheadTag>,
     /// Whether it holds code.
@@ -72,22 +72,22 @@ impl Builder<'_, '_> {
             }
         }
         let entry_address = buffers.base.first()?.start;
-        self.layers(index, die, &mut buffers.ids, &mut buffers.layers);
+        self.scope_ranges(index, die, &mut buffers.ids, &mut buffers.scope_ranges);
         let symbol = self.inputs.symbols.starting_at(entry_address);
         let symbol = symbol.and_then(|s| std::str::from_utf8(s.name).ok());
         let body = self.body_file(&buffers.ids, None, &buffers.base);
-        let frame = self
-            .frames
+        let info = self
+            .infos
             .of_procedure(die.entry, self.walked, symbol, body);
-        self.drafts(&frame, buffers);
+        self.drafts(&info, buffers);
         flatten_inlines::flatten(
             &buffers.base,
-            &buffers.layers,
-            &mut buffers.paint,
+            &buffers.scope_ranges,
+            &mut buffers.flattening,
             &mut buffers.segments,
         );
         let own_tag = overhead_category::tag(std::iter::once(Step {
-            frame,
+            info,
             call_tag: None,
         }));
         self.pieces(
@@ -96,27 +96,27 @@ impl Builder<'_, '_> {
             own_tag,
             &mut buffers.pieces,
         );
-        Some(finish(frame, buffers))
+        Some(finish(info, buffers))
     }
 
-    /// The scopes of a function (indices into the walk) and their ranges as layers, whose scope
-    /// is an index into that list.
-    fn layers(
+    /// Collects the scopes of a function as indices into the walk, and their ranges. The `scope` of a
+    /// range is an index into `ids`.
+    fn scope_ranges(
         &self,
         index: usize,
         die: &FunctionDie,
         ids: &mut Vec<usize>,
-        layers: &mut Vec<ScopeRange>,
+        scope_ranges: &mut Vec<ScopeRange>,
     ) {
         ids.clear();
-        layers.clear();
+        scope_ranges.clear();
         for id in die.scopes.clone() {
             let scope = &self.walked.scopes[id];
             if scope.function as usize != index {
                 continue;
             }
             for range in self.walked.ranges_of(scope) {
-                layers.push(ScopeRange {
+                scope_ranges.push(ScopeRange {
                     range: range.clone(),
                     depth: scope.depth,
                     scope: ids.len(),
@@ -139,8 +139,8 @@ impl Builder<'_, '_> {
             .first()
             .map(|id| &self.walked.scopes[*id])
             .filter(|s| s.parent.map(|p| p as usize) == parent);
-        // A procedure of C begins with its own line, and a call in it may be made on a marked one.
-        let child = child.filter(|_| self.frames.is_rust || parent.is_some());
+        // Only in Rust: a procedure of C begins with its own line, and its first call may be marked.
+        let child = child.filter(|_| self.infos.is_rust || parent.is_some());
         let (file, line) = match child.and_then(|s| s.call) {
             Some((file, line)) => (file, line),
             None => {
@@ -148,9 +148,9 @@ impl Builder<'_, '_> {
                 (row.file, row.line)
             }
         };
-        let file = self.frames.file(self.unit, u64::from(file))?;
-        // Of other languages the line tells nothing.
-        let line = if self.frames.is_rust { line } else { 0 };
+        let file = self.infos.file(self.unit, u64::from(file))?;
+        // Only Rust names are looked up by line.
+        let line = if self.infos.is_rust { line } else { 0 };
         Some(Body { file, line })
     }
 
@@ -168,17 +168,17 @@ impl Builder<'_, '_> {
         for id in ids.iter() {
             let die = &self.walked.scopes[*id];
             let site = die.call.and_then(|(file, line)| {
-                Some((self.frames.file(self.unit, u64::from(file))?, line))
+                Some((self.infos.file(self.unit, u64::from(file))?, line))
             });
-            let frame = self.scope_frame(ids, *id, die.origin);
+            let info = self.scope_frame(ids, *id, die.origin);
             let parent = die.parent.and_then(|p| position(ids, p as usize));
             let call_tag = site.and_then(|(file, _)| file.tag);
             let around = parent.map_or(procedure.tag.is_some(), |p| is_tagged[p]);
-            is_tagged.push(around || frame.tag.is_some() || call_tag.is_some());
+            is_tagged.push(around || info.tag.is_some() || call_tag.is_some());
             call_tags.push(call_tag);
             drafts.push(Draft {
                 parent,
-                frame,
+                info,
                 site: site.map(|(file, line)| SourceLine {
                     file: file.path,
                     line,
@@ -200,12 +200,12 @@ impl Builder<'_, '_> {
     }
 
     fn scope_frame(&mut self, ids: &[usize], id: usize, origin: Option<EntryRef>) -> FunctionInfo {
-        if let Some(known) = origin.and_then(|entry| self.frames.known(entry)) {
+        if let Some(known) = origin.and_then(|entry| self.infos.known(entry)) {
             return known;
         }
         let walked = self.walked;
-        if let Some(frame) = origin.and_then(|entry| self.frames.without_body(entry, walked)) {
-            return frame;
+        if let Some(info) = origin.and_then(|entry| self.infos.without_body(entry, walked)) {
+            return info;
         }
         let ranges = walked.ranges_of(&walked.scopes[id]);
         // Scopes are sorted: a scope's children come after it.
@@ -214,7 +214,7 @@ impl Builder<'_, '_> {
         match origin {
             Some(entry) => {
                 let rows = line_table::rows_in(self.rows, ranges);
-                self.frames.of_inlined(entry, walked, body, rows)
+                self.infos.of_inlined(entry, walked, body, rows)
             }
             None => function_info::of_symbol(self.inputs.classifier, "?", None),
         }
@@ -241,11 +241,11 @@ impl Builder<'_, '_> {
             };
             let scope = segment.scope.map_or(u32::MAX, |s| s as u32);
             cutter.cut(&segment.range, |range, row| {
-                let file = row.and_then(|row| self.frames.file(self.unit, u64::from(row.file)));
+                let file = row.and_then(|row| self.infos.file(self.unit, u64::from(row.file)));
                 let line = source_line(file, row);
-                // Of line 0 the file is kept by clang for `#line` regions, and is a left-over
-                // of some inlined function in Rust.
-                let tagging = file.filter(|_| line.is_some() || !self.frames.is_rust);
+                // For line 0 clang keeps the file of `#line` regions; in Rust the file is left over from some
+                // inlined function.
+                let tagging = file.filter(|_| line.is_some() || !self.infos.is_rust);
                 let line_tag = tagging.and_then(|file| file.tag);
                 push(
                     out,
@@ -258,8 +258,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Lines of code that no procedure entry covers: assembler, and with line tables only all that
-    /// clang inlined nothing into.
+    /// Lines of code without a procedure entry: assembler, and with line tables only every procedure
+    /// into which clang inlined nothing.
     pub(super) fn loose(&mut self, covered: &[Range<u64>]) -> Vec<Piece> {
         let mut out = Vec::new();
         // Csr follow each other.
@@ -271,7 +271,7 @@ impl Builder<'_, '_> {
             if covered.get(after).is_some_and(|r| r.start < row.end) {
                 continue;
             }
-            let file = self.frames.file(self.unit, u64::from(row.file));
+            let file = self.infos.file(self.unit, u64::from(row.file));
             push(
                 &mut out,
                 Piece::new(
@@ -294,7 +294,7 @@ fn position(ids: &[usize], id: usize) -> Option<usize> {
     ids.binary_search(&id).ok()
 }
 
-/// The line of a row; line 0 is code that the compiler gives to no line.
+/// The line of a row; line 0 = the compiler gives the code no line.
 fn source_line(file: Option<FileFacts>, row: Option<&Row>) -> Option<SourceLine> {
     let line = row?.line;
     let file = file?.path;
@@ -308,7 +308,7 @@ struct Chain<'a> {
     procedure: &'a FunctionInfo,
     /// The next step: a scope, or the procedure; `None` at the end.
     next: Option<Option<usize>>,
-    /// OverheadTag of the file in which the next frame calls the one before.
+    /// Tag of the file in which the next procedure calls the one before.
     call_tag: Option<OverheadTag>,
 }
 
@@ -320,7 +320,7 @@ impl Iterator for Chain<'_> {
         let call_tag = self.call_tag.take();
         let Some(scope) = here else {
             return Some(Step {
-                frame: *self.procedure,
+                info: *self.procedure,
                 call_tag,
             });
         };
@@ -328,7 +328,7 @@ impl Iterator for Chain<'_> {
         self.call_tag = self.call_tags.get(scope).copied().flatten();
         self.next = Some(draft.parent);
         Some(Step {
-            frame: draft.frame,
+            info: draft.info,
             call_tag,
         })
     }
@@ -346,8 +346,8 @@ fn keep(drafts: &mut [Draft], scope: usize) {
     }
 }
 
-/// Renumbers the kept scopes; the lists of the result have no room to spare, since there are many.
-fn finish(frame: FunctionInfo, buffers: &mut OfFunction) -> Function {
+/// Renumbers the kept scopes. The lists of the result have no spare room: there are many.
+fn finish(info: FunctionInfo, buffers: &mut OfFunction) -> Function {
     let OfFunction {
         drafts,
         numbers,
@@ -365,9 +365,9 @@ fn finish(frame: FunctionInfo, buffers: &mut OfFunction) -> Function {
         numbers.push(Some(scopes.len() as u32));
         scopes.push(InlinedScope {
             parent: draft.parent.and_then(|p| numbers[p]),
-            name: draft.frame.name,
-            declared: draft.frame.declared,
-            origin: draft.frame.origin,
+            name: draft.info.name,
+            declared: draft.info.declared,
+            origin: draft.info.origin,
             site: draft.site,
         });
     }
@@ -376,7 +376,7 @@ fn finish(frame: FunctionInfo, buffers: &mut OfFunction) -> Function {
         piece.scope = kept.unwrap_or(u32::MAX);
     }
     Function {
-        frame,
+        info,
         scopes: scopes.as_slice().into(),
         pieces: pieces.as_slice().into(),
     }

@@ -37,7 +37,7 @@ pub(crate) struct TagText {
     pub(crate) cause: StringId,
 }
 
-/// What a procedure's name tells.
+/// The classification of a procedure's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameFacts {
     /// The name to show.
@@ -54,7 +54,7 @@ pub(crate) struct NameFacts {
     pub(crate) is_closure: bool,
 }
 
-/// What a linkage name tells.
+/// The classification of a linkage name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Linkage {
     /// It is not mangled.
@@ -67,7 +67,7 @@ pub(crate) enum Linkage {
     Absent,
 }
 
-/// [`Linkage`] without what the rules say of the linkage name itself.
+/// [`Linkage`] before the rules for the linkage name itself.
 #[derive(Clone, Copy, Debug)]
 enum Demangled {
     Plain,
@@ -75,34 +75,34 @@ enum Demangled {
     Closure(StringId),
 }
 
-/// What a readable name tells: facts without a rule, and the first rule that matches.
+/// The classification of a readable name, without rules, and the first rule that matches.
 #[derive(Clone, Copy, Debug)]
 struct Classified {
     facts: NameFacts,
     rule: Option<RuleNumber>,
 }
 
-/// What a source path tells.
+/// The classification of a source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileFacts {
     /// The path.
     pub(crate) path: StringId,
     /// Its tag, by its name or by a rule.
     pub(crate) tag: Option<OverheadTag>,
-    /// Whose code it holds, if the path tells.
+    /// Whose code it holds, if the path determines it.
     pub(crate) origin: Option<Origin>,
 }
 
-/// What the load module's own path tells about all its code.
+/// What the load module's own path says about all its code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModuleFacts {
     /// Origin of everything in it.
     pub(crate) origin: Option<Origin>,
-    /// OverheadTag of everything in it that has no nearer one.
+    /// Tag of everything in it that has no nearer one.
     pub(crate) tag: Option<OverheadTag>,
 }
 
-/// Procedures that the linker, the compiler and the C start-up code bring along.
+/// Procedures that the linker, the compiler and the C start-up code add.
 const START_UP: [&str; 14] = [
     "_start",
     "_init",
@@ -117,11 +117,11 @@ const START_UP: [&str; 14] = [
     "_dl_relocate_static_pie",
     "__libc_start_call_main",
     "[plt]",
-    // What catches a panic of Rust: the compiler makes it, and no source has it.
+    // Catches panics of Rust; made by the compiler, so no source has it.
     "__rust_try",
 ];
 
-/// The facts of one analysis, shared by its threads.
+/// The classifications of one analysis, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     rules: &'a Rules,
@@ -151,8 +151,8 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 impl<'a> Classifier<'a> {
-    /// For the load module at `path`, which has about so many procedures, and so many bytes of
-    /// strings in its debug information.
+    /// For the load module at `path`; `procedures` and `texts`, the bytes of its debug strings, are
+    /// estimates that reserve room.
     pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize, texts: usize) -> Self {
         /// Bytes of strings for each linkage name among them.
         const EACH: usize = 256;
@@ -198,7 +198,7 @@ impl<'a> Classifier<'a> {
         OverheadTag(NonZeroU32::MIN.saturating_add(number as u32))
     }
 
-    /// What the tags of these facts mean, by their numbers from 1.
+    /// The meanings of tags, by their numbers from 1.
     pub(crate) fn tag_texts(&self) -> Vec<TagText> {
         let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         tags.clone()
@@ -209,7 +209,7 @@ impl<'a> Classifier<'a> {
         self.strings
     }
 
-    /// What the linkage name `symbol` tells.
+    /// Classifies the linkage name `symbol`.
     pub(crate) fn linkage(&self, symbol: &str) -> Linkage {
         // Cheaper than a look-up: most symbols of C are plain.
         if !symbol.starts_with("_Z") && !symbol.starts_with("_R") {
@@ -240,7 +240,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// What the linkage name at `place` of the module's debug information tells; `read` gets it.
+    /// Classifies the linkage name at `place` of the module's debug information; `read` gets it.
     pub(crate) fn linkage_at<'n>(
         &self,
         place: Option<usize>,
@@ -254,8 +254,8 @@ impl<'a> Classifier<'a> {
         (!matches!(known, Linkage::Absent)).then_some(known)
     }
 
-    /// What the closure whose linkage name lies at `place`, within the namespaces `path`, tells;
-    /// `make` finds it out.
+    /// Classifies the closure with the linkage name at `place`, within the namespaces `path`; `make`
+    /// computes the answer.
     pub(crate) fn closure_at(
         &self,
         place: Option<usize>,
@@ -270,7 +270,7 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// What the readable name of a procedure, and its linkage name, tell.
+    /// Classifies a procedure by its readable name and its linkage name.
     pub(crate) fn named(&self, readable: &str, linkage: &str, scheme: Scheme) -> NameFacts {
         let key = (self.strings.id(readable), scheme);
         let judged = self
@@ -279,9 +279,9 @@ impl<'a> Classifier<'a> {
         self.with_rule(judged, linkage)
     }
 
-    /// What a bare symbol tells.
+    /// Classifies a bare symbol.
     pub(crate) fn symbol(&self, symbol: &str) -> NameFacts {
-        // Symbols of Rust's newer scheme have no hash in common and come once: not kept.
+        // Symbols of Rust's v0 scheme have no common hash and come once: not cached.
         let linkage = if symbol.starts_with("_R") {
             self.with_linkage(self.demangle(names::stem(symbol).name), symbol)
         } else {
@@ -347,8 +347,8 @@ impl<'a> Classifier<'a> {
         }
     }
 
-    /// What is written around a function of a Rust source file, which is known by its name and
-    /// a line of its body; `None` when the file is not there, or changed after the build.
+    /// The modules around a function in its Rust source file; the function is identified by its name and
+    /// a line of its body. `None` if the file is missing or newer than the build.
     pub(crate) fn path_around(&self, path: StringId, name: &str, line: u32) -> Option<String> {
         let built = self.built?;
         let read = || {
@@ -362,7 +362,7 @@ impl<'a> Classifier<'a> {
         functions.path_around(name, line).map(Cow::into_owned)
     }
 
-    /// What a source path tells.
+    /// The classification of a source file.
     pub(crate) fn file(&self, path: &str) -> FileFacts {
         let id = self.strings.id(path);
         self.files.get_or(&id, || {

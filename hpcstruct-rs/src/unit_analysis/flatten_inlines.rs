@@ -31,16 +31,16 @@ pub(crate) struct Segment {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     base: Vec<Range<u64>>,
-    /// Starts of layers with their numbers.
+    /// Starts of scope_ranges with their numbers.
     starts: Vec<(u64, u32)>,
     open: Vec<(u32, u32)>,
     late: BinaryHeap<(u32, u32)>,
 }
 
-/// Paints `layers` onto `base`, in any order; the segments go to `out`.
+/// Finds the innermost of `scope_ranges`, given in any order, all over `base`; segments go to `out`.
 pub(crate) fn flatten(
     base: &[Range<u64>],
-    layers: &[ScopeRange],
+    scope_ranges: &[ScopeRange],
     scratch: &mut Scratch,
     out: &mut Vec<Segment>,
 ) {
@@ -54,10 +54,10 @@ pub(crate) fn flatten(
     sorted.clear();
     sorted.extend(base.iter().filter(|r| r.start < r.end).cloned());
     sorted.sort_by_key(|r| (r.start, r.end));
-    let filled = layers.iter().zip(0u32..);
-    let filled = filled.filter(|(layer, _)| layer.range.start < layer.range.end);
+    let filled = scope_ranges.iter().zip(0u32..);
+    let filled = filled.filter(|(scope_range, _)| scope_range.range.start < scope_range.range.end);
     starts.clear();
-    starts.extend(filled.map(|(layer, i)| (layer.range.start, i)));
+    starts.extend(filled.map(|(scope_range, i)| (scope_range.range.start, i)));
     starts.sort_unstable();
     let mut starts = starts.iter().copied().peekable();
     // Those that began: by depth, then number. Usual ones begin within those before them: the
@@ -70,13 +70,13 @@ pub(crate) fn flatten(
         let mut at = range.start.max(free_from);
         while at < range.end {
             while let Some((_, i)) = starts.next_if(|s| s.0 <= at) {
-                let layer = (layers[i as usize].depth, i);
+                let scope_range = (scope_ranges[i as usize].depth, i);
                 match open.last() {
-                    Some(last) if *last > layer => late.push(layer),
-                    _ => open.push(layer),
+                    Some(last) if *last > scope_range => late.push(scope_range),
+                    _ => open.push(scope_range),
                 }
             }
-            let has_ended = |top: &(u32, u32)| layers[top.1 as usize].range.end <= at;
+            let has_ended = |top: &(u32, u32)| scope_ranges[top.1 as usize].range.end <= at;
             while open.last().is_some_and(has_ended) {
                 open.pop();
             }
@@ -84,7 +84,7 @@ pub(crate) fn flatten(
                 late.pop();
             }
             let innermost = open.last().max(late.peek());
-            let innermost = innermost.map(|(_, i)| &layers[*i as usize]);
+            let innermost = innermost.map(|(_, i)| &scope_ranges[*i as usize]);
             let mut end = innermost.map_or(range.end, |l| l.range.end.min(range.end));
             if let Some((start, _)) = starts.peek() {
                 end = end.min(*start);
@@ -109,7 +109,7 @@ fn push(out: &mut Vec<Segment>, range: Range<u64>, scope: Option<usize>) {
 mod tests {
     use super::*;
 
-    fn layer(range: Range<u64>, depth: u32, scope: usize) -> ScopeRange {
+    fn scope_range(range: Range<u64>, depth: u32, scope: usize) -> ScopeRange {
         ScopeRange {
             range,
             depth,
@@ -118,46 +118,50 @@ mod tests {
     }
 
     /// The same by definition: look at every address.
-    fn slow(base: &[Range<u64>], layers: &[ScopeRange], address: u64) -> Option<Option<usize>> {
+    fn slow(
+        base: &[Range<u64>],
+        scope_ranges: &[ScopeRange],
+        address: u64,
+    ) -> Option<Option<usize>> {
         base.iter().any(|r| r.contains(&address)).then(|| {
             let holds = |(_, l): &(usize, &ScopeRange)| l.range.contains(&address);
-            let found = layers.iter().enumerate().filter(holds);
+            let found = scope_ranges.iter().enumerate().filter(holds);
             found
                 .max_by_key(|(i, l)| (l.depth, *i))
                 .map(|(_, l)| l.scope)
         })
     }
 
-    fn painted(base: &[Range<u64>], layers: &[ScopeRange]) -> Vec<Segment> {
+    fn flattened(base: &[Range<u64>], scope_ranges: &[ScopeRange]) -> Vec<Segment> {
         let mut out = Vec::new();
-        flatten(base, layers, &mut Scratch::default(), &mut out);
+        flatten(base, scope_ranges, &mut Scratch::default(), &mut out);
         out
     }
 
-    fn check(base: &[Range<u64>], layers: &[ScopeRange]) {
-        let painted = painted(base, layers);
-        for pair in painted.windows(2) {
-            assert!(pair[0].range.end <= pair[1].range.start, "{painted:?}");
+    fn check(base: &[Range<u64>], scope_ranges: &[ScopeRange]) {
+        let flattened = flattened(base, scope_ranges);
+        for pair in flattened.windows(2) {
+            assert!(pair[0].range.end <= pair[1].range.start, "{flattened:?}");
         }
         for address in 0..64 {
-            let found = painted.iter().find(|s| s.range.contains(&address));
+            let found = flattened.iter().find(|s| s.range.contains(&address));
             assert_eq!(
                 found.map(|s| s.scope),
-                slow(base, layers, address),
-                "at {address}: {base:?} {layers:?}"
+                slow(base, scope_ranges, address),
+                "at {address}: {base:?} {scope_ranges:?}"
             );
         }
     }
 
     #[test]
     fn nested_scopes_split_their_parents() {
-        let layers = [
-            layer(10..30, 0, 0),
-            layer(12..20, 1, 1),
-            layer(20..22, 1, 2),
+        let scope_ranges = [
+            scope_range(10..30, 0, 0),
+            scope_range(12..20, 1, 1),
+            scope_range(20..22, 1, 2),
         ];
-        let painted = painted(std::slice::from_ref(&(0..40)), &layers);
-        let scopes: Vec<_> = painted.iter().map(|s| (s.range.start, s.scope)).collect();
+        let flattened = flattened(std::slice::from_ref(&(0..40)), &scope_ranges);
+        let scopes: Vec<_> = flattened.iter().map(|s| (s.range.start, s.scope)).collect();
         assert_eq!(
             scopes,
             [
@@ -182,12 +186,12 @@ mod tests {
             };
             let base: Vec<_> = (0..3).map(|_| range()).collect();
             let ranges: Vec<_> = (0..6).map(|_| range()).collect();
-            let layers: Vec<_> = ranges
+            let scope_ranges: Vec<_> = ranges
                 .into_iter()
                 .enumerate()
-                .map(|(i, r)| layer(r, random(4) as u32, i))
+                .map(|(i, r)| scope_range(r, random(4) as u32, i))
                 .collect();
-            check(&base, &layers);
+            check(&base, &scope_ranges);
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct FunctionInfo {
     pub(crate) is_closure: bool,
 }
 
-/// Where the body of a procedure is written, as far as line information tells.
+/// Where the body of a procedure is written, by its line rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Body {
     /// Its file.
@@ -42,10 +42,10 @@ pub(crate) struct Body {
     pub(crate) line: u32,
 }
 
-/// File indices from here on are not remembered; no unit has so many.
+/// Larger file indices are not cached; real units have fewer files.
 const MAX_OWN_FILES: usize = 1 << 20;
 
-/// Builds the frames of one unit.
+/// Builds the infos of one unit.
 #[derive(Debug)]
 pub(crate) struct FunctionInfos<'a, 'd> {
     debug: &'a Debug<'d>,
@@ -61,10 +61,10 @@ pub(crate) struct FunctionInfos<'a, 'd> {
     memory: &'a mut UnitCache,
 }
 
-/// What was found out about the unit; the room is reused from unit to unit.
+/// Caches of one unit; the memory is reused from unit to unit.
 #[derive(Debug, Default)]
 pub(crate) struct UnitCache {
-    /// The unit's own files, by index; `None` = not asked for yet.
+    /// The unit's own files, by index; `None` = not looked up yet.
     own_files: Vec<Option<Option<FileFacts>>>,
     /// Files of other units.
     other_files: Map<(u32, u64), Option<FileFacts>>,
@@ -72,7 +72,7 @@ pub(crate) struct UnitCache {
     known: Map<EntryRef, FunctionInfo>,
     /// FunctionInfos that are named by the file of the body.
     known_by_body: Map<(EntryRef, Option<Body>), FunctionInfo>,
-    /// Files by what line tables write, which those of many units share; kept from unit to unit.
+    /// Files by their text in line tables. Units share many of them, so this is kept.
     written: Map<Box<[u8]>, FileFacts>,
     key: Vec<u8>,
 }
@@ -145,7 +145,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         found
     }
 
-    /// The same, which nobody asked for yet; `unit` has the line table.
+    /// As [`Self::find_file`], without the cache; `unit` has the line table.
     fn read_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         let written = line_table::written(self.debug, unit, file)?;
         let UnitCache {
@@ -162,14 +162,13 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         Some(found)
     }
 
-    /// The frame of an inlined procedure, when it was asked for before and its body's file did
-    /// not matter.
+    /// The cached info of an inlined procedure, if its body's file did not matter.
     pub(crate) fn known(&self, entry: EntryRef) -> Option<FunctionInfo> {
         self.memory.known.get(&entry).copied()
     }
 
-    /// The frame of the inlined procedure that an entry describes, where it does not matter where the
-    /// body lies: it has a mangled name and says where it is declared.
+    /// The info of the inlined procedure that an entry describes, if it has a mangled name and a
+    /// declaration: then it does not matter where its body lies.
     pub(crate) fn without_body(
         &mut self,
         entry: EntryRef,
@@ -186,9 +185,9 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         let declared = (self.file(unit, file)?, line);
         let path = || self.path_of(entry, &description, walked);
         let named = self.name_of_linkage(&linkage, &description, path)?;
-        let frame = self.frame(&named, Some(declared), None);
-        self.memory.known.insert(entry, frame);
-        Some(frame)
+        let info = self.info(&named, Some(declared), None);
+        self.memory.known.insert(entry, info);
+        Some(info)
     }
 
     /// The names around an entry.
@@ -204,7 +203,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         }
     }
 
-    /// What a stated linkage name tells; `None` when it is not mangled.
+    /// Classifies a stated linkage name; `None` if it is not mangled.
     fn name_of_linkage<'n>(
         &self,
         linkage: &Linkage,
@@ -228,7 +227,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         }
     }
 
-    /// The frame of the inlined procedure that an entry describes; `body` is where its body lies, `rows`
+    /// The info of the inlined procedure that an entry describes; `body` is where its body lies, `rows`
     /// are the lines of its code.
     pub(crate) fn of_inlined<'r>(
         &mut self,
@@ -239,24 +238,24 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
     ) -> FunctionInfo {
         let key = (entry, body);
         let known = self.known(entry);
-        if let Some(frame) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
-            return frame;
+        if let Some(info) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
+            return info;
         }
         let description = describe(self.debug, entry);
         let body = self.body_of_async(&description, body, rows);
-        let frame = self.of_description(entry, &description, walked, None, body);
+        let info = self.of_description(entry, &description, walked, None, body);
         let by_entry_alone =
-            frame.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
+            info.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
         if by_entry_alone {
-            self.memory.known.insert(entry, frame);
+            self.memory.known.insert(entry, info);
         } else {
-            self.memory.known_by_body.insert(key, frame);
+            self.memory.known_by_body.insert(key, info);
         }
-        frame
+        info
     }
 
-    /// Where the body of an async function or block lies: the first line of its code may be one of what the
-    /// compiler made of the standard library in it, but the standard library has no such functions.
+    /// Where the body of an async function or block lies. The first line of its code may be one of the
+    /// standard library, whose code the compiler put there, but that library has no such functions.
     fn body_of_async<'r>(
         &mut self,
         description: &Description<'d>,
@@ -279,7 +278,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         }
     }
 
-    /// The frame of a procedure with code. `symbol` is the symbol at its first address, `body`
+    /// The info of a procedure with code. `symbol` is the symbol at its first address, `body`
     /// where its body lies.
     pub(crate) fn of_procedure(
         &mut self,
@@ -289,15 +288,15 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         body: Option<Body>,
     ) -> FunctionInfo {
         let description = describe(self.debug, entry);
-        let mut frame = self.of_description(entry, &description, walked, symbol, body);
+        let mut info = self.of_description(entry, &description, walked, symbol, body);
         let text = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
         let mangled = |s: &&str| !matches!(self.classifier.linkage(s), Linkage::Plain);
         let linkage = text(description.linkage)
             .or_else(|| symbol.filter(mangled))
             .or_else(|| text(description.name))
             .or(symbol);
-        frame.linkage = Some(self.classifier.strings.id(linkage.unwrap_or("?")));
-        frame
+        info.linkage = Some(self.classifier.strings.id(linkage.unwrap_or("?")));
+        info
     }
 
     fn of_description(
@@ -313,22 +312,22 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
             .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
         let path = || self.path_of(entry, description, walked);
         let named = self.name(description, path, symbol, body);
-        self.frame(&named, declared, body)
+        self.info(&named, declared, body)
     }
 
-    fn frame(
+    fn info(
         &self,
         named: &NameFacts,
         declared: Option<(FileFacts, u32)>,
         body: Option<Body>,
     ) -> FunctionInfo {
         let file = declared.map(|(file, _)| file).or(body.map(|b| b.file));
-        let mut frame = of_name(named, self.classifier.module.origin, file);
-        frame.declared = declared.map(|(file, line)| SourceLine {
+        let mut info = of_name(named, self.classifier.module.origin, file);
+        info.declared = declared.map(|(file, line)| SourceLine {
             file: file.path,
             line,
         });
-        frame
+        info
     }
 
     fn name<'n>(
@@ -392,8 +391,8 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         self.classifier.strings.with(readable, number)
     }
 
-    /// A Rust name of which debug information has only the last part (line tables alone): it is
-    /// qualified by the file's module, and by the modules in the file where its text is at hand.
+    /// A Rust name of which debug information has only the last part (line tables alone). It is qualified
+    /// by the file's module and, if the file's text is available, by the modules in it.
     fn rust_name(&self, plain: &str, body: Option<Body>) -> String {
         let name = names::without_generics(plain);
         let inner = body.and_then(|b| self.classifier.path_around(b.file.path, name, b.line));
@@ -438,7 +437,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
     }
 }
 
-/// The frame of a name whose body lies in `file`; where it is declared is left open.
+/// The info of a name whose body lies in `file`; where it is declared is left open.
 fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -> FunctionInfo {
     let by_file = file.and_then(|f| f.origin);
     let origin = module.unwrap_or(match (named.origin, by_file) {
@@ -459,15 +458,15 @@ fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -
     }
 }
 
-/// The frame of a bare symbol whose body lies in `file`, where that is known.
+/// The info of a bare symbol whose body lies in `file`, where that is known.
 pub(crate) fn of_symbol(
     classifier: &Classifier<'_>,
     symbol: &str,
     file: Option<FileFacts>,
 ) -> FunctionInfo {
-    let mut frame = of_name(&classifier.symbol(symbol), classifier.module.origin, file);
-    frame.linkage = Some(classifier.strings.id(symbol));
-    frame
+    let mut info = of_name(&classifier.symbol(symbol), classifier.module.origin, file);
+    info.linkage = Some(classifier.strings.id(symbol));
+    info
 }
 
 /// The language of a unit.

@@ -112,7 +112,7 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct Function {
     /// Its names, origin and tag.
-    pub(crate) frame: FunctionInfo,
+    pub(crate) info: FunctionInfo,
     /// Its scopes.
     pub(crate) scopes: Vec<InlinedScope>,
     /// Its code.
@@ -135,7 +135,7 @@ pub(crate) struct UnitAnalysis {
 pub(crate) struct Buffers<'d> {
     walked: Walked<'d>,
     rows: Vec<Row>,
-    frames: function_info::UnitCache,
+    infos: function_info::UnitCache,
     of_function: OfFunction,
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn analyse<'d>(
     let Buffers {
         walked,
         rows,
-        frames,
+        infos,
         of_function,
     } = buffers;
     let entries = inputs.debug.entries_of(unit);
@@ -179,7 +179,7 @@ pub(crate) fn analyse<'d>(
         unit,
         walked,
         rows,
-        frames: FunctionInfos::new(inputs.debug, unit, inputs.classifier, frames),
+        infos: FunctionInfos::new(inputs.debug, unit, inputs.classifier, infos),
     };
     let functions: Vec<_> = walked
         .functions

@@ -16,38 +16,38 @@ use hpc_formats::structure::{Origin, StringId};
 /// One step of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The frame.
-    pub(crate) frame: FunctionInfo,
-    /// OverheadTag of the source file in which this frame makes the call that leads inwards; `None`
-    /// without such a tag and for the innermost frame, whose own line is judged apart.
+    /// The info.
+    pub(crate) info: FunctionInfo,
+    /// OverheadTag of the source file in which this info makes the call that leads inwards; `None`
+    /// without such a tag and for the innermost procedure, whose own line is classified apart.
     pub(crate) call_tag: Option<OverheadTag>,
 }
 
-/// The tag of code whose innermost frame is the first of `chain`.
+/// The tag of code whose innermost info is the first of `chain`.
 pub(crate) fn tag(chain: impl Iterator<Item = Step>) -> Option<OverheadTag> {
     let mut chain = chain;
     let mut inner: Vec<StringId> = Vec::new();
-    while let Some(Step { frame, call_tag }) = chain.next() {
-        if let Some(tag) = call_tag.or(frame.tag) {
-            let foreign = |owner: StringId| frame.owner.is_some_and(|own| own != owner);
-            let is_task = match frame.origin {
+    while let Some(Step { info, call_tag }) = chain.next() {
+        if let Some(tag) = call_tag.or(info.tag) {
+            let foreign = |owner: StringId| info.owner.is_some_and(|own| own != owner);
+            let is_task = match info.origin {
                 // A program's own tagged code: helpers of any crate serve the tag, but a crate
                 // that calls the tagged code and is called back by it does its own work.
                 Origin::User => chain.any(|outer| {
-                    let owner = outer.frame.owner;
+                    let owner = outer.info.owner;
                     owner.is_some_and(|o| foreign(o) && inner.contains(&o))
                 }),
                 Origin::Runtime | Origin::System => inner.iter().any(|owner| foreign(*owner)),
             };
             return (!is_task).then_some(tag);
         }
-        if frame.origin == Origin::System {
+        if info.origin == Origin::System {
             continue;
         }
-        if frame.is_closure && frame.origin == Origin::User {
+        if info.is_closure && info.origin == Origin::User {
             return None;
         }
-        inner.extend(frame.owner);
+        inner.extend(info.owner);
     }
     None
 }
@@ -68,7 +68,7 @@ mod tests {
 
     fn step(origin: Origin, owner: Option<StringId>, tag: Option<OverheadTag>) -> Step {
         Step {
-            frame: FunctionInfo {
+            info: FunctionInfo {
                 name: StringId(0),
                 linkage: None,
                 declared: None,
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn closure(mut step: Step) -> Step {
-        step.frame.is_closure = true;
+        step.info.is_closure = true;
         step
     }
 

@@ -9,7 +9,7 @@ use super::loop_forest::{Csr, NONE};
 /// Belongs to several handlers.
 const SEVERAL: u32 = NONE - 1;
 
-/// The judgement, and the buffers for it.
+/// The result, and the buffers to compute it.
 #[derive(Debug, Default)]
 pub(crate) struct ExceptionBlocks {
     /// Landing pads, as bits.
@@ -32,7 +32,7 @@ impl ExceptionBlocks {
         !self.ordinary(block) && self.of[block as usize] == pad
     }
 
-    /// Judges a graph that is entered at `roots`; `landings` are the edges to landing pads.
+    /// Computes it for a graph that is entered at `roots`; `landings` are the edges to landing pads.
     pub(crate) fn find(&mut self, graph: Csr<'_>, roots: &[u32], landings: &[(u32, u32)]) {
         let count = graph.first.len().saturating_sub(1);
         let words = count.div_ceil(64);

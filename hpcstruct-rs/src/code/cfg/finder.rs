@@ -11,7 +11,7 @@ use crate::code::{Loop, ProcedureLoops, Region};
 #[derive(Default)]
 pub(crate) struct Finder {
     graph: Graph,
-    nest: LoopForest,
+    forest: LoopForest,
     /// Loops and offsets of branches that leave or repeat them.
     controls: Vec<(u32, u32)>,
     /// By loop.
@@ -36,16 +36,16 @@ impl Finder {
         }
         self.graph.build(layout, code, never);
         // Most graphs have no loop, which is soon known.
-        if !self.nest.search(self.graph.rows(), &self.graph.roots) {
+        if !self.forest.search(self.graph.edges(), &self.graph.roots) {
             return out;
         }
         if self.graph.remove_own_landings() {
-            self.nest.find(self.graph.rows(), &self.graph.roots);
+            self.forest.find(self.graph.edges(), &self.graph.roots);
         } else {
-            self.nest.find_searched(self.graph.rows());
+            self.forest.find_searched(self.graph.edges());
         }
         out.loops = self
-            .nest
+            .forest
             .loops
             .iter()
             .map(|l| Loop {
@@ -65,7 +65,7 @@ impl Finder {
 
     fn add_regions(&self, layout: &Layout, out: &mut ProcedureLoops) {
         for (block, start) in self.graph.starts.iter().enumerate() {
-            let inner = self.nest.inner[block];
+            let inner = self.forest.inner[block];
             if inner == NONE {
                 continue;
             }
@@ -89,8 +89,8 @@ impl Finder {
         }
     }
 
-    /// Collects branches that leave or repeat loops. Code that only an exception leads to has no
-    /// say where other code has one: what it does is not how the loop goes.
+    /// Collects branches that leave or repeat loops. Code that only an exception reaches counts only for
+    /// loops without other branches: error handling is not how a loop iterates.
     fn add_controls(&mut self, layout: &Layout, out: &mut ProcedureLoops) {
         self.controls.clear();
         self.controlled.clear();
@@ -129,7 +129,7 @@ impl Finder {
     /// Whether a block lies in a loop and ends with a transfer of control.
     fn may_control(&self, block: u32) -> bool {
         let block = block as usize;
-        self.graph.branches[block] != u32::MAX && self.nest.inner[block] != NONE
+        self.graph.branches[block] != u32::MAX && self.forest.inner[block] != NONE
     }
 
     /// Adds the branch of one block to the loops that it repeats and, if `leaving`, leaves.
@@ -139,16 +139,16 @@ impl Finder {
         /// Loops that one branch may leave.
         const LEVELS: usize = 16;
         let branch = self.graph.branches[block as usize];
-        let inner = self.nest.inner[block as usize];
+        let inner = self.forest.inner[block as usize];
         for to in self.graph.successors(block) {
             let mut around = inner;
             for _ in 0..LEVELS {
                 if around == NONE {
                     break;
                 }
-                let found = self.nest.loops[around as usize];
+                let found = self.forest.loops[around as usize];
                 let repeats = found.header == *to;
-                if !repeats && self.nest.holds(around, *to) {
+                if !repeats && self.forest.holds(around, *to) {
                     break;
                 }
                 let known = &mut self.controlled[around as usize];

@@ -20,7 +20,7 @@ pub(crate) struct Graph {
     pub(crate) first: Vec<u32>,
     /// Successors.
     pub(crate) successors: Vec<u32>,
-    /// Blocks where the search for loops begins, in this order, where no edge has led to them.
+    /// Blocks where the search for loops begins, in this order.
     pub(crate) roots: Vec<u32>,
     /// Leaders as bits, and the number of them before each word.
     bits: Vec<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Graph {
     handlers: ExceptionBlocks,
     /// Whether there are blocks that only exceptions lead to.
     pub(crate) has_exceptional: bool,
-    /// Blocks that follow a call that turned out never to return, ascending.
+    /// Blocks behind a call that never returns, ascending.
     dead: Vec<u32>,
     /// Blocks that end with a jump whose targets are not known.
     unresolved: Vec<u32>,
@@ -63,7 +63,7 @@ impl Graph {
     }
 
     /// The edges.
-    pub(crate) fn rows(&self) -> Csr<'_> {
+    pub(crate) fn edges(&self) -> Csr<'_> {
         Csr {
             first: &self.first,
             successors: &self.successors,
@@ -75,7 +75,7 @@ impl Graph {
         !self.has_exceptional || self.handlers.ordinary(block)
     }
 
-    /// Finds the code that only exceptions lead to, and takes back edges from a handler to itself;
+    /// Finds the code that only exceptions reach, and removes edges from a handler to itself; returns
     /// whether there were any.
     pub(crate) fn remove_own_landings(&mut self) -> bool {
         if !self.has_exceptional {
@@ -192,7 +192,7 @@ impl Graph {
                 .extend(pad.filter(|p| !self.successors[from..].contains(p)));
         }
         self.first.push(self.successors.len() as u32);
-        // Nothing follows the last block: its range ends with a step that says so.
+        // The last block has no fall-through successor: its range ends with a step that says so.
         let count = self.starts.len() as u32;
         debug_assert!(self.successors.iter().all(|s| *s < count));
     }
@@ -225,9 +225,9 @@ impl Graph {
         }
     }
 
-    /// The entry first. What nothing leads to comes after: dead code, and the
-    /// targets of jumps that no table explains. The latter are taken for successors of those
-    /// jumps where there are any: a dispatch loop stays a loop.
+    /// The entry first, then blocks without predecessors: dead code, and targets of jumps without a known
+    /// table. If there are such jumps, these blocks become their successors, so that a dispatch loop is
+    /// a loop.
     fn choose_roots(&mut self, layout: &Layout) {
         let entry = self.block(layout.entry_offset());
         self.roots.clear();
@@ -250,9 +250,8 @@ impl Graph {
         }
     }
 
-    /// Makes every block that nothing leads to a successor of every jump with unknown targets.
-    /// Not what follows a call that turned out never to return: the compiler did not know it, so
-    /// that is no other block's code, but where it believed to go on.
+    /// Makes every block without predecessors a successor of every jump with unknown targets. Blocks
+    /// behind calls that never return are excluded: the compiler expected those calls to return.
     fn guess_targets(&mut self) {
         /// Edges that are added to one procedure at most.
         const MOST: usize = 1 << 20;
@@ -282,7 +281,7 @@ impl Graph {
     }
 }
 
-/// Whether a step ends its block: all do, except calls of what returns.
+/// Whether a step ends its block: all do, except calls that return.
 fn ends_block(step: &Step, never: &[bool]) -> bool {
     step.kind != Kind::Call || never.get(step.target as usize).copied().unwrap_or(false)
 }

@@ -1,4 +1,4 @@
-//! The loops of a control flow graph and how they nest, irreducible ones included.
+//! The loops of a control flow graph and how they forest, irreducible ones included.
 //!
 //! Method: Havlak, "Nesting of Reducible and Irreducible Loops", ACM TOPLAS 19(4), 1997, figure 4,
 //! over one depth-first search, with union-find. The rules:
@@ -12,8 +12,8 @@
 //! edges times the depth of irreducible nests; beyond a budget further entries are not followed
 //! outwards.
 
-/// Loops that would be nested more deeply are part of the one around them: no source has so many,
-/// and what follows takes time by depth.
+/// Deeper loops are merged into the one around them: no source nests so deeply, and later passes
+/// take time by depth.
 const MAX_DEPTH: u32 = 128;
 
 /// Marks the absence of an index.
@@ -61,7 +61,7 @@ pub(crate) struct LoopForest {
     /// The innermost loop of each node; [`NONE`] outside of loops.
     pub(crate) inner: Vec<u32>,
     search: Search,
-    /// By search number: the header of the loop around, as a number; the union-find; the kind.
+    /// By search number: header of the loop around, union-find parent, kind of loop.
     header: Vec<u32>,
     union: Vec<u32>,
     is_loop: Vec<u8>,
@@ -163,7 +163,7 @@ impl LoopForest {
         self.union.extend(0..count as u32);
         self.in_body.clear();
         self.in_body.resize(count, NONE);
-        // Work on irreducible entries, beyond which they stay where they were found.
+        // Limits the work on irreducible entries.
         let mut budget = 64 * (self.links.len() + count) + 4096;
         for number in (0..count as u32).rev() {
             self.collect_body(number, &mut budget);
@@ -308,14 +308,14 @@ mod tests {
             successors.extend(list);
             first.push(successors.len() as u32);
         }
-        let mut nest = LoopForest::default();
+        let mut forest = LoopForest::default();
         let rows = Csr {
             first: &first,
             successors: &successors,
         };
         let roots: Vec<u32> = (0..graph.len() as u32).collect();
-        nest.find(rows, &roots);
-        nest
+        forest.find(rows, &roots);
+        forest
     }
 
     /// (header, header of the loop around, irreducible).
@@ -326,11 +326,11 @@ mod tests {
         shapes_of(&find_in(&graph))
     }
 
-    fn shapes_of(nest: &LoopForest) -> Vec<Shape> {
-        let loops = nest.loops.iter();
+    fn shapes_of(forest: &LoopForest) -> Vec<Shape> {
+        let loops = forest.loops.iter();
         loops
             .map(|l| {
-                let around = nest.loops.get(l.parent as usize).map(|p| p.header);
+                let around = forest.loops.get(l.parent as usize).map(|p| p.header);
                 (l.header, around, l.irreducible)
             })
             .collect()
@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn an_exit_through_two_loops_belongs_to_neither() {
         let graph: [&[u32]; 5] = [&[1], &[2], &[2, 3, 4], &[1], &[]];
-        let nest = find_in(&graph.map(<[u32]>::to_vec));
-        assert_eq!(shapes_of(&nest), [(1, None, false), (2, Some(1), false)]);
-        assert_eq!(nest.inner[4], NONE);
+        let forest = find_in(&graph.map(<[u32]>::to_vec));
+        assert_eq!(shapes_of(&forest), [(1, None, false), (2, Some(1), false)]);
+        assert_eq!(forest.inner[4], NONE);
     }
 
     #[test]
@@ -402,11 +402,11 @@ mod tests {
             graph.push(vec![count - 1 - i, count + i + 1]);
         }
         graph.push(Vec::new());
-        let nest = find_in(&graph);
-        assert_eq!(nest.loops.len(), MAX_DEPTH as usize);
-        assert!(nest.loops.iter().all(|l| !l.irreducible));
-        let deepest = nest.loops.len() as u32 - 1;
-        assert_eq!(nest.inner[count as usize - 1], deepest);
+        let forest = find_in(&graph);
+        assert_eq!(forest.loops.len(), MAX_DEPTH as usize);
+        assert!(forest.loops.iter().all(|l| !l.irreducible));
+        let deepest = forest.loops.len() as u32 - 1;
+        assert_eq!(forest.inner[count as usize - 1], deepest);
     }
 
     /// Preorder numbers and trees of the same search, by recursion.
@@ -434,7 +434,7 @@ mod tests {
         seen
     }
 
-    /// The same nest by definition: a loop is a strongly connected set; its header is the member
+    /// The same forest by definition: a loop is a strongly connected set; its header is the member
     /// with the smallest number; without the header the rest falls into the inner loops.
     fn by_definition(
         graph: &[BTreeSet<u32>],

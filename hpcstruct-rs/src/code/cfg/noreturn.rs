@@ -104,8 +104,8 @@ pub(crate) fn never_returns(name: &[u8]) -> bool {
     panicking(name) || RUST.iter().any(|part| name.contains(part))
 }
 
-/// Whether a procedure of this module is known by its linkage name never to return. Of most the
-/// code tells; this is for those whose code does not, and quick.
+/// Whether the name of a procedure of this module says that it never returns. A quick test for the
+/// few whose code does not show it.
 pub(crate) fn known_never_to_return(name: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(name) else {
         return false;
@@ -119,7 +119,7 @@ pub(crate) fn known_never_to_return(name: &[u8]) -> bool {
 /// `core::panicking::panic…`, whatever the length of the last part.
 fn panicking(name: &str) -> bool {
     const PATH: &str = "4core9panicking";
-    // Most names have no such part, which this search finds out several times as fast.
+    // Most names lack it, and this search is several times as fast.
     if !name.contains(PATH) {
         return false;
     }
@@ -130,7 +130,7 @@ fn panicking(name: &str) -> bool {
         .starts_with("panic")
 }
 
-/// C and C++ procedures that throw no exceptions, as far as cleanups and handlers call them.
+/// C and C++ procedures that throw no exceptions, among those that cleanups and handlers call.
 const NO_THROW: [&str; 24] = [
     "__clang_call_terminate",
     "__cxa_allocate_exception",
@@ -170,8 +170,8 @@ const NO_UNWIND: [&str; 8] = [
     "3std7process5abort",
 ];
 
-/// Whether a procedure is known by its linkage name not to throw. It is asked for every call that
-/// has a handler, so what most names lack is looked for first.
+/// Whether the linkage name says that a procedure does not throw. Called for every call with a
+/// handler, so the parts that most names lack are searched first.
 pub(crate) fn never_throws(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else {
         return false;
@@ -193,6 +193,9 @@ pub(crate) struct Scratch {
 }
 
 /// Whether a procedure may return, given which others never do.
+///
+/// Without `others` no call or tail jump to a procedure returns: a procedure that may return even
+/// then does so whatever the others do.
 ///
 /// Without `others` every call and tail jump to a procedure counts as one that does not return:
 /// what returns even so, returns whatever the others do.
@@ -223,7 +226,7 @@ pub(crate) fn may_return(
                 Kind::Jump => i = at(step.target),
                 Kind::Branch | Kind::Landing => scratch.stack.push(at(step.target)),
                 Kind::Call if returns(step.target) => {}
-                // The largest number: out of the module, and back for all that is known.
+                // The largest number: another module, which counts as returning.
                 Kind::TailBranch if step.target == u32::MAX => return true,
                 Kind::TailBranch | Kind::TailJump if returns(step.target) => return true,
                 Kind::TailBranch | Kind::Padding => {}
@@ -259,8 +262,8 @@ pub(crate) fn settle<'a>(
 ) -> Vec<bool> {
     let chunks = count.div_ceil(CHUNK);
     let numbers = |c: usize| c * CHUNK..((c + 1) * CHUNK).min(count);
-    // Most that never return are short and do so whatever others do; most others call one of them,
-    // and are asked once when these are known.
+    // Most procedures that never return are short and depend on no other; most others call one of
+    // them, and need only one test once these are known.
     let short = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
         let gone = numbers(c).filter(|p| {
             let short = procedure(*p).filter(|(_, code)| code.steps.len() <= SHORT && !never[*p]);
@@ -289,7 +292,7 @@ pub(crate) fn settle<'a>(
     let (calls, gone): (Vec<Calls>, Vec<Vec<u32>>) = first.into_iter().unzip();
     let mut gone = gone.concat();
     while !gone.is_empty() {
-        // Those that call what turned out not to return are asked again.
+        // Callers of newly found procedures are tested again.
         let mut fresh = vec![false; count];
         for p in &gone {
             never[*p as usize] = true;

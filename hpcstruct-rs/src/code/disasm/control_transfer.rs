@@ -132,7 +132,7 @@ impl Entry {
     }
 }
 
-/// A jump table as far as the code around its jump tells.
+/// A jump table, as far as the code around its jump describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     /// Address of the first entry.
@@ -155,7 +155,7 @@ impl Within<'_> {
     }
 }
 
-/// Reads a table's distinct targets into `out`; returns how many, 0 when it is none.
+/// Reads a table's distinct targets into `out`; returns how many; 0 = it is no table.
 ///
 /// It ends at its bound, before the address `limit` (where another table begins), or at the first
 /// entry that leads out of the procedure. A table with a bound that does not hold up to it is

@@ -97,7 +97,7 @@ impl Cursor<'_> {
         self.take(1).map(|b| b[0])
     }
 
-    /// A little-endian number of so many bytes.
+    /// A little-endian number of `count` bytes.
     fn fixed(&mut self, count: usize) -> Option<u64> {
         let bytes = self.take(count)?;
         Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))

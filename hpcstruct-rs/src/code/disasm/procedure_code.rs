@@ -156,7 +156,7 @@ impl<'c> Code<'c> {
         self.steps.iter().filter(leaves).map(|s| s.target)
     }
 
-    /// Whether any transfer could close a loop: a quick test that spares most procedures a graph.
+    /// Whether any transfer could close a loop: a quick test, so that most procedures need no graph.
     pub(crate) fn may_loop(self) -> bool {
         self.steps.iter().any(|s| match s.kind {
             Kind::Jump | Kind::Branch | Kind::Landing => s.target < s.end,
@@ -191,7 +191,7 @@ impl Chunk {
         })
     }
 
-    /// Everything is in it: gives back the memory that it does not need.
+    /// Frees the spare room once everything is in it.
     pub(crate) fn finish(&mut self) {
         self.steps.shrink_to_fit();
         self.targets.shrink_to_fit();
@@ -210,7 +210,7 @@ pub(crate) enum Callee {
     Returns,
 }
 
-/// Tells whom an address, or a word that holds an address, leads to.
+/// Resolves calls: by the address called, or by the word that holds it.
 pub(crate) trait Callees {
     /// Of a direct call.
     fn direct(&self, address: u64) -> Callee;
@@ -320,7 +320,7 @@ pub(crate) fn translate(
         match code.steps[first_step..].last() {
             Some(last) if last.end == end && !falls_through(last.kind) => {}
             _ => {
-                // Room for a patch before a procedure may have a symbol of its own.
+                // Room for a patch in front of a procedure may have its own symbol.
                 let is_room = scratch.decoded.transfers.is_empty();
                 let next = is_room.then(|| callees.direct(range.end));
                 let (kind, target) = match next {
@@ -348,7 +348,7 @@ pub(crate) fn falls_through(kind: Kind) -> bool {
     )
 }
 
-/// `None` for what changes nothing: calls that return, branches out to procedures that return.
+/// `None` if control flow does not change: calls that return, branches to procedures that return.
 fn step(flow: ControlTransfer, layout: &Layout, callees: &impl Callees) -> Option<(Kind, u32)> {
     let inside = |address| layout.offset(address);
     Some(match flow {

@@ -21,7 +21,7 @@ pub(super) struct Lea {
     pub(super) address: u64,
 }
 
-/// A jump whose targets only a table tells.
+/// A jump whose targets are in a table.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     /// Index of its transfer.
@@ -170,7 +170,7 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
             });
         }
         match out.transfers.last_mut() {
-            // Padding is one transfer, whatever the number of its instructions.
+            // Padding is one transfer, however many instructions it has.
             Some(last)
                 if flow == ControlTransfer::Padding && last.flow == flow && last.end == offset =>
             {

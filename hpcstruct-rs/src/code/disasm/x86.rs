@@ -39,7 +39,7 @@ pub(crate) fn decode(
     }
 }
 
-/// Finds the tables of jumps that have none yet; returns whether the base of one was looked for in vain.
+/// Finds the tables of jumps that have none yet; returns whether the base of one was not found.
 fn resolve(
     range: sweep::Range<'_>,
     memory: &LoadedImage<'_>,
@@ -248,7 +248,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
         && instruction.op0_register().full_register() == register.full_register()
 }
 
-/// A table of signed distances from its own beginning, each of so many bytes.
+/// A table of signed distances from its own beginning, each `bytes` long.
 fn distances(address: u64, bytes: u8, count: Option<u64>) -> Table {
     Table {
         address,
