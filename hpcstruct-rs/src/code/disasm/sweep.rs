@@ -112,15 +112,16 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
     swept.pending.clear();
     let mut decoder = range.decoder();
     let mut instruction = Instruction::default();
-    // Offsets of the last instructions, as a ring.
-    let mut recent = [u32::MAX; WINDOW];
+    // Offsets of the last instructions, as a ring: a power of two, as long as the window at least.
+    const RING: usize = 32;
+    let mut recent = [u32::MAX; RING];
     let mut count = 0;
     // Whether control cannot come from the instruction before.
     let mut stopped = false;
     let mut at = 0;
     while at < range.bytes.len() {
         let offset = at as u32;
-        recent[count % WINDOW] = offset;
+        recent[count % RING] = offset;
         count += 1;
         // Where nothing falls in, even a plain instruction may be padding.
         if !stopped {
@@ -166,7 +167,7 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
         if flow == ControlTransfer::Indirect {
             swept.pending.push(Pending {
                 transfer: out.transfers.len(),
-                window: std::array::from_fn(|i| recent[(count + i) % WINDOW]),
+                window: std::array::from_fn(|i| recent[(count + RING - WINDOW + i) % RING]),
             });
         }
         match out.transfers.last_mut() {
