@@ -1,7 +1,7 @@
 //! Debug information, one compilation unit at a time.
 //!
 //! Input: the debug sections of a module or of its separate debug file, of the file that dwz shares
-//! among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units; [`walk`] finds the
+//! among modules, and of split units (`.dwo`, `.dwp`). [`struct@Debug`] knows all units; [`walk`] finds the
 //! procedures and inlined scopes of one, [`die_names`] their names, [`line_table`] its lines.
 //! Invariant: damaged input is no failure; what cannot be read is left out, and a note says so.
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// How section bytes are read.
 pub(crate) type Reader<'d> = EndianSlice<'d, RunTimeEndian>;
 
-/// Sections, decompressed where needed; owns what [`Debug`] borrows.
+/// Sections, decompressed where needed; owns what [`struct@Debug`] borrows.
 pub(crate) type Sections<'d> = DwarfSections<Cow<'d, [u8]>>;
 
 /// The sections that are read. Others (locations, macros) can be large and hold no structure.
