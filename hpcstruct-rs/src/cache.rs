@@ -1,14 +1,15 @@
 //! Structures kept between runs, in the user's cache folder.
 //!
-//! Input: a module's path and the options; the environment names the folder. An entry's name is a
-//! hash of everything that the result depends on: the module's identity (build id and size,
-//! or place and time of change), its separate debug file's, the rules, the search folders, and this very program's.
-//! Invariants: an entry appears whole (written beside, then renamed); one that is damaged is made
-//! anew, one that lacks wanted addresses is made anew with what it had and those; a cache that cannot be read or written only costs time.
+//! An entry's name is a hash of everything that the result depends on: the module's identity (build
+//! id and size, or path and time of change), its separate debug file, the rules, the search folders
+//! and this program. Invariants: an entry appears whole (written beside, then renamed); a damaged
+//! entry is replaced; an entry that lacks wanted addresses is replaced by one with both; a cache that
+//! cannot be read or written only costs time.
 
-use crate::bytes::FileBytes;
-use crate::image::Image;
-use crate::{Analysis, Options, StructError, analyse_fully, separate};
+use crate::input::debug_file;
+use crate::input::file_bytes::FileBytes;
+use crate::input::image::Image;
+use crate::{Analysis, Options, StructError, analyse_fully};
 use hpc_formats::structure::Structure;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// Changes with the meaning of what is stored.
 const VERSION: u32 = 10;
-/// Entries that nobody wrote for so long are removed.
+/// Older entries are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Extension of entries.
 const EXTENSION: &str = "hpcstruct";
@@ -57,7 +58,7 @@ impl Cache {
     /// there may have more procedures than were asked for.
     ///
     /// # Errors
-    /// As [`crate::analyse`]; trouble with the cache is none.
+    /// As [`crate::analyse`]; problems of the cache are no errors.
     pub fn analyse(&self, path: &Path, options: &Options) -> Result<Structure, StructError> {
         self.answer(path, options).map(|answer| answer.structure)
     }
@@ -65,7 +66,7 @@ impl Cache {
     /// As [`Cache::analyse`], and where the answer is from.
     ///
     /// # Errors
-    /// As [`crate::analyse`]; trouble with the cache is none.
+    /// As [`crate::analyse`]; problems of the cache are no errors.
     pub fn answer(&self, path: &Path, options: &Options) -> Result<Answer, StructError> {
         let entry = self.entry(path, options);
         let kept = entry.as_deref().and_then(Kept::read);
@@ -82,7 +83,7 @@ impl Cache {
             }
             other => other,
         };
-        // What was asked for before is done again, lest two users take turns in analysing.
+        // Addresses of earlier requests are included: otherwise two users would replace each other's entry.
         let wider = Options {
             addresses: options.addresses.as_ref().map(|wanted| {
                 let before = kept.iter().flat_map(Kept::addresses);
@@ -93,10 +94,10 @@ impl Cache {
         drop(kept);
         let Analysis {
             structure,
-            is_lasting,
+            cacheable,
             ..
         } = analyse_fully(path, &wider)?;
-        if let Some(entry) = entry.filter(|_| is_lasting) {
+        if let Some(entry) = entry.filter(|_| cacheable) {
             self.store(&entry, &structure, &wider);
         }
         Ok(Answer {
@@ -117,13 +118,13 @@ impl Cache {
             // Stripping keeps the build id, but not the size.
             (&image.build_id, bytes.as_slice().len()).hash(&mut key);
         }
-        let debug_file = separate::find(&image, path, &options.debug_directories);
+        let debug_file = debug_file::find(&image, path, &options.debug_directories);
         debug_file
             .map(|(path, _)| (stamp(&path), path))
             .hash(&mut key);
         options.debug_directories.hash(&mut key);
         options.rules.texts().for_each(|text| text.hash(&mut key));
-        let mut name = separate::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
+        let mut name = debug_file::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
         // Writing to a string cannot fail.
         let _ = write!(name, "-{:016x}.{EXTENSION}", key.finish());
         Some(self.folder.join(name))

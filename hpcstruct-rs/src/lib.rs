@@ -1,90 +1,68 @@
 //! Recovers the structure of load modules: procedures, inlined scopes, loops, source lines and
 //! overhead tags.
 //!
-//! The pipeline, wired in [`analyse_bytes`]: `image` (ELF) → `symbols`, `unwind` (symbol tables,
-//! unwind entries) → `dwarf` (units: procedures, inlined scopes, lines) → `product` (per unit:
-//! `frames` name and judge procedures by `names`, `owner`, `tags` and `rules`;
-//! `paint` flattens scopes; `verdict` picks categories) → `claims` (which procedure has which
-//! code) → `loops` (what [`code`] finds in the machine code, and its place among the scopes) →
-//! `assemble` (parts of a structure; [`columns`] tells parallel loops of one line apart) → [`Recovered`] (put together, or written as they are).
+//! The rooms, in the order of the passes; `analyse_in` wires them:
 //!
-//! [`measurements`] tells what a run sampled; [`text`] prints.
+//! | room | makes |
+//! |---|---|
+//! | `base` | errors, threads, interned strings, progress |
+//! | `input` | the bytes of files, ELF images, separate debug files, the sampled addresses |
+//! | `symbols` | names and bounds of procedures; unwind entries |
+//! | `dwarf` | units: procedure entries, inlined scopes, line tables |
+//! | `names` | readable names, and whose code they name |
+//! | `overhead` | marks and rules that tag code as overhead |
+//! | `unit_analysis` | procedures of one unit: scopes, and spans of code with line and tag |
+//! | `code_map` | which procedure has which code; fills what debug information leaves open |
+//! | [`code`] | machine code: transfers of control, control flow graphs, loops |
+//! | `loops` | the place of each loop among the scopes, and its source line |
+//! | `structure` | the whole [`Structure`] |
+//! | `output` | other formats: text, HPCToolkit's XML |
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
 
 #![deny(unsafe_code)]
 
-mod assemble;
-#[allow(unsafe_code)]
-mod bus;
-mod by_entry;
-mod by_place;
-#[allow(unsafe_code)]
-mod bytes;
+mod base;
 pub mod cache;
-mod claims;
 pub mod code;
-pub mod columns;
+mod code_map;
 mod dwarf;
-mod error;
-mod facts;
-mod frames;
-#[allow(unsafe_code)]
-mod gather;
-mod image;
-mod languages;
-pub mod load_module;
+mod input;
 mod loops;
-pub mod measurements;
-mod mini;
 mod names;
-mod owner;
-mod paint;
-mod parallel;
-mod pclntab;
-mod product;
-mod progress;
-#[cfg(test)]
-mod random;
-#[allow(unsafe_code)]
-mod reclaim;
-mod recovered;
-mod rules;
-mod rust_names;
-pub mod rust_source;
-mod separate;
-mod split;
-mod strings;
+mod output;
+mod overhead;
+mod structure;
 mod symbols;
-mod tags;
-pub mod text;
-mod unwind;
-mod vdso;
-mod verdict;
-mod wanted;
-pub mod xml;
+mod unit_analysis;
 
-pub use assemble::TagUse;
-pub use error::StructError;
+pub use base::error::StructError;
+pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
-pub use progress::Progress;
-pub use recovered::Recovered;
-use recovered::Spent;
-pub use rules::Rules;
+pub use input::measurements;
+pub use names::rust_source;
+pub use output::{load_module, text, xml};
+pub use overhead::rules::Rules;
+pub use structure::assemble::TagUse;
+pub use structure::columns;
 
-use bytes::FileBytes;
-use claims::Claims;
-use code::memory::Memory;
-use facts::Facts;
+use base::parallel;
+use code::disasm::loaded_image::LoadedImage;
+use code_map::CodeMap;
+use dwarf::split_dwarf as split;
 use hpc_formats::structure::Origin;
-use image::Image;
-use product::Inputs;
+use input::address_filter::AddressFilter;
+use input::file_bytes::FileBytes;
+use input::image::Image;
+use input::{debug_file, vdso};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use structure::assemble::{self, Assembled};
 use symbols::Symbols;
-use unwind::Unwind;
-use wanted::Wanted;
+use symbols::unwind_table::Unwind;
+use unit_analysis::Inputs;
+use unit_analysis::classify::Classifier;
 
 /// What to analyse, and how.
 #[derive(Clone, Debug)]
@@ -101,15 +79,15 @@ pub struct Options {
     pub progress: Option<Arc<Progress>>,
 }
 
-/// A structure, and what is not part of it.
+/// A structure, and what else the analysis found.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     /// The structure.
     pub structure: Structure,
     /// Which marks and rules tagged how much code, by category.
     pub tags: Vec<TagUse>,
-    /// Whether the same files will give the same answer: nothing was looked for in vain.
-    pub is_lasting: bool,
+    /// Whether the same files give the same answer later: no file that could add to it was missing.
+    pub cacheable: bool,
 }
 
 impl Default for Options {
@@ -134,31 +112,24 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
     analyse_fully(path, options).map(|analysis| analysis.structure)
 }
 
-/// As [`analyse`], with what is not part of the structure.
+/// As [`analyse`], with what else the analysis found.
 ///
 /// # Errors
 /// As [`analyse`].
 pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructError> {
-    recover(path, options).map(Analysis::from)
-}
-
-/// As [`analyse`], for those who only write the structure to a file: it is not put together in memory.
-///
-/// # Errors
-/// As [`analyse`].
-pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError> {
     if path.as_os_str() == vdso::NAME {
         let bytes = vdso::read().map_err(|error| StructError::Read {
             path: path.to_owned(),
             error,
         })?;
-        return analyse_in(path, Source::Memory(&bytes), options);
+        return analyse_in(path, &bytes, false, options).map(Unfinished::finish);
     }
     let bytes = FileBytes::open(path)?;
-    let recovered = analyse_in(path, Source::File(&bytes), options);
-    // First: it is the cause of whatever else is wrong.
+    let analysis = analyse_in(path, bytes.as_slice(), true, options);
+    // First: a change explains all other errors.
     bytes.check_unchanged()?;
-    recovered
+    drop(bytes);
+    analysis.map(Unfinished::finish)
 }
 
 /// Analyses a load module in memory (the vdso), which `name` names.
@@ -166,8 +137,7 @@ pub fn recover(path: &Path, options: &Options) -> Result<Recovered, StructError>
 /// # Errors
 /// As [`analyse`], except that nothing is read from files.
 pub fn analyse_bytes(name: &str, data: &[u8], options: &Options) -> Result<Structure, StructError> {
-    let recovered = analyse_in(Path::new(name), Source::Memory(data), options);
-    recovered.map(|recovered| recovered.structure())
+    analyse_in(Path::new(name), data, false, options).map(|found| found.finish().structure)
 }
 
 /// The loops of every procedure of the load module at `path`, by entry, as the machine code has
@@ -182,36 +152,26 @@ pub fn loops(path: &Path, threads: usize) -> Result<Vec<code::ProcedureLoops>, S
     let symbols = symbols::candidates(&[&image]).choose(&image, &unwind.ranges);
     Ok(loops::of_image(&loops::Sources {
         image: &image,
-        memory: &Memory::new(&image.file),
+        memory: &LoadedImage::new(&image.file),
         symbols: &symbols,
         unwind: &unwind,
         threads,
     }))
 }
 
-/// Where a module's bytes are.
-#[derive(Clone, Copy)]
-enum Source<'d> {
-    /// In a file: others may lie beside it.
-    File(&'d FileBytes),
-    Memory(&'d [u8]),
-}
-
+/// Analyses the module `path` with these bytes. `is_file`: other files may lie beside it.
 fn analyse_in(
     path: &Path,
-    source: Source<'_>,
+    data: &[u8],
+    is_file: bool,
     options: &Options,
-) -> Result<Recovered, StructError> {
-    let (data, look_for_debug_file) = match source {
-        Source::File(bytes) => (bytes.as_slice(), true),
-        Source::Memory(data) => (data, false),
-    };
+) -> Result<Unfinished, StructError> {
     let image = Image::parse(path, data)?;
     let mut notes = Vec::new();
     let threads = options.threads.max(1);
-    let wanted = Wanted::new(options.addresses.as_deref());
-    let folders = look_for_debug_file.then_some(options.debug_directories.as_slice());
-    let files = separate::open(&image, path, folders, &mut notes);
+    let wanted = AddressFilter::new(options.addresses.as_deref());
+    let folders = is_file.then_some(options.debug_directories.as_slice());
+    let files = debug_file::open(&image, path, folders, &mut notes);
     let parsed = files.parse();
     let with_entries = parsed.with_entries(&image);
     let sections = dwarf::load(&with_entries, threads, &mut notes);
@@ -227,7 +187,7 @@ fn analyse_in(
         || {
             parallel::both(
                 threads,
-                || (Unwind::read(&image), Memory::new(&image.file)),
+                || (Unwind::read(&image), LoadedImage::new(&image.file)),
                 || symbols::candidates(&images),
             )
         },
@@ -246,38 +206,28 @@ fn analyse_in(
     if let Some(sections) = &split_sections {
         split::attach(&mut debug, sections, endian, &mut notes);
     }
-    let is_lasting = look_for_debug_file && notes.is_empty();
+    let cacheable = is_file && notes.is_empty();
     notes.extend(what_is_missing_of_code(&image));
     let symbols = candidates.choose(&image, &unwind.ranges);
     let procedures = symbols.sorted.len();
     let texts = debug.size_of_texts();
-    let facts = Facts::new(&path.to_string_lossy(), &options.rules, procedures, texts);
-    // Of the system's own libraries nobody expects more, and nobody builds them again.
-    if facts.module.origin != Some(Origin::System) {
+    let classifier = Classifier::new(&path.to_string_lossy(), &options.rules, procedures, texts);
+    // Users do not rebuild the system's libraries.
+    if classifier.module.origin != Some(Origin::System) {
         notes.extend(what_is_missing(&debug, &symbols));
     }
     let inputs = Inputs {
         image: &image,
         debug: &debug,
         symbols: &symbols,
-        facts: &facts,
+        classifier: &classifier,
         wanted: &wanted,
         threads,
     };
     let products = products(&inputs, options.progress.as_deref());
     notes.extend(products.iter().flat_map(|p| p.notes.iter().cloned()));
-    // The debug information has been read; what follows needs the memory.
-    let forget = || {
-        if let Source::File(bytes) = source {
-            if !debug.is_empty() {
-                bytes.forget_pages();
-                files.forget_pages();
-            }
-        }
-    };
-    let claim = || Claims::new(&inputs, &products, &unwind.ranges);
-    let (claims, ()) = parallel::both(threads, claim, forget);
-    let by_procedure = claims.by_procedure();
+    let code_map = CodeMap::new(&inputs, &products, &unwind.ranges);
+    let by_procedure = code_map.by_procedure();
     let sources = loops::Sources {
         image: &image,
         memory: &memory,
@@ -285,11 +235,11 @@ fn analyse_in(
         unwind: &unwind,
         threads,
     };
-    let noted = columns::entries(&claims, &facts);
-    let found = loops::find(&claims, &by_procedure, wanted.is_all(), &noted, &sources);
+    let noted = columns::entries(&code_map, &classifier);
+    let found = loops::find(&code_map, &by_procedure, wanted.is_all(), &noted, &sources);
     notes.extend(found.note.iter().cloned());
-    let (parts, tags) = assemble::assemble(&inputs, &products, &claims, &by_procedure, &found);
-    let columns = columns::find(&inputs, &parts, &claims, &found.calls);
+    let (parts, tags) = assemble::assemble(&inputs, &products, &code_map, &by_procedure, &found);
+    let columns = columns::find(&inputs, &parts, &code_map, &found.calls);
     files.check_unchanged()?;
     split_files
         .iter()
@@ -302,43 +252,55 @@ fn analyse_in(
         columns,
         ..Structure::default()
     };
-    let spent = Spent {
-        products,
-        _found: found,
-    };
-    let meanings = facts.tag_texts();
-    let strings = facts.into_strings();
-    let mut recovered = Recovered::new(parts, strings, &meanings, spent, threads, identity);
-    recovered.tags = tags;
-    recovered.is_lasting = is_lasting;
-    Ok(recovered)
+    Ok(Unfinished {
+        assembled: Assembled {
+            parts,
+            tag_texts: classifier.tag_texts(),
+            strings: classifier.into_strings(),
+            identity,
+        },
+        tags,
+        cacheable,
+        threads,
+    })
 }
 
-impl From<Recovered> for Analysis {
-    fn from(recovered: Recovered) -> Analysis {
+/// An [`Analysis`] whose tables are not put together yet: the module's bytes can be dropped first.
+struct Unfinished {
+    assembled: Assembled,
+    tags: Vec<TagUse>,
+    cacheable: bool,
+    threads: usize,
+}
+
+impl Unfinished {
+    fn finish(self) -> Analysis {
         Analysis {
-            structure: recovered.structure(),
-            tags: recovered.tags,
-            is_lasting: recovered.is_lasting,
+            structure: self.assembled.structure(self.threads),
+            tags: self.tags,
+            cacheable: self.cacheable,
         }
     }
 }
 
 /// Analyses all units that may have wanted code.
-fn products(inputs: &Inputs<'_, '_>, progress: Option<&Progress>) -> Vec<product::Product> {
+fn products(
+    inputs: &Inputs<'_, '_>,
+    progress: Option<&Progress>,
+) -> Vec<unit_analysis::UnitAnalysis> {
     let units = units_with_wanted_code(inputs);
     let weight = |i: usize| inputs.debug.weight(units[i]);
     if let Some(progress) = progress {
         progress.begin((0..units.len()).map(weight).sum());
     }
-    let buffers = product::Buffers::default;
+    let buffers = unit_analysis::Buffers::default;
     parallel::run_heaviest_first(
         units.len(),
         inputs.threads,
         weight,
         buffers,
         |buffers, i| {
-            let product = product::analyse(inputs, units[i], buffers);
+            let product = unit_analysis::analyse(inputs, units[i], buffers);
             if let Some(progress) = progress {
                 progress.add(weight(i));
             }
@@ -353,14 +315,17 @@ fn is_little_endian(image: &Image<'_>) -> bool {
 }
 
 /// Skeleton units whose stated ranges hold wanted addresses, or that state none.
-fn wanted_skeletons<'d>(debug: &dwarf::Debug<'d>, wanted: &Wanted) -> Vec<dwarf::Skeleton<'d>> {
+fn wanted_skeletons<'d>(
+    debug: &dwarf::Debug<'d>,
+    wanted: &AddressFilter,
+) -> Vec<dwarf::Skeleton<'d>> {
     let mut skeletons = debug.skeletons();
     skeletons.retain(|skeleton| may_have(debug, wanted, skeleton.unit));
     skeletons
 }
 
 /// Whether a unit's stated ranges hold wanted addresses; one that states none may.
-fn may_have(debug: &dwarf::Debug<'_>, wanted: &Wanted, unit: u32) -> bool {
+fn may_have(debug: &dwarf::Debug<'_>, wanted: &AddressFilter, unit: u32) -> bool {
     wanted.is_all()
         || debug
             .unit_ranges(unit)
@@ -399,10 +364,11 @@ fn what_is_missing_of_code(image: &Image<'_>) -> Option<String> {
     lacks_code.then(|| {
         let id = match image.build_id.as_slice() {
             [] => String::new(),
-            id => format!(" (build id {})", separate::hex(id)),
+            id => format!(" (build id {})", debug_file::hex(id)),
         };
         format!(
-            "a separate debug file, without machine code: loops are missing; give the program or library that it belongs to{id}, with --debug-dir for the folder of this file"
+            "a separate debug file, without machine code: loops are missing; give the program or \
+             library that it belongs to{id}, with --debug-dir for the folder of this file"
         )
     })
 }
@@ -413,8 +379,11 @@ fn what_is_missing(debug: &dwarf::Debug<'_>, symbols: &Symbols<'_>) -> Option<St
         return None;
     }
     Some(if symbols.has_symtab {
-        "no debug information: source lines and inlined code are missing; build with -g, or for Rust with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
+        "no debug information: source lines and inlined code are missing; build with -g, or for Rust \
+         with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only".to_owned()
     } else {
-        "stripped: names, source lines and inlined code are missing; build with CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no -s for C, or install its debug package".to_owned()
+        "stripped: names, source lines and inlined code are missing; build with \
+         CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, or -g and no \
+         -s for C, or install its debug package".to_owned()
     })
 }

@@ -3,18 +3,16 @@
 //! Input: a load module, or a measurement directory of hpcrun-rs. Exit status 0 when everything
 //! that was asked for was written, 1 otherwise; messages go to standard error.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
-mod waiting;
+mod cli;
 
 use clap::{Parser, ValueEnum};
-use hpc_formats::structure::{self, Tables as _};
+use cli::{progress_bar, sigbus};
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
-use hpcstruct_rs::{
-    Options, Rules, StructError, Structure, analyse, analyse_fully, recover, text, xml,
-};
+use hpcstruct_rs::{Options, Rules, StructError, Structure, analyse, analyse_fully, text, xml};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
@@ -74,7 +72,7 @@ Recover procedures, inlined code, loops, source lines and overhead tags of binar
 
 Reads ELF executables and shared libraries with DWARF 3 to 5, also from separate debug files
 (by build id or .gnu_debuglink), split units (.dwo, .dwp), files shared by dwz and compressed
-sections; without debug information it falls back to symbols, also those of .gnu_debugdata and .gopclntab,
+sections; without debug information it falls back to symbols, also those of .gnu_debugdata,
 and without symbols to the unwind table. hpcprof-rs does this by itself for what a
 run sampled; use this command to do it once on another machine, with rules of your own, or to
 look at a binary.";
@@ -111,6 +109,7 @@ impl Format {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    sigbus::install();
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -153,7 +152,7 @@ fn structure_of(
     options: &Options,
 ) -> Result<Structure, StructError> {
     let cache = Cache::of_user().filter(|_| !arguments.no_cache);
-    waiting::watch(options, || match cache {
+    progress_bar::watch(options, || match cache {
         Some(cache) => cache.analyse(path, options),
         None => analyse(path, options),
     })
@@ -162,7 +161,7 @@ fn structure_of(
 fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
     let started = Instant::now();
     if arguments.tags {
-        let analysis = waiting::watch(options, || analyse_fully(&arguments.input, options))?;
+        let analysis = progress_bar::watch(options, || analyse_fully(&arguments.input, options))?;
         let text = text::render_tags(&analysis.structure, &analysis.tags);
         return print(text.as_bytes()).map_err(|error| StructError::Write {
             path: PathBuf::from("-"),
@@ -181,34 +180,19 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
             error: std::io::Error::other("it is the binary"),
         });
     }
-    let is_binary = matches!(arguments.format, None | Some(Format::Binary));
-    let is_file = output.as_os_str() != "-" && !is_stream(&output);
-    let counts = if arguments.no_cache && is_binary && is_file {
-        // Nobody needs it in memory.
-        let recovered = waiting::watch(options, || recover(&arguments.input, options))?;
-        report_notes(&recovered);
-        let write = |file: &mut File| structure::write(&recovered, file, options.threads);
-        write_file(&output, write)?;
-        let counts = recovered.counts();
-        // The process is about to end: the kernel takes everything back at once.
-        std::mem::forget(recovered);
-        counts
-    } else {
-        let structure = structure_of(arguments, &arguments.input, options)?;
-        report_notes(&structure);
-        write(&output, &structure, arguments.format, options)?;
-        let counts = structure.counts();
-        std::mem::forget(structure);
-        counts
-    };
+    let structure = structure_of(arguments, &arguments.input, options)?;
+    report_notes(&structure);
+    write(&output, &structure, arguments.format, options)?;
     eprintln!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
-        counts.procedures,
-        counts.scopes,
-        counts.spans,
+        structure.procedures.len(),
+        structure.scopes.len(),
+        structure.spans.len(),
         started.elapsed().as_secs_f64(),
         output.display()
     );
+    // The process is about to end: the kernel takes everything back at once.
+    std::mem::forget(structure);
     Ok(())
 }
 
@@ -278,10 +262,9 @@ fn of_module(
     Ok(structure)
 }
 
-fn report_notes(tables: &impl structure::Tables) {
-    let identity = tables.identity();
-    for note in identity.notes {
-        eprintln!("hpcstruct-rs: {}: {note}", identity.module);
+fn report_notes(structure: &Structure) {
+    for note in &structure.notes {
+        eprintln!("hpcstruct-rs: {}: {note}", structure.module);
     }
 }
 

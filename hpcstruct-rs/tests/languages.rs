@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, has_name, procedure_name, scopes_named, whole};
+use common::{Folder, has_name, scopes_named, whole};
 use hpcstruct_rs::Structure;
 use std::process::Command;
 
@@ -136,99 +136,5 @@ fn functions_within_functions_of_c_have_both_names() {
         let structure = built("c", "p.c", C, &command).expect("gcc builds all tests");
         assert_names(&structure, &["main", "main::nested", "later", "other"]);
         assert!(!has_name(&structure, "nested"));
-    }
-}
-
-const D: &str = "module shapes.app;
-import core.stdc.stdio;
-struct Ring(T) { T v; T area(int n) { T s = v; foreach (i; 0 .. n) s = s * 3 ^ i; return s; } }
-class Base { int work(int n) { int s; for (int i = 0; i < n; i++) s += i ^ 3; return s; } }
-int outer(int k) {
-  int nested(int x) { int s; foreach (i; 0 .. x) s += i * k; return s; }
-  return nested(k) + nested(3);
-}
-void main(string[] args) {
-  int k = cast(int) args.length;
-  auto b = new Base; Ring!int r = Ring!int(k);
-  printf(\"%d %d %d\\n\", outer(k), b.work(100), r.area(7));
-}
-";
-
-#[test]
-fn d_has_modules_and_dots() {
-    let names = [
-        "shapes.app.Base.work",
-        "shapes.app.Ring!int.area",
-        "shapes.app.outer",
-        "shapes.app.outer.nested",
-    ];
-    for (compiler, output) in [("ldc2", "-of=p"), ("gdc", "-op")] {
-        let command = [compiler, "-g", "-O0", "d.d", output];
-        if let Some(structure) = built(compiler, "d.d", D, &command) {
-            assert_names(&structure, &names);
-        }
-    }
-}
-
-const ADA: &str = "with Ada.Text_IO;
-procedure P is
-   package Shapes is
-      function Twist (X : Integer) return Integer;
-   end Shapes;
-   package body Shapes is
-      function Twist (X : Integer) return Integer is
-         S : Integer := 0;
-      begin
-         for I in 1 .. X loop
-            S := (S + I * 3) mod 1000;
-         end loop;
-         return S;
-      end Twist;
-   end Shapes;
-begin
-   Ada.Text_IO.Put_Line (Integer'Image (Shapes.Twist (100)));
-end P;
-";
-
-#[test]
-fn ada_has_packages() {
-    let command = ["gnatmake", "-q", "-g", "-O0", "p.adb"];
-    if let Some(structure) = built("ada", "p.adb", ADA, &command) {
-        assert_names(&structure, &["p", "p.shapes.twist"]);
-    }
-}
-
-const HASKELL: &str = "module Main where
-sumTo' :: Int -> Int -> Int
-sumTo' acc 0 = acc
-sumTo' acc n = sumTo' (acc + n) (n - 1)
-{-# NOINLINE sumTo' #-}
-main :: IO ()
-main = print (sumTo' 0 1000)
-";
-
-#[test]
-fn haskell_has_its_symbols_decoded() {
-    let command = ["ghc", "-v0", "-O", "-g", "M.hs", "-o", "p"];
-    if let Some(structure) = built("haskell", "M.hs", HASKELL, &command) {
-        let names = structure.spans.iter();
-        let mut names = names.map(|s| procedure_name(&structure, s));
-        assert!(names.any(|n| n.starts_with("Main_$wsumTo'")));
-    }
-}
-
-const OCAML: &str = "module Shape = struct
-  let rec walk n acc = if n = 0 then acc else walk (n - 1) (acc lxor n)
-end
-let apply f n = let t = ref 0 in for i = 0 to n do t := !t + f i done; !t
-let ( +- ) a b = apply (fun x -> x * a) b
-let () = Printf.printf \"%d %d\\n\" (Shape.walk 100 3) (Sys.opaque_identity ( +- ) 3 10)
-";
-
-#[test]
-fn ocaml_has_its_symbols_decoded() {
-    let command = ["ocamlopt", "-g", "work.ml", "-o", "p"];
-    if let Some(structure) = built("ocaml", "work.ml", OCAML, &command) {
-        assert_names(&structure, &["Work.apply", "Work.+-", "Stdlib.Seq.map"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The allowed directions of dependency, between the crates and inside `hpcrun-core`.
+//! The allowed directions of dependency, between the crates and inside two of them.
 //!
 //! ARCHITECTURE.md states them for readers; this test holds them. Sources: the manifests, through
 //! `cargo metadata`, and the `crate::` paths in the code.
@@ -25,12 +25,9 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("xtask", &[]),
 ];
 
-/// Inside `hpcrun-core`: module, and those of the named modules that it may use.
-const CORE: [(&str, &[&str]); 4] = [
-    ("sample", &["logical", "lcct", "unwind"]),
-    ("logical", &["unwind"]),
-    ("lcct", &["logical"]),
-    ("unwind", &[]),
+/// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
+const CORE: [&str; 9] = [
+    "arch", "memory", "unwind", "logical", "lcct", "record", "threads", "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
@@ -47,6 +44,22 @@ const PROF: [(&str, &[&str]); 9] = [
     ("sources", &["model", "schema"]),
     ("model", &[]),
     ("schema", &[]),
+];
+
+/// The rooms of `hpcstruct-rs` in the order of its passes: each uses only those before it.
+const STRUCT: [&str; 12] = [
+    "base",
+    "input",
+    "symbols",
+    "dwarf",
+    "names",
+    "overhead",
+    "unit_analysis",
+    "code_map",
+    "code",
+    "loops",
+    "structure",
+    "output",
 ];
 
 #[test]
@@ -139,7 +152,26 @@ fn first_names(piece: &str) -> Vec<String> {
 
 #[test]
 fn the_sampler_is_layered() {
-    assert_layered("hpcrun-core", "hpcrun-rs/core/src", &CORE);
+    assert_ordered("hpcrun-rs/core/src", &CORE);
+}
+
+#[test]
+fn the_analyser_is_layered() {
+    assert_ordered("hpcstruct-rs/src", &STRUCT);
+}
+
+fn assert_ordered(source: &str, rooms: &[&str]) {
+    let graph = module_graph(source);
+    for (i, room) in rooms.iter().enumerate() {
+        let uses = graph.get(*room);
+        let uses = uses.unwrap_or_else(|| panic!("{source} has the room {room}: {graph:?}"));
+        for later in &rooms[i + 1..] {
+            assert!(
+                !uses.contains(*later),
+                "{source}: {room} must not use {later}"
+            );
+        }
+    }
 }
 
 #[test]

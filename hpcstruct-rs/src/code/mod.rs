@@ -1,41 +1,27 @@
-//! From machine code to loop nests: instructions, jump tables, calls that never return, control
-//! flow graphs, loops.
+//! From machine code to loops, without debug information.
 //!
-//! The pipeline, in `Program::find`: decode every procedure once into compact transfers of
-//! control (`x86`, `aarch64` → `flow` → `unit`, with exception handlers from `pads`), find what never returns (`returns`), then build
-//! each procedure's graph (`graph`) and find its loops (`nest`). Procedures are decoded only where
-//! they are wanted, or where the question whether they return has to go into them.
+//! The pipeline, in `Program::find`:
+//! 1. `disasm` decodes every wanted procedure once into transfers of control;
+//! 2. `cfg::noreturn` finds the procedures that never return, and asks for further procedures to be
+//!    decoded where the answer depends on them;
+//! 3. `cfg` builds the control flow graph of each procedure and finds its loops.
 //!
 //! Invariants: any bytes are input; time and memory are bounded by the size of the code; the
 //! result does not depend on the number of threads, nor on which other procedures are wanted.
 
-mod aarch64;
-mod callees;
-mod finder;
-mod flow;
-mod graph;
-mod handlers;
-mod index;
-pub(crate) mod memory;
-mod nest;
-mod opcodes;
-mod pads;
-mod quick;
-mod returns;
-mod sweep;
-mod unit;
-mod x86;
+mod cfg;
+pub(crate) mod disasm;
 
-use crate::parallel;
-use callees::{Recent, Remembering};
-use finder::Finder;
-use flow::Flow;
-use index::Index;
-use memory::{Memory, Word};
-pub(crate) use pads::Handler;
+use crate::base::parallel;
+use crate::base::strings::Map;
+use crate::symbols::unwind_table::Handler;
+use cfg::finder::Finder;
+use cfg::noreturn;
+use disasm::control_transfer::ControlTransfer;
+use disasm::loaded_image::{LoadedImage, Word};
+pub(crate) use disasm::procedure_code::Layout;
+use disasm::procedure_code::{self as unit, Callee, Callees, Chunk, Code};
 use std::ops::Range;
-pub(crate) use unit::Layout;
-use unit::{Callee, Callees, Chunk, Code};
 
 /// Instruction sets whose code can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +47,8 @@ impl Architecture {
 /// A loop of a procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loop {
-    /// Address of its header: the block that every iteration begins with. Of an irreducible loop
-    /// the one that is met first from the procedure's entry.
+    /// Address of its header, the block that every iteration begins with. For an irreducible loop: the
+    /// block that a search from the procedure's entry meets first.
     pub header: u64,
     /// The loop around it, an index smaller than its own.
     pub parent: Option<u32>,
@@ -104,7 +90,7 @@ impl ProcedureLoops {
 
 /// Finds the loops in the bytes of one procedure that is entered at its first byte, `address`.
 pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) -> ProcedureLoops {
-    let memory = Memory::of_bytes(address, bytes);
+    let memory = LoadedImage::of_bytes(address, bytes);
     let end = address.checked_add(bytes.len() as u64);
     let layout = end.and_then(|end| Layout::new(std::iter::once(address..end).collect(), 0));
     let program = Program {
@@ -132,19 +118,18 @@ pub(crate) struct Program<'a, 'd> {
     /// Instruction set.
     pub(crate) architecture: Architecture,
     /// Its bytes.
-    pub(crate) memory: &'a Memory<'d>,
+    pub(crate) memory: &'a LoadedImage<'d>,
     /// Ranges of linkage stubs (`.plt`), sorted.
     pub(crate) stubs: &'a [Range<u64>],
     /// Code with exception handlers, sorted, not overlapping.
     pub(crate) handlers: &'a [Handler],
     /// Procedures whose loops are wanted; their ranges do not overlap.
     pub(crate) wanted: Vec<Layout>,
-    /// Further procedures, sorted, not overlapping each other nor those.
+    /// Further procedures, sorted; they overlap neither each other nor the wanted ones.
     pub(crate) others: Vec<Range<u64>>,
     /// Names of procedures by address.
     pub(crate) named: Vec<(u64, &'d [u8])>,
-    /// By wanted procedure, whether its calls in wanted ones are to be told; those beyond the end are
-    /// not.
+    /// By wanted procedure, whether calls of it are to be reported. May be shorter: the rest is not.
     pub(crate) noted: Vec<bool>,
     /// Threads to use.
     pub(crate) threads: usize,
@@ -152,9 +137,9 @@ pub(crate) struct Program<'a, 'd> {
 
 /// What is found in wanted procedures.
 pub(crate) struct Findings {
-    /// The loops of every one, in their order, in parts as they were found.
+    /// The loops of all wanted procedures in order, in parts as they were found.
     pub(crate) loops: Vec<Vec<ProcedureLoops>>,
-    /// Calls of those that are to be noted, in the order of their procedures.
+    /// Calls of noted procedures, in the order of the callers.
     pub(crate) calls: Vec<Call>,
 }
 
@@ -167,7 +152,7 @@ pub(crate) struct Call {
     pub(crate) callee: u32,
 }
 
-/// Procedures that are decoded, or analysed, by one job: bytes of code.
+/// Bytes of code that one job decodes or analyses.
 const JOB_BYTES: u64 = 1 << 17;
 
 impl Program<'_, '_> {
@@ -178,7 +163,7 @@ impl Program<'_, '_> {
         let single = |range: &Range<u64>| Layout::new(vec![range.clone()], 0).unwrap_or_default();
         units.extend(self.others.iter().map(single));
         let mut analysis = Analysis {
-            index: Index::new(&units),
+            by_entry: by_entry(&units),
             program: &self,
             wanted,
             by_name: ByName::default(),
@@ -188,7 +173,7 @@ impl Program<'_, '_> {
         let codes = analysis.decode();
         let known = std::mem::take(&mut analysis.by_name.never_return);
         let procedure = |i: usize| Some((&analysis.units[i], codes.get(i)?));
-        let never = returns::settle(analysis.units.len(), procedure, known, self.threads);
+        let never = noreturn::settle(analysis.units.len(), procedure, known, self.threads);
         let jobs = jobs(&analysis.units[..wanted]);
         let calls = noted_calls(&analysis.units[..wanted], &codes, &self.noted);
         let loops = parallel::run_with(jobs.len(), self.threads, Finder::default, |finder, j| {
@@ -202,7 +187,7 @@ impl Program<'_, '_> {
     }
 }
 
-/// The calls of noted procedures, of which there are few in few programs.
+/// The calls of noted procedures; most programs have none.
 fn noted_calls(units: &[Layout], codes: &Codes, noted: &[bool]) -> Vec<Call> {
     if !noted.contains(&true) {
         return Vec::new();
@@ -280,19 +265,20 @@ struct Analysis<'a, 'd> {
     units: Vec<Layout>,
     /// How many are wanted.
     wanted: usize,
-    index: Index,
+    /// Procedures by their entry addresses.
+    by_entry: Map<u64, u32>,
     by_name: ByName,
 }
 
 impl Analysis<'_, '_> {
-    /// Decodes the wanted procedures and what must be known of others to tell whether they return.
+    /// Decodes the wanted procedures, and others as far as their returning matters.
     fn decode(&self) -> Codes {
         let mut codes = Codes::new(self.units.len());
         let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
         let first =
-            parallel::run_with(jobs.len(), threads, Translator::default, |translator, j| {
-                self.translate(jobs[j].clone(), translator)
+            parallel::run_with(jobs.len(), threads, unit::Scratch::default, |scratch, j| {
+                self.translate(jobs[j].clone(), scratch)
             });
         for (job, chunk) in jobs.into_iter().zip(first) {
             codes.add(job, chunk);
@@ -302,9 +288,12 @@ impl Analysis<'_, '_> {
             asked = self.undecided_callees(&asked, &codes);
             const CHUNK: usize = 32;
             let chunks: Vec<&[u32]> = asked.chunks(CHUNK).collect();
-            let more = parallel::run_with(chunks.len(), threads, Translator::default, |t, c| {
-                self.translate(chunks[c].iter().map(|u| *u as usize), t)
-            });
+            let more = parallel::run_with(
+                chunks.len(),
+                threads,
+                unit::Scratch::default,
+                |scratch, c| self.translate(chunks[c].iter().map(|u| *u as usize), scratch),
+            );
             for (units, chunk) in chunks.into_iter().zip(more) {
                 codes.add(units.iter().map(|u| *u as usize), chunk);
             }
@@ -312,10 +301,9 @@ impl Analysis<'_, '_> {
         codes
     }
 
-    /// Procedures without code that the ones in `asked` call, as far as those do not return
-    /// whatever they call.
+    /// Procedures not decoded yet that those in `asked` call, where the answer depends on the callee.
     fn undecided_callees(&self, asked: &[u32], codes: &Codes) -> Vec<u32> {
-        let mut scratch = returns::Scratch::default();
+        let mut scratch = noreturn::Scratch::default();
         let mut callees = Vec::new();
         for unit in asked {
             let Some(code) = codes.get(*unit as usize) else {
@@ -323,7 +311,7 @@ impl Analysis<'_, '_> {
             };
             let is_wanted = (*unit as usize) < self.wanted;
             let layout = &self.units[*unit as usize];
-            if !is_wanted && returns::may_return(layout, code, None, &mut scratch) {
+            if !is_wanted && noreturn::may_return(layout, code, None, &mut scratch) {
                 continue;
             }
             let count = self.units.len();
@@ -341,9 +329,9 @@ impl Analysis<'_, '_> {
         let chunks: Vec<_> = self.program.named.chunks(CHUNK).collect();
         let found = parallel::run(chunks.len(), self.program.threads, |c| {
             let known = chunks[c].iter().filter_map(|(address, name)| {
-                let never_returns = returns::known_never_to_return(name);
-                let never_throws = returns::never_throws(name);
-                let unit = (never_returns || never_throws).then(|| self.index.entered_at(*address));
+                let never_returns = noreturn::known_never_to_return(name);
+                let never_throws = noreturn::never_throws(name);
+                let unit = (never_returns || never_throws).then(|| self.entered_at(*address));
                 Some((unit??, never_returns, never_throws))
             });
             known.collect::<Vec<_>>()
@@ -359,9 +347,7 @@ impl Analysis<'_, '_> {
         by_name
     }
 
-    fn translate(&self, units: impl Iterator<Item = usize>, translator: &mut Translator) -> Chunk {
-        let Translator { scratch, recent } = translator;
-        let callees = Remembering::new(self, recent);
+    fn translate(&self, units: impl Iterator<Item = usize>, scratch: &mut unit::Scratch) -> Chunk {
         let mut chunk = Chunk::default();
         let program = self.program;
         let source = unit::Source {
@@ -371,7 +357,7 @@ impl Analysis<'_, '_> {
         };
         for unit in units {
             let layout = &self.units[unit];
-            unit::translate(source, layout, &callees, scratch, &mut chunk);
+            unit::translate(source, layout, self, scratch, &mut chunk);
         }
         chunk.finish();
         chunk
@@ -382,10 +368,17 @@ impl Analysis<'_, '_> {
         let stubs = self.program.stubs;
         let next = stubs.partition_point(|s| s.end <= address);
         stubs.get(next).filter(|s| s.start <= address)?;
-        Some(match self.program.architecture {
-            Architecture::X86_64 => x86::stub(self.program.memory, address),
-            Architecture::AArch64 => aarch64::stub(self.program.memory, address),
-        })
+        let Program {
+            architecture,
+            memory,
+            ..
+        } = *self.program;
+        Some(disasm::stub(architecture, memory, address))
+    }
+
+    /// The procedure that is entered at an address.
+    fn entered_at(&self, address: u64) -> Option<u32> {
+        self.by_entry.get(&address).copied()
     }
 
     /// The name of what is called at an address of this module.
@@ -403,18 +396,19 @@ impl Analysis<'_, '_> {
     }
 
     fn local(&self, address: u64) -> Callee {
-        match self.index.entered_at(address) {
+        match self.entered_at(address) {
             Some(unit) => Callee::Procedure(unit),
             None => Callee::Returns,
         }
     }
 }
 
-/// Buffers of a thread.
-#[derive(Default)]
-struct Translator {
-    scratch: unit::Scratch,
-    recent: Recent,
+fn by_entry(procedures: &[Layout]) -> Map<u64, u32> {
+    let numbered = procedures.iter().zip(0..);
+    let with_code = numbered.filter(|(layout, _)| !layout.ranges.is_empty());
+    with_code
+        .map(|(layout, i)| (layout.entry_address(), i))
+        .collect()
 }
 
 impl Callees for Analysis<'_, '_> {
@@ -425,26 +419,26 @@ impl Callees for Analysis<'_, '_> {
         }
     }
 
-    fn may_throw(&self, call: Flow) -> bool {
-        if let Flow::Call(address) = call {
-            if let Some(unit) = self.index.entered_at(address) {
+    fn may_throw(&self, call: ControlTransfer) -> bool {
+        if let ControlTransfer::Call(address) = call {
+            if let Some(unit) = self.entered_at(address) {
                 return !self.by_name.never_throw[unit as usize];
             }
         }
         let name = match call {
-            Flow::Call(address) => match self.stub(address) {
+            ControlTransfer::Call(address) => match self.stub(address) {
                 Some(slot) => slot.and_then(|slot| self.name_through(slot)),
                 None => self.name_at(address),
             },
-            Flow::CallThrough(slot) => self.name_through(slot),
+            ControlTransfer::CallThrough(slot) => self.name_through(slot),
             _ => None,
         };
-        !name.is_some_and(returns::never_throws)
+        !name.is_some_and(noreturn::never_throws)
     }
 
     fn through(&self, slot: u64) -> Callee {
         match self.program.memory.word(slot) {
-            Some(Word::Import(name)) if returns::never_returns(name) => Callee::NeverReturns,
+            Some(Word::Import(name)) if noreturn::never_returns(name) => Callee::NeverReturns,
             Some(Word::Address(address)) => self.local(address),
             _ => Callee::Returns,
         }

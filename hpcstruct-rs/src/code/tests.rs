@@ -192,7 +192,7 @@ fn of_procedures(ranges: Vec<Range<u64>>, code: &[u8]) -> Vec<ProcedureLoops> {
     let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
     let program = Program {
         architecture: Architecture::X86_64,
-        memory: &Memory::of_bytes(0x1000, code),
+        memory: &LoadedImage::of_bytes(0x1000, code),
         stubs: &[],
         handlers: &[],
         wanted: ranges.into_iter().filter_map(layout).collect(),
@@ -217,7 +217,7 @@ fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
     let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
     let program = Program {
         architecture: Architecture::X86_64,
-        memory: &Memory::of_bytes(0x1000, &code),
+        memory: &LoadedImage::of_bytes(0x1000, &code),
         stubs: &[],
         handlers: &[],
         wanted: [0x1000..0x100d, 0x100d..0x100f]
@@ -252,7 +252,7 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
     let find = |handlers: &[Handler]| {
         let code = Program {
             architecture: Architecture::AArch64,
-            memory: &Memory::of_bytes(0x1000, &bytes),
+            memory: &LoadedImage::of_bytes(0x1000, &bytes),
             stubs: &[],
             handlers,
             wanted: layout.clone().into_iter().collect(),

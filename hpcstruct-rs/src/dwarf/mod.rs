@@ -1,36 +1,31 @@
 //! Debug information, one compilation unit at a time.
 //!
-//! Input: the debug sections of an image or of its separate debug file, of the file that dwz
-//! shares among modules, and of split units (`.dwo`, `.dwp`). [`Debug`] knows all units;
-//! [`walk`] finds the procedures and inlined scopes of one, [`describe`] their names, [`lines`]
-//! its line table. Invariant: nothing here fails for damaged input; what cannot be read is left
-//! out and said in a note.
+//! Input: the debug sections of a module or of its separate debug file, of the file that dwz shares
+//! among modules, and of split units (`.dwo`, `.dwp`). [`struct@Debug`] knows all units; [`walk`] finds the
+//! procedures and inlined scopes of one, [`die_names`] their names, [`line_table`] its lines.
+//! Invariant: damaged input is no failure; what cannot be read is left out, and a note says so.
 
-mod calls;
-pub(crate) mod describe;
-mod entry;
-mod fields;
-pub(crate) mod lines;
-mod program;
-mod ranges;
-pub(crate) mod shapes;
-mod skip;
+mod attributes;
+pub(crate) mod die_names;
+pub(crate) mod line_table;
+pub(crate) mod split_dwarf;
 pub(crate) mod walk;
 
-use crate::image::section_of;
-use crate::parallel;
+use crate::base::parallel;
+use crate::input::image::section_of;
 use gimli::{Dwarf, DwarfSections, EndianSlice, RunTimeEndian, Section as _, SectionId, Unit};
 use object::{Object as _, ObjectSection as _};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How section bytes are read.
 pub(crate) type Reader<'d> = EndianSlice<'d, RunTimeEndian>;
 
-/// Sections, decompressed where needed; owns what [`Debug`] borrows.
+/// Sections, decompressed where needed; owns what [`struct@Debug`] borrows.
 pub(crate) type Sections<'d> = DwarfSections<Cow<'d, [u8]>>;
 
-/// The sections that are read; others (locations, macros) can be large and hold no structure.
+/// The sections that are read. Others (locations, macros) can be large and hold no structure.
 const USED: [SectionId; 9] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -43,8 +38,8 @@ const USED: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Loads the debug sections of `files`, side by side, the largest first: packed ones take long. A damaged
-/// one counts as absent and adds a note.
+/// Loads the debug sections of `files` on all threads, the largest first: decompression takes long. A
+/// damaged section counts as absent and adds a note.
 pub(crate) fn load<'d>(
     files: &[&object::File<'d>],
     threads: usize,
@@ -87,7 +82,7 @@ pub(crate) fn from_sections<'d>(
 /// The units of one file.
 #[derive(Debug)]
 struct DebugFile<'d> {
-    dwarf: Dwarf<Reader<'d>>,
+    dwarf: Arc<Dwarf<Reader<'d>>>,
     /// Number of its first unit.
     first: usize,
     /// Offsets of the units' starts in its `.debug_info`, ascending.
@@ -107,7 +102,6 @@ pub(crate) struct Debug<'d> {
     places: Vec<Place>,
     /// By own unit: the unit that holds its entries, itself unless it is split.
     full: Vec<u32>,
-    little_endian: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +142,7 @@ pub(crate) fn endian(little: bool) -> RunTimeEndian {
 }
 
 impl<'d> Debug<'d> {
-    /// Reads the heads of all units of a file, whose sections come first, and of the file that dwz shares.
+    /// Reads all unit headers: of the module's own sections, which come first, and of dwz's shared file.
     pub(crate) fn new(
         sections: &'d [Sections<'_>],
         endian: RunTimeEndian,
@@ -166,7 +160,6 @@ impl<'d> Debug<'d> {
             own: 0,
             places: Vec::new(),
             full: Vec::new(),
-            little_endian: endian == RunTimeEndian::Little,
         };
         let Some(own) = sections.first() else {
             return debug;
@@ -201,7 +194,7 @@ impl<'d> Debug<'d> {
         let read = parallel::run(headers.len(), threads, |i| dwarf.unit(headers[i]));
         let number = self.files.len() as u32;
         let mut file = DebugFile {
-            dwarf,
+            dwarf: Arc::new(dwarf),
             first: self.units.len(),
             starts: Vec::new(),
         };
@@ -241,12 +234,20 @@ impl<'d> Debug<'d> {
     }
 
     /// The debug information of the module itself.
-    pub(crate) fn own_dwarf(&self) -> Option<&Dwarf<Reader<'d>>> {
+    pub(crate) fn own_dwarf(&self) -> Option<&Arc<Dwarf<Reader<'d>>>> {
         self.files.first().map(|f| &f.dwarf)
     }
 
-    /// Takes the entries of skeleton `unit` from the unit of `dwarf` that has its id; `false`
-    /// when there is none.
+    /// The file of the split unit with this id.
+    pub(crate) fn split_dwarf(&self, id: gimli::DwoId) -> Option<Arc<Dwarf<Reader<'d>>>> {
+        let mut split = self.units.iter().zip(&self.places).skip(self.own);
+        let (_, place) = split.find(|(unit, _)| unit.dwo_id == Some(id))?;
+        let file = self.files.get(place.file as usize)?;
+        Some(file.dwarf.clone())
+    }
+
+    /// Takes the entries of skeleton `unit` from the unit of `dwarf` with the same id; `false` if there is
+    /// none.
     pub(crate) fn attach(
         &mut self,
         unit: u32,
@@ -276,7 +277,7 @@ impl<'d> Debug<'d> {
     /// The sections that unit `unit` reads.
     pub(crate) fn dwarf(&self, unit: u32) -> Option<&Dwarf<Reader<'d>>> {
         let place = self.places.get(unit as usize)?;
-        self.files.get(place.file as usize).map(|f| &f.dwarf)
+        self.files.get(place.file as usize).map(|f| &*f.dwarf)
     }
 
     /// Whether unit `unit` is in the first file.
@@ -311,7 +312,7 @@ impl<'d> Debug<'d> {
         own.filter(|(unit, _)| can_have_code(unit)).map(|(_, i)| i)
     }
 
-    /// Bytes of the entries of a unit: how long its analysis may take.
+    /// Bytes of the entries of a unit: an estimate of the time to analyse it.
     pub(crate) fn weight(&self, unit: u32) -> u64 {
         let unit = self.units.get(self.entries_of(unit) as usize);
         unit.map_or(0, |u| u.header.length_including_self() as u64)

@@ -1,13 +1,14 @@
-//! The source lines that loops go by.
+//! The source line that names a loop.
 //!
-//! Input: where the code of a procedure's loops lies. A loop is named by a line of the nearest
-//! scope, from its own outwards, whose code is not the system's (code that the compiler gives to no
-//! line has no say in this): the line of the call where that scope inlines the system's code, if it has one, else
-//! the smallest line of the branches that leave or repeat the loop, else, where it is smaller, the
-//! first line of its body.
+//! A loop is named in the innermost scope around it whose code is not the system's. Code without a
+//! line is ignored. The line is the first that exists:
+//! 1. the call, where that scope inlines the system's code that loops;
+//! 2. the first line of the body, if it is smaller than the next;
+//! 3. the smallest line of the branches that leave or repeat the loop;
+//! 4. any line of the loop.
 
 use super::place::{LoopPlace, Nesting, Part};
-use crate::strings::Map;
+use crate::base::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 
 /// Place and origin of each loop.
@@ -18,7 +19,7 @@ pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
     nesting.keep_lines_of_bodies(&branches, &mut headers);
     let name = |(i, found): (usize, &crate::code::Loop)| {
         let mut level = nesting.levels[i];
-        // The call by which the code lies in a scope of the system.
+        // The call that inlines the system's code.
         let mut site = None;
         let mut origin = nesting.body.origin_of(level);
         while let (Origin::System, Some(scope)) = (origin, level) {
@@ -36,9 +37,9 @@ pub(super) fn names(nesting: &Nesting<'_>) -> Vec<(LoopPlace, Origin)> {
 }
 
 impl Nesting<'_> {
-    /// Keeps a header's line where it is smaller than that of the branches, and the line of no
-    /// code outside of the loop: then it is the first of the body. Otherwise it may be anything
-    /// that the compiler moved there.
+    /// Keeps a header's line if it is smaller than that of the branches and no code outside of the loop
+    /// has it: then it is the first line of the body. Otherwise it may belong to code that the compiler
+    /// moved there.
     fn keep_lines_of_bodies(
         &self,
         branches: &[Option<SourceLine>],

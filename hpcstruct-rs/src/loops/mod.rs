@@ -1,21 +1,19 @@
-//! Finds the loops of the procedures of a module, and places them in their trees of scopes.
+//! Finds the loops of all procedures, and places them in the trees of scopes.
 //!
-//! Input: claims of code, symbols, unwind entries. [`crate::code`] finds the loops; `place` says
-//! in which scopes they lie, `lines` by which source lines they go. Invariant: the result does not
-//! depend on the number of threads.
+//! [`crate::code`] finds the loops; `place` says in which scopes they lie, `lines` which source lines
+//! name them. Invariant: the result does not depend on the number of threads.
 
 mod lines;
-mod numbers;
 pub(crate) mod place;
 
-use crate::claims::{ByProcedure, Claims};
-use crate::code::memory::Memory;
+use crate::base::parallel;
+use crate::code::disasm::loaded_image::LoadedImage;
 use crate::code::{Architecture, Call, Findings, Layout, ProcedureLoops, Program};
-use crate::image::Image;
+use crate::code_map::{ByProcedure, CodeMap};
+use crate::input::image::Image;
 use crate::names;
-use crate::parallel;
 use crate::symbols::Symbols;
-use crate::unwind::Unwind;
+use crate::symbols::unwind_table::Unwind;
 use std::ops::Range;
 
 /// What the loops are found with.
@@ -24,7 +22,7 @@ pub(crate) struct Sources<'a, 'd> {
     /// The load module.
     pub(crate) image: &'a Image<'d>,
     /// It as the code sees it.
-    pub(crate) memory: &'a Memory<'d>,
+    pub(crate) memory: &'a LoadedImage<'d>,
     /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
     /// Its unwind entries.
@@ -38,7 +36,7 @@ pub(crate) struct Sources<'a, 'd> {
 pub(crate) struct Found {
     /// In parts as they were found.
     loops: Vec<Vec<ProcedureLoops>>,
-    /// By procedure: its part, and the index of its loops in there; `u32::MAX` = nobody looked.
+    /// By procedure: its part, and the index of its loops in there; `u32::MAX` = not searched.
     places: Vec<(u32, u32)>,
     /// Calls of noted procedures, by their numbers.
     pub(crate) calls: Vec<Call>,
@@ -55,10 +53,10 @@ impl Found {
     }
 }
 
-/// Finds the loops of all procedures of `claims`, which are `complete` if all are that there are, and the
-/// calls of those that are `noted`, by procedure; none are where that is empty.
+/// Finds the loops of all procedures of `code_map`, and the calls of the `noted` ones; an empty list
+/// notes none. `complete`: no procedure of the module is left out.
 pub(crate) fn find(
-    claims: &Claims,
+    code_map: &CodeMap,
     by_procedure: &ByProcedure,
     complete: bool,
     noted: &[bool],
@@ -71,24 +69,24 @@ pub(crate) fn find(
         };
     };
     let stubs = stubs(sources.image);
-    let layouts = layouts(claims, by_procedure, &stubs, sources);
-    let mut wanted = Vec::with_capacity(claims.procedures.len());
-    let mut numbers = Vec::with_capacity(claims.procedures.len());
+    let layouts = layouts(code_map, by_procedure, &stubs, sources);
+    let mut wanted = Vec::with_capacity(code_map.procedures.len());
+    let mut numbers = Vec::with_capacity(code_map.procedures.len());
     let mut left_out = 0;
     for (number, layout) in layouts.into_iter().flatten().enumerate() {
         match layout {
-            Wanted::Code(layout) => {
+            ToDecode::Code(layout) => {
                 wanted.push(layout);
                 numbers.push(number);
             }
-            Wanted::TooLong => left_out += 1,
-            Wanted::NoCode => {}
+            ToDecode::TooLong => left_out += 1,
+            ToDecode::NoCode => {}
         }
     }
     let covered = if complete {
         None
     } else {
-        Some(claims.runs.iter().map(|r| r.start..r.end))
+        Some(code_map.code_ranges.iter().map(|r| r.start..r.end))
     };
     let program = Program {
         architecture,
@@ -108,7 +106,7 @@ pub(crate) fn find(
     for call in &mut calls {
         call.callee = numbers[call.callee as usize] as u32;
     }
-    let mut places = vec![(u32::MAX, 0); claims.procedures.len()];
+    let mut places = vec![(u32::MAX, 0); code_map.procedures.len()];
     let all = loops.iter().zip(0u32..);
     let all = all.flat_map(|(part, p)| (0..part.len() as u32).map(move |i| (p, i)));
     for (number, place) in numbers.into_iter().zip(all) {
@@ -124,7 +122,7 @@ pub(crate) fn find(
 }
 
 /// What is to be decoded of a procedure.
-enum Wanted {
+enum ToDecode {
     Code(Layout),
     NoCode,
     TooLong,
@@ -132,21 +130,21 @@ enum Wanted {
 
 /// Of all procedures, in their order.
 fn layouts(
-    claims: &Claims,
+    code_map: &CodeMap,
     by_procedure: &ByProcedure,
     stubs: &[Range<u64>],
     sources: &Sources<'_, '_>,
-) -> Vec<Vec<Wanted>> {
+) -> Vec<Vec<ToDecode>> {
     /// Procedures of one job.
     const CHUNK: usize = 1 << 12;
-    let count = claims.procedures.len();
+    let count = code_map.procedures.len();
     let layout = |procedure| {
-        let ranges = ranges(claims, by_procedure.of(procedure), stubs);
+        let ranges = ranges(code_map, by_procedure.of(procedure), stubs);
         if ranges.is_empty() {
-            return Wanted::NoCode;
+            return ToDecode::NoCode;
         }
         let entry = entry_of(&ranges, sources.symbols);
-        Layout::new(ranges, entry).map_or(Wanted::TooLong, Wanted::Code)
+        Layout::new(ranges, entry).map_or(ToDecode::TooLong, ToDecode::Code)
     };
     parallel::run(count.div_ceil(CHUNK), sources.threads, |c| {
         let end = ((c + 1) * CHUNK).min(count);
@@ -189,27 +187,29 @@ fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
 }
 
 /// The code of a procedure, stubs left out.
-fn ranges(claims: &Claims, runs: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
+fn ranges(code_map: &CodeMap, code_ranges: &[u32], stubs: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::with_capacity(1);
-    for run in runs.iter().map(|i| &claims.runs[*i as usize]) {
-        if is_stub(stubs, run.start) {
+    for code_range in code_ranges
+        .iter()
+        .map(|i| &code_map.code_ranges[*i as usize])
+    {
+        if is_stub(stubs, code_range.start) {
             continue;
         }
         match ranges.last_mut() {
-            Some(last) if last.end == run.start => last.end = run.end,
-            _ => ranges.push(run.start..run.end),
+            Some(last) if last.end == code_range.start => last.end = code_range.end,
+            _ => ranges.push(code_range.start..code_range.end),
         }
     }
     ranges
 }
 
-/// Whether linkage stubs begin, or go on, at an address.
+/// Whether an address lies in linkage stubs.
 fn is_stub(stubs: &[Range<u64>], address: u64) -> bool {
     stubs.iter().any(|s| s.contains(&address))
 }
 
-/// The range that a procedure is entered at: the one with a symbol of its own that names no cold
-/// part, else the longest.
+/// The range with the entry: the first with a symbol that names no cold part, else the longest.
 fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     let named = |range: &Range<u64>| {
         let symbol = symbols.starting_at(range.start)?;
@@ -229,8 +229,7 @@ fn entry_of(ranges: &[Range<u64>], symbols: &Symbols<'_>) -> usize {
     })
 }
 
-/// Code that is not covered, by symbols and unwind entries: procedures that nobody asked for, but
-/// that may tell whether those who call them get control back.
+/// Uncovered code by symbols and unwind entries: procedures whose returning may matter to callers.
 fn others(
     covered: impl Iterator<Item = Range<u64>>,
     sources: &Sources<'_, '_>,

@@ -1,15 +1,14 @@
-//! The tree of scopes of one procedure with its loops in place, and its spans cut at their borders.
+//! The tree of scopes of one procedure with its loops, and its spans cut at the loops' borders.
 //!
-//! Input: the procedure's scopes and pieces, and its loops. A loop lies in the innermost scope that
-//! all its code has in common: the longest common prefix of the chains of inlined scopes. An
-//! irreducible loop that shares its line with the loop around it is one with it. Only scopes with
-//! code are kept, in the order of their first code. Invariants: the sum and the order of pieces
-//! stay; parents come before children.
+//! A loop lies in the innermost scope that all its code has in common: the longest common prefix of
+//! the chains of inlined scopes. An irreducible loop on the same line as the loop around it is merged
+//! with that loop. Only scopes with code are kept, in the order of their first code. Invariants: the
+//! pieces keep their sum and order; parents come before children.
 
 use super::lines;
-use super::numbers::Numbers;
+use crate::base::strings::Map;
 use crate::code::ProcedureLoops;
-use crate::product::{InlinedScope, Piece};
+use crate::unit_analysis::{InlinedScope, Piece};
 use hpc_formats::structure::{Origin, SourceLine};
 
 /// A procedure without loops.
@@ -24,7 +23,7 @@ pub(crate) struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Whose code a scope is, or that directly in the procedure.
+    /// The origin of a scope, or of the procedure itself.
     pub(super) fn origin_of(&self, scope: Option<u32>) -> Origin {
         scope.map_or(self.origin, |s| self.scope(s).origin)
     }
@@ -56,7 +55,7 @@ pub(crate) struct Placed {
     /// New numbers of inlined scopes that lie in no loop, plus one; 0 = none yet.
     plain: Vec<u32>,
     /// New numbers of scopes within loops.
-    within: Numbers,
+    within: Map<(Option<u32>, u32), u32>,
     path: Vec<((Option<u32>, u32), Item)>,
 }
 
@@ -82,7 +81,7 @@ pub(super) struct Nesting<'a> {
     pub(super) has_lines: bool,
     /// Scope that each loop lies in; `None` = directly in the procedure.
     homes: Vec<Option<u32>>,
-    /// The same by code with lines only: the scope whose line names the loop.
+    /// As `homes`, by code with lines only: the scope whose line names the loop.
     pub(super) levels: Vec<Option<u32>>,
 }
 
@@ -96,7 +95,7 @@ impl Placed {
         }
     }
 
-    /// With loops. Of neighbours that differ in nothing that `is_same` sees one piece is made.
+    /// Places with loops. Neighbours that `is_same` finds equal become one piece.
     pub(crate) fn with_loops(
         &mut self,
         body: Body<'_>,
@@ -138,7 +137,7 @@ impl Placed {
         self.plain.resize(body.scopes.len(), 0);
     }
 
-    /// The new number of an inlined scope that lies in no loop.
+    /// The new number of an inlined scope outside of loops.
     fn number(&mut self, body: Body<'_>, scope: u32) -> u32 {
         let known = self.plain[scope as usize];
         if known > 0 {
@@ -170,7 +169,7 @@ impl Placed {
         self.scopes.len() as u32 - 1
     }
 
-    /// The number of the scope `at.0` within the loop `at.1`, whose home is around it or is it.
+    /// The number of the scope `at.0` within the loop `at.1`. The loop's home is that scope or around it.
     fn number_within(
         &mut self,
         nesting: &Nesting<'_>,
@@ -183,7 +182,7 @@ impl Placed {
             let (scope, Some(inner)) = at else {
                 break at.0.map(|s| self.number(nesting.body, s));
             };
-            if let Some(number) = self.within.get(scope, inner) {
+            if let Some(number) = self.within.get(&(scope, inner)).copied() {
                 break Some(number);
             }
             match scope {
@@ -204,7 +203,7 @@ impl Placed {
         for (key, item) in path.drain(..).rev() {
             let number = self.scopes.len() as u32;
             self.scopes.push((parent, item));
-            self.within.set(key.0, key.1, number);
+            self.within.insert(key, number);
             parent = Some(number);
         }
         self.path = path;

@@ -1,0 +1,394 @@
+//! Classifies names, source files and the load module, once for all units.
+//!
+//! A name has a readable form, an owner crate, an origin and tags; a file has an origin and a tag.
+//! Invariant: equal inputs give equal answers, whichever thread asked first; caches only save time.
+
+use crate::base::strings::{Interner, SharedMap};
+use crate::names::crate_origin::{self, RustName};
+use crate::names::qualified;
+use crate::names::rust_source::{self, Functions};
+use crate::names::{self, Scheme};
+use crate::overhead::marks;
+use crate::overhead::rules::{Match, RuleNumber, Rules};
+use hpc_formats::structure::{Origin, StringId};
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// An overhead tag: the number of a [`TagText`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct OverheadTag(pub(crate) NonZeroU32);
+
+impl OverheadTag {
+    /// Where a list by tags has its own.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// What a tag means and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct TagText {
+    /// The category.
+    pub(crate) category: StringId,
+    /// The mark or the rule that gave it, in words.
+    pub(crate) cause: StringId,
+}
+
+/// The classification of a procedure's name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameFacts {
+    /// The name to show.
+    pub(crate) name: StringId,
+    /// The Rust crate that owns it.
+    pub(crate) owner: Option<StringId>,
+    /// Whose code it is, going by the name.
+    pub(crate) origin: Origin,
+    /// OverheadTag by its module path.
+    pub(crate) path_tag: Option<OverheadTag>,
+    /// OverheadTag by a rule.
+    pub(crate) rule_tag: Option<OverheadTag>,
+    /// Whether it is a closure.
+    pub(crate) is_closure: bool,
+}
+
+/// The classification of a linkage name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Linkage {
+    /// It is not mangled.
+    Plain,
+    /// Everything.
+    Whole(NameFacts),
+    /// A readable Rust name whose closures have no numbers.
+    Closure(StringId),
+    /// It cannot be read.
+    Absent,
+}
+
+/// [`Linkage`] before the rules for the linkage name itself.
+#[derive(Clone, Copy, Debug)]
+enum Demangled {
+    Plain,
+    Whole(Classified),
+    Closure(StringId),
+}
+
+/// The classification of a readable name, without rules, and the first rule that matches.
+#[derive(Clone, Copy, Debug)]
+struct Classified {
+    facts: NameFacts,
+    rule: Option<RuleNumber>,
+}
+
+/// The classification of a source file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FileFacts {
+    /// The path.
+    pub(crate) path: StringId,
+    /// Its tag, by its name or by a rule.
+    pub(crate) tag: Option<OverheadTag>,
+    /// Whose code it holds, if the path determines it.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// What the load module's own path says about all its code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ModuleFacts {
+    /// Origin of everything in it.
+    pub(crate) origin: Option<Origin>,
+    /// Tag of everything in it that has no nearer one.
+    pub(crate) tag: Option<OverheadTag>,
+}
+
+/// Procedures that the linker, the compiler and the C start-up code add.
+const START_UP: [&str; 14] = [
+    "_start",
+    "_init",
+    "_fini",
+    "__libc_start_main",
+    "__libc_csu_init",
+    "__libc_csu_fini",
+    "deregister_tm_clones",
+    "register_tm_clones",
+    "__do_global_dtors_aux",
+    "frame_dummy",
+    "_dl_relocate_static_pie",
+    "__libc_start_call_main",
+    "[plt]",
+    // Catches panics of Rust; made by the compiler, so no source has it.
+    "__rust_try",
+];
+
+/// The classifications of one analysis, shared by its threads.
+#[derive(Debug)]
+pub(crate) struct Classifier<'a> {
+    rules: &'a Rules,
+    /// All strings.
+    pub(crate) strings: Interner,
+    /// Of the load module.
+    pub(crate) module: ModuleFacts,
+    /// Mangled names without hash and suffixes.
+    by_stem: SharedMap<String, Demangled>,
+    /// Linkage names by their places in the debug information.
+    by_place: SharedMap<usize, Linkage>,
+    /// Closures by their linkage names' places and a hash of the namespaces around them.
+    closures: SharedMap<(usize, u64), NameFacts>,
+    by_name: SharedMap<(StringId, Scheme), Classified>,
+    files: SharedMap<StringId, FileFacts>,
+    /// Functions of Rust source files.
+    functions: SharedMap<StringId, Option<Arc<Functions>>>,
+    /// When the load module was built; `None` when it is no file.
+    built: Option<SystemTime>,
+    /// Tags by their numbers from 1; there are few.
+    tags: Mutex<Vec<TagText>>,
+}
+
+/// When a file was changed.
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+impl<'a> Classifier<'a> {
+    /// For the load module at `path`; `procedures` and `texts`, the bytes of its debug strings, are
+    /// estimates that reserve room.
+    pub(crate) fn new(path: &str, rules: &'a Rules, procedures: usize, texts: usize) -> Self {
+        /// Bytes of strings for each linkage name among them.
+        const EACH: usize = 256;
+        /// Linkage names for each stem.
+        const COPIES: usize = 2;
+        // Readable and linkage names, and as many of inlined procedures or loops.
+        let strings = procedures.saturating_mul(3);
+        let mut facts = Classifier {
+            rules,
+            strings: Interner::with_room(strings),
+            module: ModuleFacts::default(),
+            by_stem: SharedMap::with_room(texts / EACH / COPIES),
+            by_place: SharedMap::with_room(texts / EACH),
+            closures: SharedMap::default(),
+            by_name: SharedMap::default(),
+            files: SharedMap::default(),
+            functions: SharedMap::default(),
+            built: changed(Path::new(path)),
+            tags: Mutex::default(),
+        };
+        facts.module = ModuleFacts {
+            origin: crate_origin::origin_of_module(path),
+            tag: rules.module(path).map(|rule| facts.tag_of_rule(rule)),
+        };
+        facts
+    }
+
+    fn tag_of_rule(&self, rule: Match<'_>) -> OverheadTag {
+        self.tag(rule.category, rule.text)
+    }
+
+    fn tag(&self, category: &str, cause: &str) -> OverheadTag {
+        let text = TagText {
+            category: self.strings.id(category),
+            cause: self.strings.id(cause),
+        };
+        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = tags.iter().position(|t| *t == text);
+        let number = known.unwrap_or_else(|| {
+            tags.push(text);
+            tags.len() - 1
+        });
+        OverheadTag(NonZeroU32::MIN.saturating_add(number as u32))
+    }
+
+    /// The meanings of tags, by their numbers from 1.
+    pub(crate) fn tag_texts(&self) -> Vec<TagText> {
+        let tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        tags.clone()
+    }
+
+    /// The strings alone.
+    pub(crate) fn into_strings(self) -> Interner {
+        self.strings
+    }
+
+    /// Classifies the linkage name `symbol`.
+    pub(crate) fn linkage(&self, symbol: &str) -> Linkage {
+        // Cheaper than a look-up: most symbols of C are plain.
+        if !symbol.starts_with("_Z") && !symbol.starts_with("_R") {
+            return Linkage::Plain;
+        }
+        let stem = names::stem(symbol).name;
+        // Most instances of a generic procedure differ in their hashes alone.
+        let key = names::without_hash(stem);
+        self.with_linkage(self.by_stem.get_or(key, || self.demangle(stem)), symbol)
+    }
+
+    fn with_linkage(&self, demangled: Demangled, symbol: &str) -> Linkage {
+        match demangled {
+            Demangled::Plain => Linkage::Plain,
+            Demangled::Closure(readable) => Linkage::Closure(readable),
+            Demangled::Whole(judged) => Linkage::Whole(self.with_rule(judged, symbol)),
+        }
+    }
+
+    fn demangle(&self, stem: &str) -> Demangled {
+        let (scheme, readable) = names::readable(stem);
+        match scheme {
+            Scheme::Plain => Demangled::Plain,
+            Scheme::Rust if readable.contains("{closure}") => {
+                Demangled::Closure(self.strings.id(&readable))
+            }
+            _ => Demangled::Whole(self.classify(&readable, scheme)),
+        }
+    }
+
+    /// Classifies the linkage name at `place` of the module's debug information; `read` gets it.
+    pub(crate) fn linkage_at<'n>(
+        &self,
+        place: Option<usize>,
+        read: impl FnOnce() -> Option<&'n str>,
+    ) -> Option<Linkage> {
+        let find = || read().map_or(Linkage::Absent, |symbol| self.linkage(symbol));
+        let known = match place {
+            Some(place) => self.by_place.get_or(&place, find),
+            None => find(),
+        };
+        (!matches!(known, Linkage::Absent)).then_some(known)
+    }
+
+    /// Classifies the closure with the linkage name at `place`, within the namespaces `path`; `make`
+    /// computes the answer.
+    pub(crate) fn closure_at(
+        &self,
+        place: Option<usize>,
+        path: &[&str],
+        make: impl FnOnce() -> NameFacts,
+    ) -> NameFacts {
+        match place {
+            Some(place) => self
+                .closures
+                .get_or(&(place, self.strings.hash(path)), make),
+            None => make(),
+        }
+    }
+
+    /// Classifies a procedure by its readable name and its linkage name.
+    pub(crate) fn named(&self, readable: &str, linkage: &str, scheme: Scheme) -> NameFacts {
+        let key = (self.strings.id(readable), scheme);
+        let judged = self
+            .by_name
+            .get_or(&key, || self.classify(readable, scheme));
+        self.with_rule(judged, linkage)
+    }
+
+    /// Classifies a bare symbol.
+    pub(crate) fn symbol(&self, symbol: &str) -> NameFacts {
+        // Symbols of Rust's v0 scheme have no common hash and come once: not cached.
+        let linkage = if symbol.starts_with("_R") {
+            self.with_linkage(self.demangle(names::stem(symbol).name), symbol)
+        } else {
+            self.linkage(symbol)
+        };
+        match linkage {
+            Linkage::Whole(facts) => facts,
+            Linkage::Closure(readable) => {
+                let readable = self.strings.with(readable, str::to_owned);
+                self.named(&readable, symbol, Scheme::Rust)
+            }
+            Linkage::Plain | Linkage::Absent => {
+                let name = qualified::of_symbol(names::stem(symbol).name);
+                self.with_rule(self.classify(&name, Scheme::Plain), symbol)
+            }
+        }
+    }
+
+    /// Decides between the rules for the readable name and those for the linkage name.
+    fn with_rule(&self, judged: Classified, linkage: &str) -> NameFacts {
+        let by_linkage = self.rules.procedure_number(&[linkage]);
+        let first = judged.rule.into_iter().chain(by_linkage).min();
+        let rule = first.and_then(|number| self.rules.procedure(number));
+        NameFacts {
+            rule_tag: rule.map(|rule| self.tag_of_rule(rule)),
+            ..judged.facts
+        }
+    }
+
+    fn classify(&self, readable: &str, scheme: Scheme) -> Classified {
+        let rust = (scheme == Scheme::Rust).then(|| RustName::new(readable));
+        let owner_path = match &rust {
+            Some(name) => Cow::Owned(name.owner_path()),
+            None => Cow::Borrowed(readable),
+        };
+        let has_owner = scheme == Scheme::Rust && crate_origin::first_colons(&owner_path).is_some();
+        let origin = match scheme {
+            Scheme::Rust if has_owner => {
+                crate_origin::origin_of_crate(crate_origin::root(&owner_path))
+            }
+            Scheme::Cpp => crate_origin::origin_of_cpp(readable),
+            _ if START_UP.contains(&readable) => Origin::System,
+            _ => Origin::User,
+        };
+        let by_path = (scheme == Scheme::Rust)
+            .then(|| marks::category_of_path(&owner_path))
+            .flatten();
+        let display = match &rust {
+            Some(name) => name.display(),
+            None => readable.into(),
+        };
+        let facts = NameFacts {
+            name: self.strings.id(&display),
+            owner: has_owner.then(|| self.strings.id(crate_origin::root(&owner_path))),
+            origin,
+            path_tag: by_path.map(|category| self.tag(category, "module path `parallel_overhead`")),
+            rule_tag: None,
+            is_closure: crate_origin::is_closure(readable, scheme),
+        };
+        Classified {
+            facts,
+            rule: self.rules.procedure_number(&[&display, &owner_path]),
+        }
+    }
+
+    /// The modules around a function in its Rust source file; the function is identified by its name and
+    /// a line of its body. `None` if the file is missing or newer than the build.
+    pub(crate) fn path_around(&self, path: StringId, name: &str, line: u32) -> Option<String> {
+        let built = self.built?;
+        let read = || {
+            let path = self.strings.with(path, str::to_owned);
+            let path = Path::new(&path);
+            let is_older = path.is_absolute() && changed(path)? <= built;
+            let text = rust_source::read(path).filter(|_| is_older)?;
+            Some(Arc::new(Functions::new(&text)))
+        };
+        let functions = self.functions.get_or(&path, read)?;
+        functions.path_around(name, line).map(Cow::into_owned)
+    }
+
+    /// The classification of a source file.
+    pub(crate) fn file(&self, path: &str) -> FileFacts {
+        let id = self.strings.id(path);
+        self.files.get_or(&id, || {
+            let marked = marks::category_of_file(path)
+                .map(|category| self.tag(category, marks::mark_of_file(path)));
+            let rule = || self.rules.file(path).map(|rule| self.tag_of_rule(rule));
+            FileFacts {
+                path: id,
+                tag: marked.or_else(rule),
+                origin: crate_origin::origin_of_file(path),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_source_has_is_the_systems() {
+        let rules = Rules::default();
+        let facts = Classifier::new("/opt/program", &rules, 0, 0);
+        for name in START_UP {
+            assert_eq!(facts.symbol(name).origin, Origin::System, "{name}");
+        }
+        assert_eq!(facts.symbol("try").origin, Origin::User);
+    }
+}

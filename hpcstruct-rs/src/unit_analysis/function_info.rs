@@ -1,0 +1,520 @@
+//! What is known of a procedure, inlined or not: readable name, owner, origin, tag.
+//!
+//! Input: entries of the debug information, or bare symbols. Invariant: equal inputs give equal
+//! answers; caches only save time.
+
+use crate::base::strings::Map;
+use crate::dwarf::die_names::{Description, Text, describe};
+use crate::dwarf::line_table::{self, Row};
+use crate::dwarf::walk::Walked;
+use crate::dwarf::{Debug, EntryRef};
+use crate::names::crate_origin::{self, UnitCrate};
+use crate::names::qualified::{self, Known};
+use crate::names::{self, Scheme};
+use crate::unit_analysis::classify::{Classifier, FileFacts, Linkage, NameFacts, OverheadTag};
+use hpc_formats::structure::{Origin, SourceLine, StringId};
+
+/// A procedure's classifier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FunctionInfo {
+    /// Readable name.
+    pub(crate) name: StringId,
+    /// Name in the symbol table; only procedures with their own code have it.
+    pub(crate) linkage: Option<StringId>,
+    /// Where it is declared.
+    pub(crate) declared: Option<SourceLine>,
+    /// Whose code it is.
+    pub(crate) origin: Origin,
+    /// Its own tag: by path, declaring file or rule.
+    pub(crate) tag: Option<OverheadTag>,
+    /// The Rust crate that owns it.
+    pub(crate) owner: Option<StringId>,
+    /// Whether it is a closure.
+    pub(crate) is_closure: bool,
+}
+
+/// Where the body of a procedure is written, by its line rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Body {
+    /// Its file.
+    pub(crate) file: FileFacts,
+    /// One of its lines.
+    pub(crate) line: u32,
+}
+
+/// Larger file indices are not cached; real units have fewer files.
+const MAX_OWN_FILES: usize = 1 << 20;
+
+/// Builds the infos of one unit.
+#[derive(Debug)]
+pub(crate) struct FunctionInfos<'a, 'd> {
+    debug: &'a Debug<'d>,
+    /// What names and paths tell.
+    pub(crate) classifier: &'a Classifier<'a>,
+    /// Crate of the unit, when it is Rust's.
+    unit_crate: Option<UnitCrate>,
+    /// Whether the unit is Rust's.
+    pub(crate) is_rust: bool,
+    is_fortran: bool,
+    /// The unit.
+    unit: u32,
+    memory: &'a mut UnitCache,
+}
+
+/// Caches of one unit; the memory is reused from unit to unit.
+#[derive(Debug, Default)]
+pub(crate) struct UnitCache {
+    /// The unit's own files, by index; `None` = not looked up yet.
+    own_files: Vec<Option<Option<FileFacts>>>,
+    /// Files of other units.
+    other_files: Map<(u32, u64), Option<FileFacts>>,
+    /// FunctionInfos that an entry alone decides.
+    known: Map<EntryRef, FunctionInfo>,
+    /// FunctionInfos that are named by the file of the body.
+    known_by_body: Map<(EntryRef, Option<Body>), FunctionInfo>,
+    /// Files by their text in line tables. Units share many of them, so this is kept.
+    written: Map<Box<[u8]>, FileFacts>,
+    key: Vec<u8>,
+}
+
+impl<'a, 'd> FunctionInfos<'a, 'd> {
+    /// For unit `unit`, `memory` is of an earlier one.
+    pub(crate) fn new(
+        debug: &'a Debug<'d>,
+        unit: u32,
+        classifier: &'a Classifier<'a>,
+        memory: &'a mut UnitCache,
+    ) -> Self {
+        let UnitLanguage {
+            is_rust,
+            unit_crate,
+            is_fortran,
+        } = unit_language(debug, unit);
+        memory.own_files.clear();
+        memory.other_files.clear();
+        memory.known.clear();
+        memory.known_by_body.clear();
+        FunctionInfos {
+            debug,
+            classifier,
+            unit_crate,
+            is_rust,
+            is_fortran,
+            unit,
+            memory,
+        }
+    }
+
+    /// A file of a unit.
+    #[inline]
+    pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        // The unit has its own line table.
+        if unit == self.unit {
+            let known = usize::try_from(file)
+                .ok()
+                .map(|f| self.memory.own_files.get(f));
+            if let Some(Some(Some(known))) = known {
+                return *known;
+            }
+        }
+        self.find_file(unit, file)
+    }
+
+    /// The same, which may not have been asked for yet.
+    fn find_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        let unit = self.debug.lines_of(unit);
+        let own = usize::try_from(file)
+            .ok()
+            .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);
+        let Some(index) = own else {
+            if let Some(known) = self.memory.other_files.get(&(unit, file)) {
+                return *known;
+            }
+            let found = self.read_file(unit, file);
+            self.memory.other_files.insert((unit, file), found);
+            return found;
+        };
+        if let Some(Some(known)) = self.memory.own_files.get(index) {
+            return *known;
+        }
+        let found = self.read_file(unit, file);
+        if self.memory.own_files.len() <= index {
+            self.memory.own_files.resize(index + 1, None);
+        }
+        self.memory.own_files[index] = Some(found);
+        found
+    }
+
+    /// As [`Self::find_file`], without the cache; `unit` has the line table.
+    fn read_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        let written = line_table::written(self.debug, unit, file)?;
+        let UnitCache {
+            written: known,
+            key,
+            ..
+        } = &mut *self.memory;
+        written.key(key);
+        if let Some(found) = known.get(key.as_slice()) {
+            return Some(*found);
+        }
+        let found = self.classifier.file(&written.path());
+        known.insert(key.as_slice().into(), found);
+        Some(found)
+    }
+
+    /// The cached info of an inlined procedure, if its body's file did not matter.
+    pub(crate) fn known(&self, entry: EntryRef) -> Option<FunctionInfo> {
+        self.memory.known.get(&entry).copied()
+    }
+
+    /// The info of the inlined procedure that an entry describes, if it has a mangled name and a
+    /// declaration: then it does not matter where its body lies.
+    pub(crate) fn without_body(
+        &mut self,
+        entry: EntryRef,
+        walked: &Walked<'d>,
+    ) -> Option<FunctionInfo> {
+        let description = describe(self.debug, entry);
+        let place = description.linkage?.place(self.debug);
+        let read = || description.linkage.and_then(|t| t.get(self.debug));
+        let linkage = self.classifier.linkage_at(place, read)?;
+        if matches!(linkage, Linkage::Plain) {
+            return None;
+        }
+        let (unit, file, line) = description.declared?;
+        let declared = (self.file(unit, file)?, line);
+        let path = || self.path_of(entry, &description, walked);
+        let named = self.name_of_linkage(&linkage, &description, path)?;
+        let info = self.info(&named, Some(declared), None);
+        self.memory.known.insert(entry, info);
+        Some(info)
+    }
+
+    /// The names around an entry.
+    fn path_of(
+        &self,
+        entry: EntryRef,
+        description: &Description<'d>,
+        walked: &Walked<'d>,
+    ) -> Vec<&'d str> {
+        match description.root {
+            Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Classifies a stated linkage name; `None` if it is not mangled.
+    fn name_of_linkage<'n>(
+        &self,
+        linkage: &Linkage,
+        description: &Description<'d>,
+        path: impl FnOnce() -> Vec<&'n str>,
+    ) -> Option<NameFacts> {
+        match linkage {
+            Linkage::Whole(classifier) => Some(*classifier),
+            Linkage::Closure(readable) => {
+                let path = path();
+                let place = description.linkage.and_then(|l| l.place(self.debug));
+                Some(self.classifier.closure_at(place, &path, || {
+                    let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
+                    let text = read(description.linkage).unwrap_or("?");
+                    let plain = read(description.name).unwrap_or(text);
+                    let numbered = self.number_closures(*readable, &path, plain);
+                    self.classifier.named(&numbered, text, Scheme::Rust)
+                }))
+            }
+            Linkage::Plain | Linkage::Absent => None,
+        }
+    }
+
+    /// The info of the inlined procedure that an entry describes; `body` is where its body lies, `rows`
+    /// are the lines of its code.
+    pub(crate) fn of_inlined<'r>(
+        &mut self,
+        entry: EntryRef,
+        walked: &Walked<'d>,
+        body: Option<Body>,
+        rows: impl Iterator<Item = &'r Row>,
+    ) -> FunctionInfo {
+        let key = (entry, body);
+        let known = self.known(entry);
+        if let Some(info) = known.or_else(|| self.memory.known_by_body.get(&key).copied()) {
+            return info;
+        }
+        let description = describe(self.debug, entry);
+        let body = self.body_of_async(&description, body, rows);
+        let info = self.of_description(entry, &description, walked, None, body);
+        let by_entry_alone =
+            info.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
+        if by_entry_alone {
+            self.memory.known.insert(entry, info);
+        } else {
+            self.memory.known_by_body.insert(key, info);
+        }
+        info
+    }
+
+    /// Where the body of an async function or block lies. The first line of its code may be one of the
+    /// standard library, whose code the compiler put there, but that library has no such functions.
+    fn body_of_async<'r>(
+        &mut self,
+        description: &Description<'d>,
+        body: Option<Body>,
+        mut rows: impl Iterator<Item = &'r Row>,
+    ) -> Option<Body> {
+        let is_system = |file: FileFacts| file.origin == Some(Origin::System);
+        let name = description.name.filter(|_| self.is_rust);
+        let is_async = |name: &str| name.starts_with("{async_");
+        match (body, name.and_then(|name| name.get(self.debug))) {
+            (Some(stated), Some(name)) if is_system(stated.file) && is_async(name) => {
+                let own = rows.find_map(|row| {
+                    let file = self.file(self.unit, u64::from(row.file))?;
+                    let line = row.line;
+                    (line > 0 && !is_system(file)).then_some(Body { file, line })
+                });
+                own.or(body)
+            }
+            _ => body,
+        }
+    }
+
+    /// The info of a procedure with code. `symbol` is the symbol at its first address, `body`
+    /// where its body lies.
+    pub(crate) fn of_procedure(
+        &mut self,
+        entry: EntryRef,
+        walked: &Walked<'d>,
+        symbol: Option<&str>,
+        body: Option<Body>,
+    ) -> FunctionInfo {
+        let description = describe(self.debug, entry);
+        let mut info = self.of_description(entry, &description, walked, symbol, body);
+        let text = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
+        let mangled = |s: &&str| !matches!(self.classifier.linkage(s), Linkage::Plain);
+        let linkage = text(description.linkage)
+            .or_else(|| symbol.filter(mangled))
+            .or_else(|| text(description.name))
+            .or(symbol);
+        info.linkage = Some(self.classifier.strings.id(linkage.unwrap_or("?")));
+        info
+    }
+
+    fn of_description(
+        &mut self,
+        entry: EntryRef,
+        description: &Description<'d>,
+        walked: &Walked<'d>,
+        symbol: Option<&str>,
+        body: Option<Body>,
+    ) -> FunctionInfo {
+        let declared = description
+            .declared
+            .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
+        let path = || self.path_of(entry, description, walked);
+        let named = self.name(description, path, symbol, body);
+        self.info(&named, declared, body)
+    }
+
+    fn info(
+        &self,
+        named: &NameFacts,
+        declared: Option<(FileFacts, u32)>,
+        body: Option<Body>,
+    ) -> FunctionInfo {
+        let file = declared.map(|(file, _)| file).or(body.map(|b| b.file));
+        let mut info = of_name(named, self.classifier.module.origin, file);
+        info.declared = declared.map(|(file, line)| SourceLine {
+            file: file.path,
+            line,
+        });
+        info
+    }
+
+    fn name<'n>(
+        &self,
+        description: &Description<'d>,
+        path: impl FnOnce() -> Vec<&'n str>,
+        symbol: Option<&str>,
+        body: Option<Body>,
+    ) -> NameFacts {
+        let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
+        let place = description.linkage.and_then(|l| l.place(self.debug));
+        let stated = self
+            .classifier
+            .linkage_at(place, || read(description.linkage));
+        let has_linkage = stated.is_some();
+        let of_symbol = || symbol.map(|s| self.classifier.linkage(s));
+        let mangled = |l: &Linkage| !matches!(l, Linkage::Plain);
+        let linkage = stated.or_else(|| of_symbol().filter(mangled));
+        let text = || {
+            let stated = if has_linkage {
+                read(description.linkage)
+            } else {
+                None
+            };
+            stated
+                .or_else(|| symbol.filter(|_| linkage.is_some()))
+                .or_else(|| read(description.name))
+                .or(symbol)
+                .unwrap_or("?")
+        };
+        let plain = || read(description.name);
+        match &linkage {
+            Some(Linkage::Whole(classifier)) => *classifier,
+            Some(Linkage::Closure(readable)) => {
+                let path = path();
+                let place = place.filter(|_| has_linkage);
+                self.classifier.closure_at(place, &path, || {
+                    let text = text();
+                    let plain = plain().unwrap_or(text);
+                    let numbered = self.number_closures(*readable, &path, plain);
+                    self.classifier.named(&numbered, text, Scheme::Rust)
+                })
+            }
+            _ => {
+                let text = text();
+                let plain = plain().unwrap_or(text);
+                let path = path();
+                let known = Known {
+                    plain,
+                    path: &path,
+                    linkage: read(description.linkage),
+                };
+                let (readable, scheme) = self.plain_name(&known, symbol, body);
+                self.classifier.named(&readable, text, scheme)
+            }
+        }
+    }
+
+    fn number_closures(&self, readable: StringId, path: &[&str], plain: &str) -> String {
+        let number = |text: &str| names::number_closures(text, path, plain);
+        self.classifier.strings.with(readable, number)
+    }
+
+    /// A Rust name of which debug information has only the last part (line tables alone). It is qualified
+    /// by the file's module and, if the file's text is available, by the modules in it.
+    fn rust_name(&self, plain: &str, body: Option<Body>) -> String {
+        let name = names::without_generics(plain);
+        let inner = body.and_then(|b| self.classifier.path_around(b.file.path, name, b.line));
+        let within = inner.filter(|m| !m.is_empty());
+        let qualified = within.map_or(name.to_string(), |m| format!("{m}::{name}"));
+        let path = body.map_or(StringId(u32::MAX), |b| b.file.path);
+        let qualify =
+            |file: &str| crate_origin::qualify_by_file(&qualified, file, self.unit_crate.as_ref());
+        self.classifier.strings.with(path, qualify)
+    }
+
+    /// The readable name of a procedure without a mangled name.
+    fn plain_name(
+        &self,
+        known: &Known<'_>,
+        symbol: Option<&str>,
+        body: Option<Body>,
+    ) -> (String, Scheme) {
+        let Known { plain, path, .. } = *known;
+        if self.is_rust {
+            let name = if path.is_empty() {
+                self.rust_name(plain, body)
+            } else {
+                let name = names::without_generics(plain);
+                format!("{}::{name}", path.join("::"))
+            };
+            return (name, Scheme::Rust);
+        }
+        if let Some(name) = qualified::qualified(known, self.is_fortran) {
+            return (name, Scheme::Plain);
+        }
+        // C++ gives the call operators of inlined lambdas no linkage name.
+        if plain == "operator()" {
+            return ("{lambda}".to_owned(), Scheme::Cpp);
+        }
+        // In the C library debug information has internal names (`__libc_write`), the symbol
+        // table the ones that programs use.
+        let of_system = self.classifier.module.origin == Some(Origin::System);
+        let name = symbol.filter(|_| of_system).unwrap_or(plain);
+        let name = qualified::of_symbol(names::stem(name).name);
+        (name.into_owned(), Scheme::Plain)
+    }
+}
+
+/// The info of a name whose body lies in `file`; where it is declared is left open.
+fn of_name(named: &NameFacts, module: Option<Origin>, file: Option<FileFacts>) -> FunctionInfo {
+    let by_file = file.and_then(|f| f.origin);
+    let origin = module.unwrap_or(match (named.origin, by_file) {
+        (Origin::User, Some(origin)) => origin,
+        (own, _) => own,
+    });
+    FunctionInfo {
+        name: named.name,
+        linkage: None,
+        declared: None,
+        origin,
+        tag: named
+            .path_tag
+            .or(file.and_then(|f| f.tag))
+            .or(named.rule_tag),
+        owner: named.owner,
+        is_closure: named.is_closure,
+    }
+}
+
+/// The info of a bare symbol whose body lies in `file`, where that is known.
+pub(crate) fn of_symbol(
+    classifier: &Classifier<'_>,
+    symbol: &str,
+    file: Option<FileFacts>,
+) -> FunctionInfo {
+    let mut info = of_name(&classifier.symbol(symbol), classifier.module.origin, file);
+    info.linkage = Some(classifier.strings.id(symbol));
+    info
+}
+
+/// The language of a unit.
+struct UnitLanguage {
+    is_rust: bool,
+    /// The crate of a unit of Rust.
+    unit_crate: Option<UnitCrate>,
+    is_fortran: bool,
+}
+
+fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
+    // A split unit's head is divided: the folder is with the line table, the rest with the entries.
+    let of = |number: u32| debug.units.get(number as usize);
+    let (Some(unit), Some(lines)) = (of(debug.entries_of(unit)), of(unit)) else {
+        return UnitLanguage {
+            is_rust: false,
+            unit_crate: None,
+            is_fortran: false,
+        };
+    };
+    let text = |r: Option<crate::dwarf::Reader<'_>>| {
+        r.map_or(String::new(), |r| {
+            String::from_utf8_lossy(r.slice()).into_owned()
+        })
+    };
+    let directory = lines.comp_dir.or(unit.comp_dir);
+    let unit_crate = UnitCrate::parse(&text(unit.name), &text(directory));
+    let mut entries = unit.entries();
+    let language = match entries.next_dfs() {
+        Ok(Some((_, root))) => root.attr_value(gimli::DW_AT_language).ok().flatten(),
+        _ => None,
+    };
+    let stated = match language {
+        Some(gimli::AttributeValue::Language(stated)) => Some(stated),
+        _ => None,
+    };
+    UnitLanguage {
+        is_rust: stated == Some(gimli::DW_LANG_Rust) || unit_crate.is_some(),
+        unit_crate,
+        is_fortran: matches!(
+            stated,
+            Some(
+                gimli::DW_LANG_Fortran77
+                    | gimli::DW_LANG_Fortran90
+                    | gimli::DW_LANG_Fortran95
+                    | gimli::DW_LANG_Fortran03
+                    | gimli::DW_LANG_Fortran08
+            )
+        ),
+    }
+}
