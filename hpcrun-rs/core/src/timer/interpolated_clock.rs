@@ -5,9 +5,9 @@
 //!
 //! A CPU timer does not fire early, and CPU time does not advance faster than real time. So if the real time
 //! since the last sample, by the counter, is about the distance that the timer was set to, the CPU time is
-//! about the same, and the real time is used for it. Otherwise, and after [`MAX_INTERPOLATED`] samples in any case,
-//! the clocks are read. This corrects the sum and calibrates the counter. A counter that jumps or changes its
-//! speed disagrees with the distance, so that the clocks are read.
+//! about the same, and the real time is used for it. Otherwise, and after [`MAX_INTERPOLATED`] samples in any
+//! case, the clocks are read. This corrects the sum and calibrates the counter. A counter that jumps or
+//! changes its speed disagrees with the distance, so that the clocks are read.
 //!
 //! Async-signal-safe.
 

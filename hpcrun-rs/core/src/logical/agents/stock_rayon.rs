@@ -104,11 +104,13 @@ mod tests {
                 Some(Role::Scheduler),
             ),
             (
-                "_ZN83_$LT$rayon_core..job..StackJob$LT$L$C$F$C$R$GT$$u20$as$u20$rayon_core..job..Job$GT$7execute17h0123456789abcdefE",
+                "_ZN83_$LT$rayon_core..job..StackJob$LT$L$C$F$C$R$GT$$u20$as$u20$\
+                 rayon_core..job..Job$GT$7execute17h0123456789abcdefE",
                 Some(Role::Task),
             ),
             (
-                "_RNvXs_NtCs3yRk2LxJZkM_10rayon_core3jobINtB4_7HeapJobNCNvC3app4mainE0ENtB4_3Job7executeC3app",
+                "_RNvXs_NtCs3yRk2LxJZkM_10rayon_core3jobINtB4_7HeapJobNCNvC3app4mainE0E\
+                 NtB4_3Job7executeC3app",
                 Some(Role::Task),
             ),
             (
