@@ -37,7 +37,7 @@ fn map(len: usize, protection: i32, flags: i32) -> Option<NonNull<u8>> {
     NonNull::new(p.cast())
 }
 
-/// Unmaps a mapping of [`map_anonymous`] or [`map_populated`].
+/// Unmaps a mapping of this module.
 ///
 /// # Safety
 /// `base..base + len` must be one complete mapping, and nothing may use it afterwards.

@@ -19,9 +19,9 @@ use super::stepper::{Callee, Method};
 use super::{cfi, instructions};
 use hpc_formats::loss::LossCause;
 
-/// Consecutive frames without information that are stepped with all registers. Functions of one hand-written
-/// kernel call each other with conventions of their own, which need them. After that many frames the
-/// registers are dropped, so that the backtrace cache can hit.
+/// Number of frames without information after which an unwind still keeps all registers. Functions of one
+/// hand-written kernel call each other with conventions of their own, which need them. After more such frames
+/// the registers are dropped, so that the backtrace cache can hit.
 const MOST_ANALYSED: u32 = 4;
 
 /// The state of one thread's unwind.

@@ -27,7 +27,7 @@ pub struct UnwindSections {
     pub hdr: &'static [u8],
     /// Link-time address of `hdr`.
     pub hdr_address: u64,
-    /// `.eh_frame`, up to the end of its segment.
+    /// `.eh_frame`, and possibly what follows it in the mapping.
     pub eh_frame: &'static [u8],
     /// Link-time address of `eh_frame`.
     pub eh_frame_address: u64,
