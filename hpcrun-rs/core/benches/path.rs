@@ -1,7 +1,10 @@
-//! Cost of one logical call path: unwinding it whole, unwinding and inserting it into the tree, and
-//! both for a path that differs from the one before in its two innermost frames, at several depths,
-//! beside framehop alone over the same stack. Warm: the same stack over and over. Cold: after the program has touched as much
-//! memory as the processor's second cache holds, which is more like a sample.
+//! Cost of one logical call path, at several depths: a whole unwind, the same with insertion into the tree,
+//! and both for a path that differs from the previous one in its two innermost frames; compared with framehop
+//! alone on the same stack.
+//!
+//! Warm: the same stack repeatedly. Cold: after the program has touched as much memory as the second-level
+//! cache holds, which is closer to a real sample.
+//!
 //! `cargo bench -p hpcrun-core`.
 
 mod cold;
@@ -20,9 +23,9 @@ use std::time::Instant;
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
 
-/// Registers here: the walk starts in the caller's frame.
+/// The registers at this point: the unwind starts in the calling function's frame.
 #[inline(always)]
-fn here() -> (u64, u64, u64) {
+fn capture_registers() -> (u64, u64, u64) {
     let (ip, sp, fp): (u64, u64, u64);
     // SAFETY: reads three registers.
     unsafe {
@@ -51,7 +54,7 @@ struct Bench {
     framehop: Framehop,
 }
 
-/// What we are measured beside.
+/// The reference of the comparison.
 struct Framehop {
     unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
     cache: CacheX86_64<MustNotAllocateDuringUnwind>,
@@ -102,7 +105,7 @@ impl Bench {
         let Framehop { unwinder, cache } = &mut self.framehop;
         let mut read = |a: u64| {
             if a >= bounds.low && a + 8 <= bounds.high {
-                // SAFETY: within this thread's own stack.
+                // SAFETY: the word is within this thread's own stack.
                 Ok(unsafe { (a as *const u64).read() })
             } else {
                 Err(())
@@ -123,21 +126,21 @@ impl Bench {
 
     #[inline(never)]
     fn measure(&mut self) {
-        let outer = here();
-        // Two frames that each have two callees: the paths that alternate.
+        let outer = capture_registers();
+        // Two frames with two call sites each: the alternating paths.
         black_box(&mut *self).fork(outer);
         black_box(());
     }
 
     #[inline(never)]
     fn fork(&mut self, outer: (u64, u64, u64)) {
-        black_box(&mut *self).measure_from(outer, here());
+        black_box(&mut *self).measure_from(outer, capture_registers());
         black_box(());
     }
 
     #[inline(never)]
     fn measure_from(&mut self, outer: (u64, u64, u64), inner: (u64, u64, u64)) {
-        let regs = here();
+        let regs = capture_registers();
         let frames = self.framehop_alone(regs);
         self.cache.clear();
         self.with_insertion(regs);
@@ -191,7 +194,7 @@ impl Bench {
     }
 }
 
-/// Median and quartiles, microseconds.
+/// Median and quartiles, in microseconds.
 fn quartiles(mut ns: Vec<f64>) -> String {
     ns.sort_by(f64::total_cmp);
     let q = |p: usize| ns[(ns.len() - 1) * p / 4] / 1e3;

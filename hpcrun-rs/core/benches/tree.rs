@@ -1,5 +1,7 @@
-//! Cost of inserting a call path into the tree, cold: before each insertion other things are put into the processor's
-//! own caches, as a program does between two samples. A third of the notes of each path are in the tree already.
+//! Cost of inserting a call path into the tree with cold caches: before each insertion, the processor's own
+//! caches are filled with other data, as a program does between two samples. A third of the notes of each
+//! path are in the tree already.
+//!
 //! `cargo bench -p hpcrun-core --bench tree`.
 
 mod cold;
@@ -43,7 +45,7 @@ fn main() {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                // One of three call sites in a function for each depth.
+                // One of three call sites in a function per depth.
                 native(0x5500_0000 + 64 * depth + 5 * (random % 3))
             })
             .collect();
@@ -56,10 +58,11 @@ fn main() {
     }
     nanoseconds.sort_by(f64::total_cmp);
     let q = |percent: usize| nanoseconds[(PATHS - 1) * percent / 100] / 1e3;
-    let usual = &nanoseconds[..PATHS - PATHS / 100];
+    let typical = &nanoseconds[..PATHS - PATHS / 100];
     println!(
-        "a path of {NOTES} notes, us: mean of all but the slowest hundredth {:.2}, median {:.2} ({:.2}-{:.2}), p90 {:.2}, max {:.0}",
-        usual.iter().sum::<f64>() / usual.len() as f64 / 1e3,
+        "a path of {NOTES} notes, us: mean of all but the slowest hundredth {:.2}, \
+         median {:.2} ({:.2}-{:.2}), p90 {:.2}, max {:.0}",
+        typical.iter().sum::<f64>() / typical.len() as f64 / 1e3,
         q(50),
         q(25),
         q(75),

@@ -8,7 +8,7 @@ use hpc_formats::environment::{
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What is sampled.
+/// The sampled event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// CPU time of each thread.
@@ -18,7 +18,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Name as the user gives it.
+    /// The user's name of the event.
     pub fn name(self) -> &'static str {
         match self {
             Event::CpuTime => "cpu-time",
@@ -27,7 +27,7 @@ impl Event {
     }
 }
 
-/// What delivers the samples.
+/// A kind of sample source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SourceKind {
@@ -55,21 +55,21 @@ impl SourceKind {
 pub struct Config {
     /// Measurement directory.
     pub output: OsString,
-    /// What is sampled.
+    /// The sampled event.
     pub event: Event,
     /// Samples per second and thread.
     pub rate: u32,
-    /// Cores n; 0 = as many as workers.
+    /// The number of cores, n; 0: the peak number of workers.
     pub cores: u32,
-    /// The table that the run's processes on this host share.
+    /// Path of the table that the run's processes on this host share.
     pub node: Option<CString>,
-    /// Source asked for; `None` = the best that is allowed.
+    /// The requested source; `None`: the best that the system allows.
     pub source: Option<SourceKind>,
-    /// What steps from frame to frame.
+    /// The stepper.
     pub unwinder: UnwinderKind,
-    /// Benchmark: do nothing in the handler.
+    /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
-    /// Benchmark: keep handler latencies.
+    /// Benchmark: measure the handler's latency.
     pub latency: bool,
 }
 
@@ -128,15 +128,15 @@ impl Config {
     }
 }
 
-/// `getenv` without std's environment lock, which another constructor may hold.
+/// `getenv` without the environment lock of std, which another constructor may hold.
 fn variable(name: &str) -> Option<OsString> {
     let mut buffer = [0u8; 64];
     buffer
         .get_mut(..name.len())?
         .copy_from_slice(name.as_bytes());
     let name = CStr::from_bytes_until_nul(&buffer).ok()?;
-    // SAFETY: `name` is NUL-terminated; the result is copied before anything can change it
-    // (the library's constructor runs before the program's threads).
+    // SAFETY: `name` is NUL-terminated. The result is copied before anything can change it: the library's
+    // constructor runs before the program's threads.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null())

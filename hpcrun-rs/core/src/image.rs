@@ -1,5 +1,5 @@
-//! The process image being measured: what is fixed for its life, whether samples are taken, its
-//! losses that no thread can count, and its files.
+//! The measured process image: its constants, whether samples are taken, the losses that no thread can count,
+//! and its files.
 //!
 //! Async-signal-safe: [`is_running`], [`has_empty_handler`], [`event`], [`now`], [`period_ns`],
 //! [`create_profile`], [`add_losses`].
@@ -15,20 +15,20 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// What is fixed for the life of a process image.
+/// The constants of a process image.
 #[derive(Debug)]
 pub struct Image {
     /// Settings of the run.
     pub config: Config,
-    /// What delivers samples.
+    /// The kind of sample source.
     pub kind: SourceKind,
     /// Process id.
     pub pid: u32,
-    /// The monotonic clock at its start, nanoseconds: tells images of one process apart.
+    /// Monotonic clock at its start, nanoseconds; distinguishes images of one process.
     pub id: u64,
     /// Argument vector.
     pub arguments: Vec<String>,
-    /// [`cpu_used`] at its start: an exec does not reset it.
+    /// [`cpu_used`] at its start: an exec does not reset CPU time.
     pub cpu_at_start: (u64, u64),
 }
 
@@ -38,20 +38,20 @@ static PERIOD_NS: AtomicU64 = AtomicU64::new(1);
 static EMPTY_HANDLER: AtomicBool = AtomicBool::new(false);
 static LOSSES: [AtomicU64; LOSS_SLOTS] = [const { AtomicU64::new(0) }; LOSS_SLOTS];
 
-/// The image in force; `None` in a process that is not measured.
+/// The current image; `None` in a process that is not measured.
 pub fn current() -> Option<&'static Image> {
-    // SAFETY: images are leaked, never freed.
+    // SAFETY: null, or an image that `open` has leaked, so it lives forever.
     unsafe { IMAGE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Makes a new image the one in force.
+/// Makes a new image the current one.
 pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'static Image {
     EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
     PERIOD_NS.store(config.period_ns(), Ordering::Relaxed);
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
-        // SAFETY: no arguments.
+        // SAFETY: getpid has no preconditions.
         pid: unsafe { libc::getpid() } as u32,
         id: clock(libc::CLOCK_MONOTONIC),
         arguments,
@@ -72,32 +72,32 @@ pub fn set_running(on: bool) -> bool {
     RUNNING.swap(on, Ordering::SeqCst)
 }
 
-/// Whether the handler is to do nothing (benchmarks).
+/// Whether the handler returns at once (benchmarks).
 #[inline]
 pub fn has_empty_handler() -> bool {
     EMPTY_HANDLER.load(Ordering::Relaxed)
 }
 
-/// What is sampled.
+/// The sampled event.
 #[inline]
 pub fn event() -> Event {
     current().map_or(Event::CpuTime, |i| i.config.event)
 }
 
-/// A clock's time, nanoseconds.
+/// The time of a clock, nanoseconds.
 pub fn clock(id: libc::clockid_t) -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `t` is ours.
+    // SAFETY: the kernel writes `t`, a local that outlives the call.
     unsafe { libc::clock_gettime(id, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// CPU time of the process, and of its children that it has waited for, nanoseconds.
+/// CPU time of the process, and of the children that it has waited for, in nanoseconds.
 pub fn cpu_used() -> (u64, u64) {
-    // SAFETY: the structure is ours, and zeroes are a value of it.
+    // SAFETY: zeros are a valid `rusage`; the kernel writes it, and it outlives the call.
     let children = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
@@ -110,7 +110,7 @@ pub fn cpu_used() -> (u64, u64) {
     )
 }
 
-/// The monotonic clock, nanoseconds; no system call where the kernel offers the clock in user space.
+/// The monotonic clock, nanoseconds; mostly without a system call (vDSO).
 #[inline]
 pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
@@ -122,14 +122,14 @@ pub fn period_ns() -> u64 {
     PERIOD_NS.load(Ordering::Relaxed)
 }
 
-/// Adds losses of a thread that has no profile of its own, by cause number.
+/// Adds the losses of a thread without a profile, indexed by cause.
 pub fn add_losses(losses: impl Iterator<Item = u64>) {
     for (slot, n) in LOSSES.iter().zip(losses) {
         slot.fetch_add(n, Ordering::Relaxed);
     }
 }
 
-/// Counts a loss of the process.
+/// Counts a loss that belongs to no thread.
 pub fn count_loss(cause: LossCause) {
     LOSSES[cause as usize].fetch_add(1, Ordering::Relaxed);
 }
@@ -139,7 +139,7 @@ pub fn losses(cause: LossCause) -> u64 {
     LOSSES[cause as usize].load(Ordering::Relaxed)
 }
 
-/// Starts counting losses anew: in a forked child.
+/// Resets the losses, in a forked child.
 pub fn forget_losses() {
     for loss in &LOSSES {
         loss.store(0, Ordering::Relaxed);
@@ -165,8 +165,8 @@ pub fn append(bytes: &[u8], create: bool) -> std::io::Result<()> {
         .write_all(bytes)
 }
 
-/// Begins a thread's profile, in the file of a thread that is over or in a new one; fills in what is the
-/// process's. Async-signal-safe.
+/// Begins a thread's profile, in the file of an ended thread or in a new file. Fills in the process's part of
+/// the identity. Async-signal-safe.
 pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     let s = current().ok_or(LossCause::NoThreadState)?;
     let identity = Identity {
@@ -193,7 +193,7 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     Tree::create(name.as_c_str().ok_or(LossCause::DiskFull)?, &identity)
 }
 
-/// A path built without allocation.
+/// A path that is built without allocation.
 struct PathName {
     bytes: [u8; 4224],
     len: usize,

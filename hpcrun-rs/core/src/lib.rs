@@ -1,16 +1,28 @@
-//! The sampler that lives inside a profiled process. The folders follow a sample:
+//! The sampler inside a profiled process. The main modules follow a sample:
 //!
-//! [`timer`] -> [`sample`] (the one signal handler) -> [`unwind`] (physical frames) -> [`logical`]
-//! (agents, bichords, logical call paths) -> [`lcct`] (the logical calling context tree, which is the profile
-//! file); `record` holds what a thread needs for it. Around them: [`threads`] (per-thread state), [`activity`] (who works, how many), [`image`] (the
-//! process image and its files), [`session`] (start, end, fork), [`sites`] (counts of the runtimes),
-//! [`config`], [`system`] (calls past the interposed functions), [`arch`] (the processor).
+//! | module | duty |
+//! |---|---|
+//! | [`timer`] | delivers a thread's samples as signals |
+//! | [`sample`] | the only signal handler |
+//! | [`unwind`] | physical frames |
+//! | [`logical`] | agents, bichords, logical call paths |
+//! | [`lcct`] | the logical calling context tree, which is the profile file |
+//! | `record` | what one thread needs for the previous three |
+//! | [`threads`] | per-thread state |
+//! | [`activity`] | how many threads and workers work |
+//! | [`image`] | the process image and its files |
+//! | [`session`] | start, end, fork |
+//! | [`sites`] | counters of the runtimes' spawn sites |
+//! | [`config`] | settings from the launcher |
+//! | [`memory`] | mappings outside the program's heap |
+//! | [`system`] | system calls that bypass the interposed functions |
+//! | [`arch`] | processor-specific instructions |
 //!
-//! # Contract of everything that the signal handler can reach
-//! No allocation, no lock, no lazy initialisation, no panic path that is taken, no libc call outside the
+//! # Contract of all code that the signal handler can reach
+//! No allocation, no lock, no lazy initialisation, no reachable panic, no libc call except the
 //! async-signal-safe ones (`open`, `close`, `fallocate`, `mmap`, `madvise`, `ioctl`, `process_vm_readv`,
-//! `clock_gettime` and their like: `tests/tests/signal_safety.rs` has the list). Modules under this contract
-//! say so in their first lines.
+//! `clock_gettime` and similar ones: `tests/tests/signal_safety.rs` has the list). Modules under this
+//! contract say so in their first lines.
 
 #[cfg(not(all(
     target_os = "linux",

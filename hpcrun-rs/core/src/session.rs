@@ -1,4 +1,4 @@
-//! One process image's measurement: start, load map, fork, end.
+//! The session: the measurement of one process image, from start to end, with load map and fork.
 
 use crate::config::{Config, SourceKind};
 use crate::image::{self, Image, clock};
@@ -23,23 +23,23 @@ pub fn is_running() -> bool {
     image::is_running()
 }
 
-/// The kind of source in force.
+/// The kind of source in use.
 pub fn source_kind() -> Option<SourceKind> {
     image::current().map(|i| i.kind)
 }
 
-/// Libc's own functions, for a library that interposes them.
+/// libc's own functions, passed by a library that interposes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Libc {
     /// `sigaction`.
     pub sigaction: unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32,
 }
 
-/// Starts measuring the process. The calling thread becomes thread 1, on the main stack; it is not sampled
-/// before it is armed ([`arm`]). Errors are for the user.
+/// Starts to measure the process. The calling thread becomes thread 1, on the main stack. It is not sampled
+/// before [`arm`]. Errors are messages for the user.
 pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), String> {
     let kind = timer::choose(&config)?;
-    // SAFETY: `Libc`'s contract.
+    // SAFETY: `libc.sigaction` is libc's own function (`Libc`'s contract).
     unsafe { signal::install(kind, libc.sigaction) }
         .map_err(|e| format!("cannot install the signal handler: error {e}"))?;
     if config.latency {
@@ -48,7 +48,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
     if let Some(node) = &config.node {
-        // A process that cannot share the table is counted by itself.
+        // If the table cannot be mapped, the process uses a table of its own.
         activity::attach(node);
     }
     if config.unwinder == UnwinderKind::Framehop {
@@ -75,7 +75,7 @@ fn open_image(config: Config, kind: SourceKind, arguments: Vec<String>) -> Resul
 fn start_entry(s: &Image) -> Start {
     Start {
         pid: s.pid,
-        // SAFETY: no arguments.
+        // SAFETY: getppid has no preconditions.
         ppid: unsafe { libc::getppid() } as u32,
         image: s.id,
         realtime_ns: clock(libc::CLOCK_REALTIME),
@@ -109,12 +109,12 @@ fn append_modules(modules: &[loadmap::Module]) {
     }
 }
 
-/// Whether this process is, or was, measured.
+/// Whether this process is measured, or was.
 pub fn has_begun() -> bool {
     image::current().is_some()
 }
 
-/// Notes a program that the process starts and that is not profiled. Changes nothing in memory.
+/// Records that the process starts a program that is not profiled. Changes no state in memory.
 pub fn note_unprofiled(executable: &Path, reason: &str) {
     let executable = executable
         .canonicalize()
@@ -135,16 +135,16 @@ fn write_or_count(entries: &[u8]) {
     }
 }
 
-/// Brings the load map up to date and writes what changed. Not async-signal-safe.
+/// Refreshes the load map, and writes the changes. Not async-signal-safe.
 pub fn refresh_loadmap() {
     if take_up_modules() {
-        // Frames of these modules may have been seen as nobody's since the snapshot.
+        // The handler may have cached another owner for frames of these modules since the snapshot.
         loadmap::invalidate();
         take_up_modules();
     }
 }
 
-/// Takes a snapshot and writes what changed; whether a new module has an agent's code in it.
+/// Takes a snapshot and writes the changes. Returns whether a new module has code with a role for an agent.
 fn take_up_modules() -> bool {
     let changes = loadmap::refresh(threads::quiescent);
     append_modules(&changes.added);
@@ -155,24 +155,24 @@ fn take_up_modules() -> bool {
     changes.added.iter().filter(|m| agents::scan(m)).count() > 0
 }
 
-/// Before a module goes: what was known of it is not used any more, by nobody when this returns. Pair with
-/// [`loadmap::end_unload`], after a refresh.
+/// Prepares an unload: when this returns, no thread uses cached information about modules. Call
+/// [`loadmap::end_unload`] after a refresh.
 pub fn begin_unload() {
     loadmap::begin_unload();
     logical::forget_sites();
-    // Pairs with the fence in `ThreadState::enter`: a handler that began before is waited for, a items one
-    // sees that the module goes.
+    // Pairs with the fence in `ThreadState::enter`: we wait for a handler that began before the fence, and a
+    // later handler sees the pending unload.
     fence(Ordering::SeqCst);
     threads::wait_until_quiescent();
 }
 
-/// A runtime has registered: frames that were seen before may have another owner now.
+/// Drops all cached owners, because a new runtime may own frames.
 pub fn forget_owners() {
     loadmap::invalidate();
     refresh_loadmap();
 }
 
-/// As [`refresh_loadmap`], when the handler has asked for it.
+/// Calls [`refresh_loadmap`] if the handler has asked for it.
 #[inline]
 pub fn refresh_if_stale() {
     if loadmap::is_stale() && is_running() {
@@ -180,28 +180,28 @@ pub fn refresh_if_stale() {
     }
 }
 
-/// As [`refresh_loadmap`], when modules were loaded: those of a library that makes threads are known before
-/// these run.
+/// Calls [`refresh_loadmap`] if modules were loaded. So the modules of a library that creates threads are
+/// known before those threads run.
 pub fn refresh_if_outdated() {
     if loadmap::is_outdated() && is_running() {
         refresh_loadmap();
     }
 }
 
-/// The id of the module that holds an address of this library's.
+/// The id of the module that contains an address of this library.
 pub fn module_of(address: u64) -> Option<ModuleId> {
     loadmap::with_current(|s| loadmap::locate(s, address).map(|found| found.id))?
 }
 
 /// Bounds of the stack that the program's entry point runs on.
 fn main_stack() -> (u64, u64) {
-    // SAFETY: attributes of the calling thread, which is the initial one.
+    // The calling thread is the initial one.
     pthread_stack().unwrap_or((0, 0))
 }
 
-/// Bounds (low, high) of the calling thread's stack; the initial thread's grow with its limit.
+/// Bounds (low, high) of the calling thread's stack. The initial thread's stack grows up to its limit.
 pub fn pthread_stack() -> Option<(u64, u64)> {
-    // SAFETY: `attributes` is initialised by pthread_getattr_np and destroyed once.
+    // SAFETY: `attributes` is initialised by pthread_getattr_np, and is destroyed once.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
@@ -214,16 +214,16 @@ pub fn pthread_stack() -> Option<(u64, u64)> {
     }
 }
 
-/// Lets a signal through in the calling thread, past the interposed functions: threads that libc makes by
-/// itself block all, and so may the creator of a thread or of the process.
+/// Unblocks a signal in the calling thread, without the interposed functions. Threads that libc creates block
+/// all signals, and so may the creator of a thread or process.
 fn unblock(signal: i32) {
     let set = 1_u64 << (signal - 1);
     let arguments = [libc::SIG_UNBLOCK as usize, &raw const set as usize, 0, 8, 0];
-    // SAFETY: the kernel reads a set of eight bytes.
+    // SAFETY: the kernel reads a set of eight bytes, which outlives the call.
     unsafe { system::call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
-/// Bounds of a stack that ends at `high`: of the mapping that it lies in.
+/// Bounds of a stack that ends at `high`: the part of its mapping below `high`.
 pub fn mapping_below(high: u64) -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let bounds = maps.lines().find_map(|line| {
@@ -250,10 +250,11 @@ pub fn arm(state: &ThreadState) {
     }
 }
 
-/// Ends the measurement: `reason` as in [`End::reason`]. Later calls do nothing, nor does that of a child
-/// that shares the parent's memory or, as the C library did not fork it, still has the parent's files open.
+/// Ends the measurement; `reason` as in [`End::reason`]. Later calls have no effect. Nor does a call in a
+/// child that shares the parent's memory, or that the C library did not fork, so that it still has the
+/// parent's files open.
 pub fn stop(reason: &str) {
-    // SAFETY: no arguments.
+    // SAFETY: getpid has no preconditions.
     let me = unsafe { libc::getpid() } as u32;
     if image::current().is_none_or(|i| i.pid != me) || !image::set_running(false) {
         return;
@@ -273,7 +274,7 @@ pub fn stop(reason: &str) {
     }
 }
 
-/// Writes an end entry without stopping: before an `exec`, which may yet fail.
+/// Writes an end entry without stopping, before an `exec` that may still fail.
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
@@ -321,7 +322,7 @@ fn cpu_times() -> process::CpuTimes {
     }
 }
 
-/// In a forked child: only the calling thread exists. It goes on as a new process image.
+/// Continues in a forked child, where only the calling thread exists, as a new process image.
 pub fn continue_in_child() {
     let Some(parent) = image::current() else {
         return;

@@ -1,7 +1,7 @@
-//! Reads what the cooperating runtimes counted at their spawn sites. Not async-signal-safe.
+//! Reads the counters of the cooperating runtimes' spawn sites. Not async-signal-safe.
 //!
-//! The counts live in the runtimes' own statics and are copied when the process ends in order
-//! or replaces itself; of a process that is killed or crashes they are lost.
+//! The counters are statics of the runtimes. They are copied when the process ends normally or replaces
+//! itself; if it is killed or crashes, they are lost.
 
 use crate::activity;
 use crate::unwind::loadmap::{self, Snapshot};
@@ -12,10 +12,10 @@ use std::mem::{offset_of, size_of};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// What a forked child found counted already: its parent's.
+/// The parent's counts at the fork, in a forked child.
 static BEFORE: Mutex<Vec<SiteCounts>> = Mutex::new(Vec::new());
 
-/// The sites of all runtimes at which anything was counted since the process image began.
+/// The counts of all sites where anything was counted since the process image began.
 pub fn counts() -> Vec<SiteCounts> {
     let mut all = read();
     if let Ok(before) = BEFORE.try_lock() {
@@ -31,7 +31,7 @@ pub fn counts() -> Vec<SiteCounts> {
     all
 }
 
-/// In a forked child: what was counted so far is the parent's.
+/// Restarts the counts in a forked child: the counts so far belong to the parent.
 pub fn start_anew() {
     let now = read();
     if let Ok(mut before) = BEFORE.try_lock() {
@@ -58,16 +58,16 @@ fn read_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
     counted.filter(|s| s.splits > 0 || s.steals > 0).collect()
 }
 
-/// The sites of a runtime; none of one that was built before there were counts.
+/// The sites of a runtime; empty if its table is too old to have them.
 fn sites_of(table: &'static RuntimeTable) -> &'static [CountedSite] {
     let with_sites = offset_of!(RuntimeTable, sites_end) + size_of::<*const CountedSite>();
     if (table.size as usize) < with_sites || table.sites_start.is_null() {
         return &[];
     }
     let bytes = (table.sites_end as usize).saturating_sub(table.sites_start as usize);
-    // SAFETY: the table is as long as its size says, and its sites lie side by side in statics of
-    // the runtime's program, which live as long as the process (`RegisterRuntime`'s contract);
-    // what changes in them is atomic. Nothing here can panic.
+    // SAFETY: the table is as long as its size says. Its sites are consecutive statics of the runtime's
+    // program, which live as long as the process (`RegisterRuntime`'s contract); their changing fields are
+    // atomics. Nothing here panics.
     unsafe { std::slice::from_raw_parts(table.sites_start, bytes / size_of::<CountedSite>()) }
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_older_runtime_has_no_sites() {
-        // SAFETY: a table of integers and pointers, none of which is followed.
+        // SAFETY: a table of integers and pointers; none of the pointers is followed.
         let mut table: RuntimeTable = unsafe { std::mem::zeroed() };
         table.size = offset_of!(RuntimeTable, sites_start) as u32;
         table.sites_start = ptr::without_provenance(8);

@@ -1,11 +1,11 @@
-//! System calls made directly: the libc functions of these names are interposed by the preloaded library, and
-//! would act on the program's behalf.
+//! Direct system calls. The preloaded library interposes the libc functions of these names, which act on the
+//! program's behalf.
 //!
 //! Async-signal-safe.
 
 pub use crate::arch::system_call as call;
 
-/// Closes a descriptor of ours.
+/// Closes one of our descriptors.
 pub fn close(descriptor: i32) {
     // SAFETY: closing touches no memory.
     unsafe { call(libc::SYS_close, [descriptor as usize, 0, 0, 0, 0]) };
@@ -14,18 +14,18 @@ pub fn close(descriptor: i32) {
 /// The calling thread's kernel id.
 #[inline]
 pub fn thread_id() -> u32 {
-    // SAFETY: there are no arguments.
+    // SAFETY: gettid has no preconditions.
     unsafe { call(libc::SYS_gettid, [0; 5]) as u32 }
 }
 
-/// Whether a thread of a process does not exist.
+/// Whether a thread of a process no longer exists.
 pub fn is_gone(process: u32, thread: u32) -> bool {
     let arguments = [process as usize, thread as usize, 0, 0, 0];
-    // SAFETY: signal 0 is not sent.
+    // SAFETY: signal 0 delivers nothing; it only tests whether the thread exists.
     unsafe { call(libc::SYS_tgkill, arguments) == -(libc::ESRCH as isize) }
 }
 
-/// Sleeps.
+/// Sleeps for less than a second.
 pub fn sleep(nanoseconds: i64) {
     let pause = libc::timespec {
         tv_sec: 0,

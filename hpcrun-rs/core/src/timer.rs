@@ -1,20 +1,24 @@
-//! Timers: what delivers a thread's samples, a signal to the thread itself.
+//! Sample sources: timers that deliver a thread's samples as signals to the thread itself.
 //!
-//! Up to a rate of four fifths of the kernel's tick: a POSIX per-thread CPU timer, which needs no
-//! permission and costs next to nothing, since it fires in the tick that comes anyway.
-//! Above: the perf task clock with a synchronous SIGTRAP (exact
-//! rates, no EINTR in system calls), or with a queued signal; where neither is allowed, the POSIX
-//! timer again, whose distinct samples then come at the tick's rate. Wall time is always a POSIX
-//! timer.
+//! | case | source |
+//! |---|---|
+//! | wall time | POSIX timer |
+//! | CPU time, rate up to four fifths of the kernel's tick | POSIX per-thread CPU timer |
+//! | CPU time, higher rate | perf task clock with a synchronous SIGTRAP, or with a queued signal |
+//! | the same, without permission | POSIX timer; its distinct samples come at the tick's rate |
 //!
-//! Distances are drawn at random (`jitter`), so that no program runs in step with the samples: those of a CPU
-//! timer in whole ticks. One that fires in every tick anyway has equal distances, weighted by its overrun
-//! count.
+//! A POSIX CPU timer needs no permission and costs next to nothing, since it fires in a tick that occurs
+//! anyway. A perf event with SIGTRAP has exact rates, and no EINTR in system calls.
 //!
-//! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the thread's
-//! own handler starts a new one when it is gone.
+//! The times between samples are random (`jitter`), so that no program runs in step with its samples. A CPU
+//! timer uses whole ticks. A timer that would fire in every tick has equal distances instead, weighted by its
+//! overrun count.
 //!
-//! Async-signal-safe: [`Source::claim`] and [`Source::is_lost`], [`Source::arm`] in its thread's handler.
+//! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the
+//! thread's own handler opens a new one when it is gone.
+//!
+//! Async-signal-safe: [`Source::claim`]; [`Source::is_lost`] and [`Source::arm`] in the handler of their
+//! thread.
 
 mod interpolated_clock;
 mod jitter;
@@ -25,8 +29,8 @@ use interpolated_clock::{InterpolatedClock, time_of};
 use jitter::{Jitter, Pace};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-/// The signal of the sources other than SIGTRAP's. Its default action is "ignore", so that one
-/// that is still pending when a program is replaced by `exec` does no harm.
+/// The signal of all sources except SIGTRAP's. Its default action is "ignore", so a signal that is pending
+/// when `exec` replaces the program is harmless.
 pub const TIMER_SIGNAL: i32 = libc::SIGURG;
 
 /// `si_code` of a perf event's SIGTRAP.
@@ -34,7 +38,7 @@ const TRAP_PERF: i32 = 6;
 const SI_TIMER: i32 = -2;
 const SI_POLL_IN: i32 = 1;
 
-/// The signal that a kind of source delivers.
+/// The signal of a kind of source.
 pub fn signal_of(kind: SourceKind) -> i32 {
     match kind {
         SourceKind::PerfSigtrap => libc::SIGTRAP,
@@ -49,12 +53,12 @@ pub struct Source {
     kind: AtomicU8,
     /// File descriptor or timer id.
     handle: AtomicI64,
-    /// Identifies the perf event, whatever becomes of the descriptor.
+    /// The kernel's id of the perf event: a descriptor with another id is no longer ours.
     perf_id: AtomicU64,
-    /// The POSIX timer that watches the perf event; -1: none.
+    /// The POSIX timer that watches the perf event; -1 if there is none.
     watch: AtomicI64,
-    elapsed: InterpolatedClock,
-    distances: Jitter,
+    clock: InterpolatedClock,
+    jitter: Jitter,
 }
 
 /// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
@@ -96,20 +100,20 @@ const PERF_FLAG_FD_CLOEXEC: usize = 8;
 const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
 /// `_IOW('$', 4, __u64)`.
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
-/// Setting the distance of perf samples is a system call, and where it brings the next interrupt forward the
-/// processor's timer is set anew, some 10 us on a virtual machine: so many samples have the same distance.
+/// Number of perf samples between two draws of a distance. Setting a distance is a system call. If it brings
+/// the next interrupt forward, the kernel reprograms the processor's timer, which takes some 10 us on a
+/// virtual machine.
 const PERF_SAMPLES_A_DRAW: u64 = 16;
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
-/// CPU time between two looks at a perf event, nanoseconds.
+/// CPU time between two checks of a perf event, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// Descriptors of ours are moved out of the way of programs that expect small numbers, or close the first
-/// 1024.
+/// Lower bound of our descriptors: programs may expect small numbers, or close the first 1024.
 pub const MOVED_FROM: i32 = 512;
 const MOVED_FAR: i32 = 1024;
 
-/// Whether any descriptor was opened. Async-signal-safe.
+/// Whether a perf descriptor was opened. Async-signal-safe.
 #[inline]
 pub fn is_moved() -> bool {
     HAS_DESCRIPTORS.load(Ordering::Relaxed)
@@ -118,7 +122,7 @@ pub fn is_moved() -> bool {
 static HAS_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
 fn last_error() -> i32 {
-    // SAFETY: errno of this thread.
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
@@ -148,15 +152,15 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
         none,
         PERF_FLAG_FD_CLOEXEC,
     ];
-    // SAFETY: `attr` is a valid attribute structure of the size it states.
+    // SAFETY: `attr` is an initialised structure of the size that it states, and outlives the call.
     let fd = unsafe { system::call(libc::SYS_perf_event_open, arguments) } as i32;
     if fd < 0 {
         return Err(-fd);
     }
     HAS_DESCRIPTORS.store(true, Ordering::Relaxed);
-    // Where the limit leaves no room so far up, lower.
+    // Tries the lower bound if the descriptor limit is too low for the higher one.
     let moved = [MOVED_FAR, MOVED_FROM].into_iter().find_map(|from| {
-        // SAFETY: `fd` was just opened by us.
+        // SAFETY: we have just opened `fd`.
         let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
         (moved >= 0).then_some(moved)
     });
@@ -166,18 +170,18 @@ fn open_perf(kind: SourceKind, period_ns: u64, data: u64) -> Result<i32, i32> {
     Ok(moved.unwrap_or(fd))
 }
 
-/// What tells a perf event from all others; `None` if the descriptor is not one.
+/// The kernel's unique id of a perf event; `None` if the descriptor is not one.
 fn perf_id(descriptor: i32) -> Option<u64> {
     let mut id = 0_u64;
-    // SAFETY: the kernel writes a word, and refuses other descriptors.
+    // SAFETY: the kernel writes one word to `id`, or refuses the descriptor.
     let result = unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_ID as _, &raw mut id) };
     (result == 0).then_some(id)
 }
 
-/// Creates a timer whose signals come to the thread `tid` with this cookie. Returns the operating system's
-/// error number. By system calls: the library's function is interposed, and may allocate.
+/// Creates a timer whose signals go to thread `tid` with this cookie. Uses system calls, because the
+/// library's function is interposed and may allocate. Errors are those of the operating system.
 fn create_timer(clock: libc::clockid_t, signal: i32, tid: u32, cookie: u64) -> Result<i32, i32> {
-    // SAFETY: zeroes are a value of the structure; the kernel reads it, and writes an id to `timer`.
+    // SAFETY: zeros are a valid `sigevent`. The kernel reads it and writes `timer`; both outlive the call.
     unsafe {
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -193,8 +197,8 @@ fn create_timer(clock: libc::clockid_t, signal: i32, tid: u32, cookie: u64) -> R
     }
 }
 
-/// Sets a timer to fire so many nanoseconds from now, and every period after that, should nobody set it
-/// again. Returns the operating system's error number.
+/// Sets a timer to fire after `distance` nanoseconds, and then every `period` until it is set again. Errors
+/// are those of the operating system.
 #[inline]
 fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
     let time = |ns: u64| libc::timespec {
@@ -206,7 +210,7 @@ fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
         it_value: time(distance),
     };
     let arguments = [timer as usize, 0, &raw const spec as usize, 0, 0];
-    // SAFETY: a structure of ours that outlives the call; the kernel refuses a timer that is gone.
+    // SAFETY: `spec` outlives the call; the kernel refuses a timer that no longer exists.
     match unsafe { system::call(libc::SYS_timer_settime, arguments) } {
         0 => Ok(()),
         error => Err(-error as i32),
@@ -214,26 +218,25 @@ fn set_timer(timer: i32, distance: u64, period: u64) -> Result<(), i32> {
 }
 
 fn delete_timer(timer: i32) {
-    // SAFETY: deleting touches no memory; the kernel refuses a timer that is gone.
+    // SAFETY: deleting touches no memory; the kernel refuses a timer that no longer exists.
     unsafe { system::call(libc::SYS_timer_delete, [timer as usize, 0, 0, 0, 0]) };
 }
 
-/// Sets the distance of a perf event's samples.
+/// Sets the time between a perf event's samples.
 #[inline]
 fn set_perf(descriptor: i32, distance: u64) {
-    // SAFETY: our descriptor, and a word that outlives the call. Should the kernel refuse, the distance stays
-    // as it was.
+    // SAFETY: the kernel reads one word, which outlives the call. If it refuses, the distance is unchanged.
     unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_PERIOD as _, &raw const distance) };
 }
 
-/// Whether a POSIX timer serves a rate with a sample of its own for every period: the kernel
-/// looks at CPU timers once a tick, so a rate too close to the tick's would lose some to overruns.
+/// Whether a POSIX timer can deliver a separate sample for every period. The kernel checks CPU timers once a
+/// tick, so a rate close to the tick's would lose samples to overruns.
 fn tick_suffices(config: &Config) -> bool {
     let tick = u64::from(rate_ceiling(SourceKind::PosixTimer, config.event));
     u64::from(config.rate) * 5 <= tick * 4
 }
 
-/// Finds the best source that is allowed, by trying on the calling thread.
+/// Chooses the best source that the system allows, by a trial on the calling thread.
 pub fn choose(config: &Config) -> Result<SourceKind, String> {
     if config.event == Event::WallTime {
         return match config.source {
@@ -266,7 +269,7 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
     Ok(SourceKind::PosixTimer)
 }
 
-/// Highest rate of distinct samples of a source, Hz; 0 = not limited by the kernel tick.
+/// The highest rate of distinct samples of a source, in Hz; 0 if the kernel's tick does not limit it.
 pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     if kind != SourceKind::PosixTimer || event == Event::WallTime {
         return 0;
@@ -275,8 +278,7 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // The coarse clock advances once a tick.
-    // SAFETY: `t` is ours.
+    // The coarse clock advances once a tick. SAFETY: the kernel writes `t`, a local that outlives the call.
     let ok = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut t) } == 0;
     if ok && t.tv_nsec > 0 {
         (1_000_000_000 / t.tv_nsec) as u32
@@ -285,8 +287,8 @@ pub fn rate_ceiling(kind: SourceKind, event: Event) -> u32 {
     }
 }
 
-/// Whether the kernel holds a perf event's SIGTRAP back while the program blocks the signal. Before Linux
-/// 5.18 it killed the program.
+/// Whether the kernel defers a perf event's SIGTRAP while the program blocks the signal. Before Linux 5.18
+/// the kernel killed the program instead.
 fn holds_back_sigtrap() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     kernel_version(&release).is_none_or(|version| version >= (5, 18))
@@ -297,29 +299,28 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Nanoseconds of the kernel's tick, if a source of this kind fires in ticks only; else 0.
+/// Nanoseconds of the kernel's tick, if this kind of source fires only in ticks; else 0.
 pub fn tick_of(kind: SourceKind, event: Event) -> u64 {
     let ticks = u64::from(rate_ceiling(kind, event));
     1_000_000_000_u64.checked_div(ticks).unwrap_or(0)
 }
 
-/// Whether a signal can have come from a timer of ours, of whichever thread.
-/// Async-signal-safe.
+/// Whether a signal may come from a timer of ours, of any thread. Async-signal-safe.
 pub fn may_be_sample(info: &libc::siginfo_t) -> bool {
     matches!(info.si_code, TRAP_PERF | SI_TIMER)
 }
 
-/// The thread that a timer's signal names: the cookie that it was armed with. Async-signal-safe.
+/// The cookie that the timer of a signal was armed with; it names the thread. Async-signal-safe.
 #[inline]
 pub fn cookie_of(info: &libc::siginfo_t) -> Option<u64> {
     may_be_sample(info).then(|| word_at(info, 24))
 }
 
-/// A word of the kernel's structure, by its offset in bytes.
+/// A word of the kernel's structure, at an offset in bytes.
 #[inline]
 fn word_at(info: &libc::siginfo_t, offset: usize) -> u64 {
-    // SAFETY: `siginfo_t` is 128 bytes, and the offsets are those of the kernel's x86-64 layout for the
-    // respective `si_code`.
+    // SAFETY: `siginfo_t` has 128 bytes. Callers pass offsets of at most 24, from the kernel's x86-64 layout
+    // for the respective `si_code`.
     unsafe { ptr_at(info).add(offset).cast::<u64>().read_unaligned() }
 }
 
@@ -331,14 +332,14 @@ impl Source {
             handle: AtomicI64::new(-1),
             perf_id: AtomicU64::new(0),
             watch: AtomicI64::new(-1),
-            elapsed: InterpolatedClock::new(),
-            distances: Jitter::new(),
+            clock: InterpolatedClock::new(),
+            jitter: Jitter::new(),
         }
     }
 
-    /// Starts delivering samples to the calling thread, whose kernel id is `tid`; `cookie`
-    /// identifies the thread's signals. Falls back to a POSIX timer when perf refuses (too many
-    /// open files). Returns the operating system's error number.
+    /// Starts to deliver samples to the calling thread, whose kernel id is `tid`. `cookie` identifies its
+    /// signals. Falls back to a POSIX timer if perf refuses (too many open files). Errors are those of the
+    /// operating system.
     pub fn arm(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) -> Result<(), i32> {
         if kind == SourceKind::PosixTimer {
             return self.arm_timer(config, kind, tid, cookie);
@@ -369,11 +370,12 @@ impl Source {
             samples_a_draw: PERF_SAMPLES_A_DRAW,
         };
         let first = self.begin(pace, libc::CLOCK_THREAD_CPUTIME_ID, cookie);
-        self.elapsed.expect(first);
-        // Enabled last of all: a sample sets the distance of the next by the descriptor.
+        self.clock.expect(first);
+        // Enabled last: at a sample, the handler sets the next distance through the descriptor.
         set_perf(fd, first);
         self.kind.store(kind as u8, Ordering::Release);
-        // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}`.
+        // SAFETY: `fd` is our perf event; `owner` is `struct f_owner_ex {F_OWNER_TID, tid}` and outlives the
+        // call.
         let ok = unsafe {
             let owner = [0i32, tid as i32];
             let signalled = kind != SourceKind::PerfSignal
@@ -390,7 +392,8 @@ impl Source {
         Err(error)
     }
 
-    /// A program may close the perf event's descriptor by a system call that no hook sees.
+    /// Starts a timer that watches the perf event: a program may close its descriptor by a system call that
+    /// no hook observes.
     fn watch(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) {
         let clock = libc::CLOCK_THREAD_CPUTIME_ID;
         if let Ok(timer) = create_timer(clock, signal_of(kind), tid, cookie) {
@@ -400,8 +403,8 @@ impl Source {
         }
     }
 
-    /// Whether a signal is the watch's, and the perf event is gone. Disarmed then: [`Self::arm`] starts a new
-    /// one. Async-signal-safe.
+    /// Whether the signal is the watching timer's and the perf event is gone. If so, disarms the source;
+    /// [`Self::arm`] starts a new one. Async-signal-safe.
     #[inline]
     pub fn is_lost(&self, info: &libc::siginfo_t, cookie: u64) -> bool {
         let is_from_timer = info.si_code == SI_TIMER && word_at(info, 24) == cookie;
@@ -412,20 +415,20 @@ impl Source {
         true
     }
 
-    /// Whether a descriptor is still that of the perf event.
+    /// Whether the descriptor still refers to our perf event.
     fn is_own(&self, descriptor: i32) -> bool {
         perf_id(descriptor) == Some(self.perf_id.load(Ordering::Relaxed))
     }
 
-    /// Samples begin at uneven distances: the first.
+    /// Starts random distances. Returns the first.
     fn begin(&self, pace: Pace, clock: libc::clockid_t, cookie: u64) -> u64 {
-        self.elapsed.begin(clock);
-        // Neither the threads that share a state one after the other nor those of another run draw the same.
+        self.clock.begin(clock);
+        // Different seeds for threads that share a state one after the other, and for different runs.
         let seed = cookie.wrapping_add(time_of(libc::CLOCK_MONOTONIC));
-        self.distances.begin(pace, seed)
+        self.jitter.begin(pace, seed)
     }
 
-    /// `kind` is the one that the handler's signal is of.
+    /// Starts a POSIX timer that delivers the signal of `kind`.
     fn arm_timer(
         &self,
         config: &Config,
@@ -449,20 +452,20 @@ impl Source {
         let first = if pace.leaves_room() {
             self.begin(pace, clock, cookie)
         } else {
-            self.elapsed.begin(clock);
-            self.distances.end();
+            self.clock.begin(clock);
+            self.jitter.end();
             pace.period
         };
         set_timer(timer, first, pace.period).inspect_err(|_| self.disarm())
     }
 
-    /// Stops delivery. May be called from another thread; twice is harmless.
+    /// Stops delivery. Any thread may call this; a second call has no effect.
     pub fn disarm(&self) {
         let kind = self.kind.swap(0, Ordering::AcqRel);
         let handle = self.handle.swap(-1, Ordering::AcqRel) as i32;
         let watch = self.watch.swap(-1, Ordering::AcqRel) as i32;
-        // The swaps make us the only one to delete these. If the program closed the event, the descriptor's
-        // number is another's.
+        // The swaps guarantee that only one caller deletes these. If the program closed the event, the
+        // descriptor's number may belong to another file.
         if kind == SourceKind::PosixTimer as u8 {
             delete_timer(handle);
         } else if kind != 0 && self.is_own(handle) {
@@ -473,19 +476,20 @@ impl Source {
         }
     }
 
-    /// The descriptor of its perf event, if it has one.
+    /// The descriptor of the perf event, if there is one.
     pub fn perf_descriptor(&self) -> Option<i32> {
         let is_perf = !matches!(self.kind.load(Ordering::Relaxed), 0)
             && self.kind.load(Ordering::Relaxed) != SourceKind::PosixTimer as u8;
         is_perf.then(|| self.descriptor())
     }
 
-    /// Whether this is the descriptor of its perf event.
+    /// Whether this is the descriptor of the perf event.
     pub fn uses(&self, descriptor: i32) -> bool {
         self.perf_descriptor() == Some(descriptor)
     }
 
-    /// In a forked child: perf descriptors are copies of the parent's, timers do not exist.
+    /// Releases the source in a forked child: perf descriptors are copies of the parent's, and timers do not
+    /// exist.
     pub fn close_inherited(&self) {
         if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
             self.kind.store(0, Ordering::Relaxed);
@@ -493,17 +497,17 @@ impl Source {
         self.disarm();
     }
 
-    /// Whether a signal is this source's, and if so for how many periods it stands: often one, at times none.
-    /// Async-signal-safe.
+    /// Claims a signal: if it is from this source, returns the weight of the sample in periods, often one,
+    /// sometimes zero. Async-signal-safe.
     #[inline]
     pub fn claim(&self, info: &libc::siginfo_t, cookie: u64) -> Option<u64> {
         let kind = self.kind.load(Ordering::Relaxed);
         let word = |offset| word_at(info, offset);
         match info.si_code {
             TRAP_PERF if word(24) == cookie => Some(self.next()),
-            // The watch's, which found the perf event alive.
+            // From the watching timer, which found the perf event alive.
             SI_TIMER if word(24) == cookie && self.perf_descriptor().is_some() => Some(0),
-            SI_TIMER if word(24) == cookie && self.distances.is_on() => Some(self.next()),
+            SI_TIMER if word(24) == cookie && self.jitter.is_on() => Some(self.next()),
             SI_TIMER if word(24) == cookie => Some(1 + (word(16) >> 32)),
             SI_POLL_IN.. if kind == SourceKind::PerfSignal as u8 => {
                 (word(24) as u32 == self.descriptor() as u32).then(|| self.next())
@@ -512,10 +516,10 @@ impl Source {
         }
     }
 
-    /// The monotonic clock at the last sample, nanoseconds, where claiming it told. Async-signal-safe.
+    /// Monotonic clock at the last claimed sample, nanoseconds, if known. Async-signal-safe.
     #[inline]
     pub fn last_sample(&self) -> Option<u64> {
-        self.elapsed.real()
+        self.clock.real()
     }
 
     #[inline]
@@ -523,15 +527,15 @@ impl Source {
         self.handle.load(Ordering::Relaxed) as i32
     }
 
-    /// A sample has come: the periods it stands for. Sets the distance of the next.
+    /// The weight of the current sample in periods. Sets the distance to the next.
     #[inline]
     fn next(&self) -> u64 {
-        let next = self.distances.next(self.elapsed.since());
+        let next = self.jitter.next(self.clock.since());
         if let Some(distance) = next.distance {
             if self.kind.load(Ordering::Relaxed) == SourceKind::PosixTimer as u8 {
-                let _ = set_timer(self.descriptor(), distance, self.distances.period());
+                let _ = set_timer(self.descriptor(), distance, self.jitter.period());
             } else {
-                self.elapsed.expect(distance);
+                self.clock.expect(distance);
                 set_perf(self.descriptor(), distance);
             }
         }

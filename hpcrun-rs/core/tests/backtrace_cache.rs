@@ -1,8 +1,7 @@
-//! Walks that go on in the way of the walk before see what walks of the whole stack see, and what framehop
-//! sees.
+//! Unwinds with the backtrace cache find the same path as unwinds of the whole stack, and as framehop.
 //!
-//! The program recurses at random, through functions of several kinds, and takes its path at
-//! random places twice: with the cache of the path before, and from the beginning.
+//! The program recurses at random through functions of several kinds. At random points it unwinds twice: with
+//! the cache of the previous path, and without.
 
 use hpcrun_core::logical::{
     self, BacktraceCache, LogicalCursor, Note, PathBuffer, PathRoot, agents,
@@ -13,7 +12,7 @@ use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, 
 use std::hint::black_box;
 
 #[inline(always)]
-fn here() -> Registers {
+fn capture_registers() -> Registers {
     let (ip, sp, fp): (u64, u64, u64);
     // SAFETY: reads three registers.
     unsafe {
@@ -30,7 +29,7 @@ struct Walker {
     path: PathBuffer,
     cache: BacktraceCache,
     no_cache: BacktraceCache,
-    /// The path before, innermost note first.
+    /// The previous path, innermost note first.
     last: Vec<Note>,
     random: u64,
     paths: usize,
@@ -84,7 +83,7 @@ impl Walker {
 
     #[inline(never)]
     fn compare(&mut self) {
-        let registers = here();
+        let registers = capture_registers();
         let (root, mut notes, outer) = self.walk(registers, false);
         let shared = &self.last[self.last.len() - outer..];
         notes.extend_from_slice(shared);
@@ -111,8 +110,8 @@ impl Walker {
         assert!(expected.iter().map(|note| note.ip).eq(frames));
     }
 
-    /// Calls on, at random.
-    fn go_on(&mut self, depth: u64) {
+    /// Calls further functions at random.
+    fn call_on(&mut self, depth: u64) {
         for _ in 0..=self.next(3) {
             if self.next(3) == 0 {
                 self.compare();
@@ -131,29 +130,29 @@ impl Walker {
 
 #[inline(never)]
 fn small(walker: &mut Walker, depth: u64) {
-    walker.go_on(depth);
+    walker.call_on(depth);
     black_box(depth);
 }
 
-/// As `small`: the same frame on the way to another one.
+/// Like `small`: a frame of the same shape in another function.
 #[inline(never)]
 fn twin(walker: &mut Walker, depth: u64) {
-    walker.go_on(depth);
+    walker.call_on(depth);
     black_box(depth + 1);
 }
 
 #[inline(never)]
 fn large(walker: &mut Walker, depth: u64) {
     let room = black_box([depth; 40]);
-    walker.go_on(depth);
+    walker.call_on(depth);
     black_box(room);
 }
 
-/// Through frames of the standard library, with a closure.
+/// Calls through frames of the standard library, with a closure.
 #[inline(never)]
 fn dynamic(walker: &mut Walker, depth: u64) {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        walker.go_on(depth);
+        walker.call_on(depth);
     }));
     caught.expect("nothing panics");
 }
@@ -163,12 +162,12 @@ fn a_path_is_the_same_with_and_without_the_one_before() {
     let mut walker = Walker::new();
     while walker.paths < 20_000 {
         let depth = 4 + walker.next(12);
-        walker.go_on(depth);
+        walker.call_on(depth);
         if walker.next(5) == 0 {
             walker.cache.clear();
         }
     }
-    // Most of a path is that of the one before.
+    // Most notes of a path are shared with the previous path.
     assert!(
         walker.shared * 2 > walker.notes,
         "{} of {} notes shared",
@@ -179,7 +178,7 @@ fn a_path_is_the_same_with_and_without_the_one_before() {
 
 #[test]
 fn a_changed_return_address_is_noticed() {
-    // Both calls put their frames into the same places, one after the other.
+    // The frames of both functions occupy the same place on the stack, one after the other.
     let mut walker = Walker::new();
     for round in 0..200 {
         match round % 3 {
@@ -207,7 +206,7 @@ fn leaf_of_twin(walker: &mut Walker) {
 }
 
 #[test]
-fn where_a_stack_is_gone_nothing_of_the_walk_before_is_relied_on() {
+fn an_unregistered_stack_invalidates_the_cache() {
     let mut walker = Walker::new();
     let other: &'static StackSlot = Box::leak(Box::new(StackSlot::new()));
     other.publish();
@@ -222,6 +221,6 @@ fn where_a_stack_is_gone_nothing_of_the_walk_before_is_relied_on() {
         leaf_of_small(&mut walker);
         assert_eq!(walker.shared, 0, "round {round}");
     }
-    // Other tests have stacks of their own: not always, but otherwise it is.
+    // Another test may unregister its stack and empty the cache, but not in every round.
     assert!(shared_before > 0);
 }

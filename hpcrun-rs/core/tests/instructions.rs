@@ -1,18 +1,18 @@
-//! Unwinding out of assembly without unwind information, from the registers that a signal would
-//! find, whatever the assembly does with its stack. A function whose way out is not to be seen ends the
-//! walk.
+//! Unwinding out of assembly without unwind information, from the registers that a signal handler would get,
+//! whatever the assembly does with its stack. If the analysis cannot follow a function to its return, the
+//! unwind ends.
 #![cfg(target_arch = "x86_64")]
 
 use hpcrun_core::unwind::{Cursor, End, Registers, Unwind, UnwinderKind, loadmap};
 use hpcrun_core::{logical::agents, session, unwind::StackBounds};
 use std::hint::black_box;
 
-/// What the assembly writes down: instruction, stack and frame pointer.
+/// The registers that the assembly stores: instruction, stack and frame pointer.
 type Seen = [u64; 3];
 type Callback = extern "C" fn(*mut Seen);
 
-// Each writes its registers to its first argument and calls the second with the first (`note`). None
-// has call frame information.
+// Each function stores its registers in its first argument, and passes it to the second argument (`note`).
+// None has call frame information.
 std::arch::global_asm!(
     ".macro note",
     "lea rax, [rip]",
@@ -22,9 +22,9 @@ std::arch::global_asm!(
     "call rsi",
     ".endm",
     ".text",
-    // Right at its beginning.
+    // At the entry, before anything is pushed.
     ".p2align 4",
-    "bare_entry:",
+    "asm_entry:",
     "lea rax, [rip]",
     "mov [rdi], rax",
     "mov [rdi + 8], rsp",
@@ -33,9 +33,9 @@ std::arch::global_asm!(
     "call rsi",
     "pop rbx",
     "ret",
-    // As blake3's AVX-512 kernels are.
+    // Like blake3's AVX-512 kernels.
     ".p2align 4",
-    "bare_framed:",
+    "asm_framed:",
     "push r15",
     "push r14",
     "push r13",
@@ -56,15 +56,15 @@ std::arch::global_asm!(
     "ret",
     // Without a frame pointer.
     ".p2align 4",
-    "bare_moved:",
+    "asm_moved:",
     "sub rsp, 136",
     "note",
     "add rsp, 136",
     "ret",
-    // As the kernels of rav1e and dav1d are: realigned, with the old stack pointer in memory, and the frame
-    // pointer used for something else.
+    // Like the kernels of rav1e and dav1d: the stack is realigned, the old stack pointer is in memory, and
+    // the frame pointer has another use.
     ".p2align 4",
-    "bare_realigned:",
+    "asm_realigned:",
     "push rbp",
     "push rbx",
     "mov rax, rsp",
@@ -78,9 +78,9 @@ std::arch::global_asm!(
     "pop rbx",
     "pop rbp",
     "ret",
-    // The way out is behind a loop and over several jumps, one of them never taken.
+    // The return follows a loop and several jumps, one of them never taken.
     ".p2align 4",
-    "bare_jumps:",
+    "asm_jumps:",
     "push rbp",
     "push r12",
     "sub rsp, 24",
@@ -102,35 +102,35 @@ std::arch::global_asm!(
     "add rsp, 24",
     "cmp ebp, 100",
     "jbe 5f",
-    "call bare_never",
+    "call asm_never",
     ".p2align 4",
     "5:",
     "pop r12",
     "pop rbp",
     "ret",
     ".p2align 4",
-    "bare_never:",
+    "asm_never:",
     "ud2",
-    // Goes over to a function with unwind information.
+    // Tail-calls a function with unwind information.
     ".p2align 4",
-    "bare_tail:",
+    "asm_tail:",
     "push rbx",
     "note",
     "pop rbx",
     "jmp {tail}",
     // One calls another.
     ".p2align 4",
-    "bare_outer:",
+    "asm_outer:",
     "push rbp",
     "sub rsp, 32",
     "mov ebp, 9",
-    "call bare_moved",
+    "call asm_moved",
     "add rsp, 32",
     "pop rbp",
     "ret",
-    // Its second half is chosen beforehand.
+    // Jumps to its second half through a register with a known address.
     ".p2align 4",
-    "bare_halves:",
+    "asm_halves:",
     "push rbx",
     "lea rbx, [rip + 8f]",
     "jmp rbx",
@@ -142,9 +142,9 @@ std::arch::global_asm!(
     "9:",
     "pop rbx",
     "ret",
-    // The only way out is in a table.
+    // The return is reached only through a jump table.
     ".p2align 4",
-    "bare_table:",
+    "asm_table:",
     "push rbx",
     "mov ebx, 1",
     "note",
@@ -159,9 +159,9 @@ std::arch::global_asm!(
     ".p2align 2",
     "6:",
     ".long 66b - 6b, 66b - 6b, 66b - 6b, 66b - 6b",
-    // The way out is worked out.
+    // The return is reached only through a computed address.
     ".p2align 4",
-    "bare_computed:",
+    "asm_computed:",
     "push rbx",
     "note",
     "xor eax, eax",
@@ -171,13 +171,13 @@ std::arch::global_asm!(
     "10:",
     "pop rbx",
     "ret",
-    // What it returns to has called nothing.
+    // Returns to an address that no call instruction precedes.
     ".p2align 4",
-    "bare_uncalled:",
+    "asm_uncalled:",
     "sub rsp, 8",
     "lea rax, [rip + 7f]",
     "push rax",
-    "jmp bare_moved",
+    "jmp asm_moved",
     "7:",
     "add rsp, 8",
     "ret",
@@ -189,20 +189,20 @@ extern "C" fn tail() {
 }
 
 unsafe extern "C" {
-    fn bare_entry(seen: *mut Seen, callback: Callback);
-    fn bare_framed(seen: *mut Seen, callback: Callback);
-    fn bare_moved(seen: *mut Seen, callback: Callback);
-    fn bare_realigned(seen: *mut Seen, callback: Callback);
-    fn bare_jumps(seen: *mut Seen, callback: Callback);
-    fn bare_tail(seen: *mut Seen, callback: Callback);
-    fn bare_outer(seen: *mut Seen, callback: Callback);
-    fn bare_halves(seen: *mut Seen, callback: Callback);
-    fn bare_computed(seen: *mut Seen, callback: Callback);
-    fn bare_table(seen: *mut Seen, callback: Callback);
-    fn bare_uncalled(seen: *mut Seen, callback: Callback);
+    fn asm_entry(seen: *mut Seen, callback: Callback);
+    fn asm_framed(seen: *mut Seen, callback: Callback);
+    fn asm_moved(seen: *mut Seen, callback: Callback);
+    fn asm_realigned(seen: *mut Seen, callback: Callback);
+    fn asm_jumps(seen: *mut Seen, callback: Callback);
+    fn asm_tail(seen: *mut Seen, callback: Callback);
+    fn asm_outer(seen: *mut Seen, callback: Callback);
+    fn asm_halves(seen: *mut Seen, callback: Callback);
+    fn asm_computed(seen: *mut Seen, callback: Callback);
+    fn asm_table(seen: *mut Seen, callback: Callback);
+    fn asm_uncalled(seen: *mut Seen, callback: Callback);
 }
 
-/// One walk: the registers come first, for the assembly.
+/// One unwind. The registers come first, for the assembly.
 #[repr(C)]
 struct Walk {
     seen: Seen,
@@ -212,7 +212,7 @@ struct Walk {
 }
 
 extern "C" fn walk(seen: *mut Seen) {
-    // SAFETY: the first field of the test's own `Walk`, which waits for the assembly.
+    // SAFETY: `seen` is the first field of the `Walk` in `run`, which waits for the assembly.
     let walk = unsafe { &mut *seen.cast::<Walk>() };
     let (low, high) = session::pthread_stack().expect("the stack has bounds");
     let mut unwind = Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory");
@@ -231,19 +231,19 @@ extern "C" fn walk(seen: *mut Seen) {
 
 type Assembly = unsafe extern "C" fn(*mut Seen, Callback);
 
-/// Calls assembly through a pointer, as programs do that choose it by what the processor can do.
+/// Calls the assembly through a pointer, like programs that choose a function by the processor's features.
 #[inline(never)]
 fn call(assembly: Assembly, to: *mut Walk) {
-    // SAFETY: the assembly keeps to the C ABI and calls `walk` with its first argument.
+    // SAFETY: the assembly obeys the C ABI, and calls `walk` with its first argument.
     unsafe { black_box(assembly)(to.cast(), walk) };
     black_box(());
 }
 
-/// Calls it directly.
+/// Calls one function directly.
 #[inline(never)]
 fn call_directly(_: Assembly, to: *mut Walk) {
     // SAFETY: as in `call`.
-    unsafe { bare_framed(to.cast(), walk) };
+    unsafe { asm_framed(to.cast(), walk) };
     black_box(());
 }
 
@@ -258,38 +258,39 @@ fn run(assembly: Assembly, call: fn(Assembly, *mut Walk)) -> Walk {
     walk
 }
 
-/// The walk goes through `bare` frames of the assembly to `call`, and up to the thread's start.
-fn assert_seen_through(assembly: Assembly, call: fn(Assembly, *mut Walk), bare: usize) {
+/// Asserts that the unwind finds `without_info` frames of the assembly, then `call`, up to the thread's
+/// start.
+fn assert_seen_through(assembly: Assembly, call: fn(Assembly, *mut Walk), without_info: usize) {
     let walk = run(assembly, call);
     assert_eq!(walk.end, Some(End::Root), "{:x?}", walk.frames);
-    let caller = walk.frames[bare];
+    let caller = walk.frames[without_info];
     let from = call as usize as u64;
     assert!((from..from + 64).contains(&caller), "{:x?}", walk.frames);
     // The test's own thread has more frames than these.
-    assert!(walk.frames.len() > bare + 4);
+    assert!(walk.frames.len() > without_info + 4);
 }
 
 #[test]
-fn the_code_leads_to_the_caller() {
+fn instruction_analysis_finds_the_caller() {
     for assembly in [
-        bare_entry,
-        bare_framed,
-        bare_moved,
-        bare_realigned,
-        bare_jumps,
-        bare_tail,
-        bare_halves,
+        asm_entry,
+        asm_framed,
+        asm_moved,
+        asm_realigned,
+        asm_jumps,
+        asm_tail,
+        asm_halves,
     ] {
         assert_seen_through(assembly, call, 1);
     }
-    assert_seen_through(bare_framed, call_directly, 1);
-    assert_seen_through(bare_outer, call, 2);
+    assert_seen_through(asm_framed, call_directly, 1);
+    assert_seen_through(asm_outer, call, 2);
 }
 
 #[test]
-fn a_caller_to_which_no_way_leads_is_not_guessed() {
+fn a_caller_that_no_path_reaches_is_not_guessed() {
     use hpc_formats::loss::LossCause;
-    for assembly in [bare_computed, bare_table, bare_uncalled] {
+    for assembly in [asm_computed, asm_table, asm_uncalled] {
         let walk = run(assembly, call);
         assert_eq!(walk.end, Some(End::Broken(LossCause::NoUnwindInfo)));
         assert_eq!(walk.frames.len(), 1);

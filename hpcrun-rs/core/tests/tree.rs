@@ -1,5 +1,5 @@
-//! The tree that the sampler writes, read back through the format's own reader: the two must
-//! agree, whatever the order of insertion.
+//! The tree that the sampler writes, read by the reader of the format: they must agree for every order of
+//! insertion.
 
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
@@ -47,7 +47,7 @@ fn native(ip: u64) -> Note {
     note(Association::OneToOne, 1, ip, ip)
 }
 
-/// A record's path from the root, as text: what must not depend on insertion order.
+/// A record's path from the root, as text. It must not depend on the order of insertion.
 fn path_of(profile: &Profile<'_>, mut index: usize) -> String {
     let mut parts = Vec::new();
     loop {
@@ -73,7 +73,7 @@ fn path_of(profile: &Profile<'_>, mut index: usize) -> String {
     parts.join(" ")
 }
 
-/// Values by path.
+/// The values by path.
 fn contents(bytes: &[u8]) -> BTreeMap<String, (u64, u64, f64)> {
     let profile = Profile::parse(bytes).unwrap();
     assert_eq!(profile.missing_records, 0);
@@ -116,7 +116,7 @@ fn sample_paths() -> Vec<(PathRoot, Vec<Note>)> {
     for root in roots {
         for a in 1..4 {
             for b in 1..6 {
-                // Innermost first: a stolen task under its spawner's frames, and plain calls.
+                // Innermost first: plain calls, and a stolen task under its spawner's frames.
                 paths.push((root, vec![native(b), native(a)]));
                 paths.push((
                     root,
@@ -165,7 +165,7 @@ fn the_tree_does_not_depend_on_insertion_order() {
     }
 }
 
-/// Paths that part anywhere: some nodes lie behind their parents, others are found by the index.
+/// Paths that diverge anywhere: some nodes directly follow their parents, others are in the index.
 #[test]
 fn no_context_has_two_nodes() {
     let mut random = 0x1234_5678_9abc_def1_u64;
@@ -193,7 +193,7 @@ fn no_context_has_two_nodes() {
         }
     }
     for (notes, node) in paths.iter().zip(&nodes) {
-        // Outermost last: up from the node every record is the path's next note.
+        // Outermost last: upwards from the node, each record is the path's next note.
         let mut at = *node as usize;
         for note in notes {
             match profile.record(at).unwrap() {
@@ -208,8 +208,8 @@ fn no_context_has_two_nodes() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// Each profile in a file of several is what it would be in a file of its own, and one is whole before it is
-/// in the chain.
+/// Each profile of a file with several is the same as in its own file, and is complete before the chain leads
+/// to it.
 #[test]
 fn profiles_in_one_file_know_nothing_of_each_other() {
     let paths = sample_paths();
@@ -251,13 +251,14 @@ fn profiles_in_one_file_know_nothing_of_each_other() {
         threads += 1;
     }
     assert_eq!(threads, 40);
-    // Cut anywhere, the profiles before the cut are whole, and what is missing is an error or counted.
+    // After a cut at any length, the profiles before the cut are complete, and missing data is an error or
+    // counted.
     let used = bytes.len() - profiles(&bytes).last().unwrap().len();
     for length in (0..used).step_by(997) {
         let cut = bytes[..length].to_vec();
         let is_whole = |p: &[u8]| Profile::parse(p).is_ok_and(|p| p.missing_records == 0);
         let parsed: Vec<bool> = profiles(&cut).map(is_whole).collect();
-        // One that is cut, and an empty one in place of those that should follow.
+        // The profile that is cut, and an empty one instead of those that should follow.
         let whole = parsed.iter().take_while(|p| **p).count();
         assert!(
             whole < parsed.len() && parsed.len() <= whole + 2,

@@ -1,5 +1,5 @@
-//! n_working, over what a thread may be: an ordinary thread, a worker of a runtime, of two, blocked in
-//! a task or asleep in a scheduling loop. The runtimes are stand-ins of two counters.
+//! n_working for all roles of a thread: ordinary, worker of one or two runtimes, blocked in a task, asleep in
+//! a scheduling loop. The runtimes are simulated by two counters each.
 
 use hpcrun_abi::{ABI_VERSION, CountedSite, RuntimeTable, WORKER_IDLE, WORKER_WORKING};
 use hpcrun_core::activity::{self, Slot, State};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 const CORES: u32 = 64;
 
-/// A runtime with a worker at most, as the profiler sees it.
+/// A runtime with at most one worker, as the profiler sees it.
 struct Runtime {
     working: &'static AtomicU32,
     workers: &'static AtomicU32,
@@ -64,8 +64,8 @@ impl Runtime {
     }
 }
 
-/// n_working as a sample reads it. A thread that is sampled counts, so one more is made to, or none could be
-/// told from one.
+/// n_working at a sample. A sampled thread counts as at least one, so a further thread is counted, to
+/// distinguish none from one.
 fn working() -> u32 {
     let other = Slot::new();
     other.move_to(State::Working, 0);
@@ -82,7 +82,7 @@ fn wait<T>(thread: &ThreadState, during: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs the test on a thread that the profiler knows, alone in the process; it is counted no more afterwards.
+/// Runs the test on a thread with a state, alone in the process. Afterwards the thread is no longer counted.
 fn on_a_thread(test: impl FnOnce(&'static ThreadState) + Send) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +154,8 @@ fn a_worker_of_two_runtimes_counts_once_and_idles_where_one_of_them_looks_for_wo
         inner.begin_task();
         assert_eq!((working(), thread.is_idle()), (1, false));
         wait(thread, || assert_eq!(working(), 0));
-        // The task waits for one of the outer runtime, runs another meanwhile, and that one waits for one of
-        // the inner.
+        // The task waits for a task of the outer runtime. Meanwhile its worker runs another task, which waits
+        // for a task of the inner runtime.
         outer.end_task();
         assert_eq!((working(), thread.is_idle()), (0, true));
         wait(thread, || assert_eq!(working(), 0, "asleep without a task"));
@@ -194,7 +194,7 @@ fn a_worker_may_leave_the_runtime_that_it_entered_first() {
 
 #[test]
 fn a_thread_that_ends_is_counted_no_more_though_its_runtime_was_not_told() {
-    // As one that made itself the worker of a pool, which it is for ever.
+    // Like a thread that registered itself as worker of a pool, and never leaves it.
     on_a_thread(|thread| {
         let runtime = runtime();
         runtime.enter(thread);
@@ -212,7 +212,7 @@ fn a_forked_child_has_one_thread_whatever_its_runtimes_count() {
         thread.renew_after_fork();
         assert_eq!(working(), 1);
         wait(thread, || assert_eq!(working(), 0));
-        // They are there in this process after all.
+        // The simulated workers do exist in this process, so undo their correction.
         runtime.working.fetch_sub(3, Relaxed);
         activity::enter_child(0);
         thread.renew_after_fork();

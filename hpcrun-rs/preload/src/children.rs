@@ -1,7 +1,7 @@
-//! Programs that this process starts: one that our library would break gets an environment without it,
-//! and every one that is not profiled is noted in the process file.
+//! Programs that this process starts. A program that our library would break gets an environment without it.
+//! Every program that is not profiled is recorded in the process file.
 //!
-//! A `vfork` child asks, too, on its parent's memory: nothing of ours changes but our heap.
+//! A `vfork` child calls this as well, on its parent's memory, so nothing of ours may change except our heap.
 
 use hpc_formats::preload::{self, DEFAULT_PATH, LIBRARY_NAME};
 use hpcrun_core::session;
@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A list of strings as libc takes it, ended by a null pointer.
+/// A list of strings in libc's form, ended by a null pointer.
 pub(crate) type Strings = *const *const c_char;
 
 unsafe extern "C" {
@@ -22,14 +22,14 @@ pub(crate) fn own_environment() -> Strings {
     unsafe { environ }
 }
 
-/// Which program libc is asked to start.
+/// The program that libc is asked to start.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
-    /// The one at a path.
+    /// By its path.
     Path(&'a CStr),
-    /// The one that is found under a name, in `PATH` unless it has a slash.
+    /// By a name, which is searched in `PATH` unless it contains a slash.
     Name(&'a CStr),
-    /// The one at a path that begins in the folder of a descriptor, or is the descriptor's file.
+    /// By a path relative to a descriptor's folder; if the path is empty, the descriptor's file.
     At(c_int, &'a CStr),
 }
 
@@ -53,14 +53,14 @@ impl Program<'_> {
     }
 }
 
-/// A program's environment.
+/// The environment of a started program.
 pub(crate) enum Environment {
-    /// As it was given.
+    /// Unchanged.
     Given(Strings),
     /// Without the sampler.
     Stripped {
         list: Vec<*const c_char>,
-        /// What is left of `LD_PRELOAD`, in the list.
+        /// The remaining `LD_PRELOAD`, which `list` points to.
         _preloaded: Option<CString>,
     },
 }
@@ -104,13 +104,13 @@ impl Environment {
     }
 }
 
-/// The strings of a list.
+/// Iterates over the strings of a list.
 ///
 /// # Safety
 /// `list` must be null or a list of strings that outlives the result.
 unsafe fn strings<'a>(list: Strings) -> impl Iterator<Item = &'a CStr> {
     let nth = move |i: usize| {
-        // SAFETY: the caller's promise; the iterator ends at the null pointer.
+        // SAFETY: the caller's promise; the iterator stops at the null pointer, so `i` is within the list.
         unsafe {
             let string = *list.add(i);
             (!string.is_null()).then(|| CStr::from_ptr(string))
@@ -119,9 +119,9 @@ unsafe fn strings<'a>(list: Strings) -> impl Iterator<Item = &'a CStr> {
     (0..).take_while(move |_| !list.is_null()).map_while(nth)
 }
 
-/// A variable's value; `name` ends in the equals sign.
+/// The value of a variable; `name` ends with the equals sign.
 fn variable<'a>(list: Strings, name: &[u8]) -> Option<&'a [u8]> {
-    // SAFETY: the process's own environment, which libc reads in the same call.
+    // SAFETY: callers pass the process's own environment, which libc reads in the same call.
     unsafe { strings(list) }.find_map(|s| s.to_bytes().strip_prefix(name))
 }
 
@@ -147,13 +147,13 @@ unsafe fn strip(given: Strings) -> Environment {
     }
 }
 
-/// Whether an entry of an environment has our library preloaded.
+/// Whether an environment entry preloads our library.
 fn has_ours(entry: &[u8]) -> bool {
     let value = entry.strip_prefix(b"LD_PRELOAD=");
     value.is_some_and(|v| libraries(v).any(is_ours))
 }
 
-/// `LD_PRELOAD` with what the user preloads, if anything.
+/// `LD_PRELOAD` without our library; `None` if nothing remains.
 fn others(value: &[u8]) -> Option<CString> {
     let kept: Vec<&[u8]> = libraries(value).filter(|l| !is_ours(l)).collect();
     let text = [b"LD_PRELOAD=", &kept.join(&b':')[..]].concat();

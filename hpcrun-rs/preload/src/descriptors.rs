@@ -1,8 +1,8 @@
-//! Descriptors: the sampler's own stay open, whatever a program closes that it did not open. For the program
-//! they are not there.
+//! Protects the sampler's descriptors: they stay open when a program closes descriptors that it did not open.
+//! To the program they do not exist.
 //!
-//! A program that goes past libc, or puts another file in their place, still closes them: then the thread's
-//! timer is started again (`hpcrun_core::timer`), and the time until then is said to be missing.
+//! A program can still close them by a direct system call, or by putting another file in their place. Then
+//! the thread's timer is restarted (`hpcrun_core::timer`), and the time until then is reported as missing.
 
 use crate::real::real;
 use hpcrun_core::threads;
@@ -15,7 +15,7 @@ fn is_ours(descriptor: c_int) -> bool {
 }
 
 fn bad_descriptor() -> c_int {
-    // SAFETY: errno of this thread.
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() = libc::EBADF };
     -1
 }
@@ -23,20 +23,20 @@ fn bad_descriptor() -> c_int {
 /// Interposed.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     if is_ours(descriptor) {
         return bad_descriptor();
     }
-    // SAFETY: libc's own, same argument.
+    // SAFETY: libc's own function, same argument.
     unsafe { real!(c"close": fn(c_int) -> c_int)(descriptor) }
 }
 
-/// Interposed: closes what lies between the sampler's.
+/// Interposed: closes all descriptors of the range except the sampler's.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: libc's signature.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let mut from = first;
     for descriptor in ours {
         if from < descriptor {
-            // SAFETY: libc's own, over a part of the range.
+            // SAFETY: libc's own function, on a part of the range.
             let result = unsafe { real(from, descriptor - 1, flags) };
             if result != 0 {
                 return result;
@@ -65,12 +65,12 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     unsafe { real(from, last, flags) }
 }
 
-/// Interposed, as [`close_range`].
+/// Interposed like [`close_range`].
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: as libc's; it has no result.
+    // SAFETY: like libc's function, which has no result.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }

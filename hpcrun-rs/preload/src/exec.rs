@@ -1,16 +1,16 @@
-//! The exec family and `posix_spawn`: a program that our library would break is started without it
-//! ([`children`](crate::children)). Before an exec, sampling stops (a signal of ours that is pending then
-//! would meet the new image's default action); it goes on when the exec fails.
+//! The exec family and `posix_spawn`. A program that our library would break is started without it
+//! ([`children`](crate::children)). Sampling stops before an exec, because the new image's default action
+//! would handle a pending signal of ours; it resumes if the exec fails.
 
 use crate::children::{Environment, Program, Strings, own_environment};
 use crate::real::{Real, function, real};
 use hpcrun_core::{session, threads};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Runs `exec` with this thread's timer off. Other threads' timers end with the image.
+/// Runs `exec` with this thread's timer stopped. The timers of other threads end with the image.
 ///
 /// # Safety
-/// `environment` must be what the caller of an exec function may pass it.
+/// `environment` must be valid for the exec function.
 unsafe fn exec(
     program: Program<'_>,
     environment: Strings,
@@ -18,7 +18,7 @@ unsafe fn exec(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let environment = unsafe { Environment::of(program, environment) };
-    // A vfork child runs on its parent's memory: the state is not its own.
+    // A vfork child runs on its parent's memory, so the state is not its own.
     let state = threads::current().filter(|t| t.is_own() && session::is_running());
     if let Some(state) = state {
         state.source.disarm();
@@ -26,7 +26,7 @@ unsafe fn exec(
     }
     let result = exec(environment.as_ptr());
     if let Some(state) = state {
-        // SAFETY: errno of this thread, kept across re-arming.
+        // SAFETY: this thread's errno, preserved across re-arming.
         let error = unsafe { *libc::__errno_location() };
         session::arm(state);
         // SAFETY: as above.
@@ -35,7 +35,7 @@ unsafe fn exec(
     result
 }
 
-/// A string of the program's; libc refuses a null pointer itself.
+/// A string of the program. Null becomes empty here; libc itself refuses it.
 ///
 /// # Safety
 /// `string` must be null or a string that outlives the result.
@@ -51,7 +51,7 @@ macro_rules! interpose_exec {
     ($($name:ident($($argument:ident: $type:ty),*) with $environment:ident runs $program:expr;)*) => { $(
         /// Interposed; see the module.
         ///
-        /// # Safety
+        /// As for libc's function.
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
@@ -81,23 +81,23 @@ interpose_exec! {
         with environment runs Program::At(fd, text(path));
 }
 
-/// Interposed, as [`execve`].
+/// Interposed like [`execve`].
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: what libc's does, with the caller's arguments.
+    // SAFETY: equivalent to libc's function, with the caller's arguments.
     unsafe { execve(path, argv, own_environment()) }
 }
 
-/// Interposed, as [`execvpe`].
+/// Interposed like [`execvpe`].
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    // SAFETY: what libc's does, with the caller's arguments.
+    // SAFETY: equivalent to libc's function, with the caller's arguments.
     unsafe { execvpe(file, argv, own_environment()) }
 }
 
@@ -115,7 +115,7 @@ macro_rules! interpose_spawn {
         /// Interposed; see the module.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             pid: *mut libc::pid_t,
@@ -141,18 +141,18 @@ interpose_spawn! {
     posix_spawnp(c"posix_spawnp") runs Program::Name;
 }
 
-/// The list entries of `execl` and its kin that are passed on the stack.
+/// The arguments of `execl` and its variants that are passed on the stack.
 ///
-/// Stable Rust cannot declare a variadic function. By the System V ABI a structure this large
-/// is passed in memory, exactly where the caller of a variadic function puts the arguments that
-/// do not fit in registers; so this names them where they lie, and nothing is read of it beyond
-/// the null pointer that ends the list (and the environment after it, for `execle`).
+/// Stable Rust cannot define a variadic function. By the System V ABI, a structure of this size is passed in
+/// memory, exactly where the caller of a variadic function puts the arguments that do not fit in registers.
+/// So this type names those arguments in place. Nothing is read beyond the null pointer that ends the list
+/// (and the environment after it, for `execle`).
 #[repr(C)]
 pub struct Stacked([*const c_char; MOST_STACKED]);
 
 const MOST_STACKED: usize = 4096;
 
-/// The arguments of a call, in order.
+/// The arguments of one call, in order.
 struct List<'a> {
     registers: [*const c_char; 5],
     stacked: &'a Stacked,
@@ -166,7 +166,7 @@ impl List<'_> {
         }
     }
 
-    /// The argument vector with its final null pointer; `None` when it has no end.
+    /// The argument vector including its null pointer; `None` if it does not end within the limit.
     fn vector(&self) -> Option<Vec<*const c_char>> {
         let mut all = Vec::new();
         loop {
@@ -180,7 +180,7 @@ impl List<'_> {
 }
 
 fn too_long() -> c_int {
-    // SAFETY: errno of this thread.
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() = libc::E2BIG };
     -1
 }
@@ -190,7 +190,7 @@ macro_rules! interpose_exec_list {
         /// Interposed; see [`Stacked`] and the module.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $path: *const c_char,
@@ -206,7 +206,7 @@ macro_rules! interpose_exec_list {
                 stacked: &stacked,
             };
             match $list.vector() {
-                // SAFETY: libc's function over the caller's own strings.
+                // SAFETY: libc's function on the caller's own strings, and a vector that outlives the call.
                 Some($vector) => unsafe { $exec },
                 None => too_long(),
             }
@@ -223,15 +223,15 @@ interpose_exec_list! {
     };
 }
 
-/// Interposed: a shell command replaces no image, but its child is profiled like any other.
+/// Interposed: the thread waits for a shell command, whose process is profiled like any other.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     let state = threads::current().filter(|_| session::is_running());
     state.inspect(|t| t.begin_wait());
-    // SAFETY: libc's own, same argument.
+    // SAFETY: libc's own function, same argument.
     let result = unsafe { real!(c"system": fn(*const c_char) -> c_int)(command) };
     state.inspect(|t| t.end_wait());
     result

@@ -1,4 +1,4 @@
-//! Fork: the child goes on as a process image of its own.
+//! Fork: the child continues as a separate process image.
 
 use hpcrun_core::session;
 
@@ -10,8 +10,8 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// Registers the child's handler. `vfork` and `posix_spawn` do not run it: their children share
-/// the parent's memory until they exec, and inherit neither timers nor perf events.
+/// Registers the handler that runs in a forked child. `vfork` and `posix_spawn` do not run it: their children
+/// share the parent's memory until they exec, and inherit neither timers nor perf events.
 pub(crate) fn prepare() {
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { pthread_atfork(None, None, Some(in_child)) };

@@ -1,10 +1,10 @@
-//! The library's own heap: separate from the program's, whose allocator may be replaced, may be
+//! The library's own heap, separate from the program's. The program's allocator may be replaced, may be
 //! locked at a fork, and must not be disturbed.
 //!
-//! Power-of-two size classes from mapped chunks, with a free list for each. The lists are behind
-//! a lock that is only ever tried: when it is taken (another thread, or a fork in the middle),
-//! memory comes fresh from the chunk, and freed memory is left unused. The signal handler never
-//! comes here; [`HPCRUN_ALLOCATIONS_IN_HANDLER`] proves it in tests.
+//! Blocks have power-of-two sizes and come from mapped chunks; each size has a free list. A lock protects the
+//! lists, and no thread blocks on it: if another thread (or a fork in between) holds the lock, an allocation
+//! is mapped afresh, and freed memory is not reused. The signal handler never allocates;
+//! [`HPCRUN_ALLOCATIONS_IN_HANDLER`] proves it in tests.
 
 use hpcrun_core::{memory, threads};
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,17 +15,18 @@ const CHUNK: usize = 1 << 20;
 const SMALLEST_BITS: u32 = 4;
 const CLASSES: usize = 13; // 16 bytes to 64 KiB
 
-/// Allocations made while the allocating thread was in the signal handler. Exported so that a
-/// test can read it in a profiled program.
+/// Number of allocations that a thread made in the signal handler. Exported, so that a test can read it in a
+/// profiled program.
 #[unsafe(no_mangle)]
 pub static HPCRUN_ALLOCATIONS_IN_HANDLER: AtomicU64 = AtomicU64::new(0);
 
 struct Heap {
     locked: AtomicBool,
     free: [AtomicUsize; CLASSES],
-    /// Address of the next fresh byte, and how many are left, in one chunk.
+    /// Address of the next fresh byte in the current chunk.
     chunk: AtomicUsize,
-    left: AtomicUsize,
+    /// End address of the current chunk.
+    end: AtomicUsize,
 }
 
 #[global_allocator]
@@ -33,7 +34,7 @@ static HEAP: Heap = Heap {
     locked: AtomicBool::new(false),
     free: [const { AtomicUsize::new(0) }; CLASSES],
     chunk: AtomicUsize::new(0),
-    left: AtomicUsize::new(0),
+    end: AtomicUsize::new(0),
 };
 
 fn class_of(layout: &Layout) -> usize {
@@ -67,7 +68,8 @@ impl Heap {
         }
         let head = self.free[class].load(Ordering::Relaxed);
         let block = if head != 0 {
-            // SAFETY: a free block's first word links to the next; we hold the lock.
+            // SAFETY: the first word of a free block links to the next; we hold the lock, so nobody else uses
+            // the list.
             let next = unsafe { *(head as *const usize) };
             self.free[class].store(next, Ordering::Relaxed);
             head as *mut u8
@@ -78,10 +80,10 @@ impl Heap {
         block
     }
 
-    /// A fresh block from the chunk; the rest of a chunk that is too short is given up.
+    /// Takes a fresh block from the chunk. When the chunk is too small, maps a new one; the rest is lost.
     fn carve(&self, size: usize) -> *mut u8 {
         let at = self.chunk.load(Ordering::Relaxed).next_multiple_of(size);
-        let end = self.left.load(Ordering::Relaxed);
+        let end = self.end.load(Ordering::Relaxed);
         if at != 0 && at + size <= end {
             self.chunk.store(at + size, Ordering::Relaxed);
             return at as *mut u8;
@@ -92,13 +94,13 @@ impl Heap {
         }
         let at = (base as usize).next_multiple_of(size);
         self.chunk.store(at + size, Ordering::Relaxed);
-        self.left.store(base as usize + CHUNK, Ordering::Relaxed);
+        self.end.store(base as usize + CHUNK, Ordering::Relaxed);
         at as *mut u8
     }
 }
 
-// SAFETY: blocks are disjoint, aligned to their power-of-two size (at most 64 KiB, within a
-// chunk, or a mapping of whole pages), and valid until deallocated. Nothing here panics.
+// SAFETY: blocks are disjoint and valid until deallocated. They are aligned to their power-of-two size (at
+// most 64 KiB, within a chunk), or are a mapping of whole pages. Nothing here panics.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if threads::current().is_some_and(|t| t.is_in_handler()) {
@@ -118,13 +120,13 @@ unsafe impl GlobalAlloc for Heap {
         let class = class_of(&layout);
         if class >= CLASSES {
             if let Some(block) = NonNull::new(block) {
-                // SAFETY: a block of this size was mapped by `alloc` for itself alone.
+                // SAFETY: `alloc` mapped a block of this size separately, and the caller gives it up.
                 unsafe { memory::unmap(block, layout.size()) };
             }
             return;
         }
         if self.try_lock() {
-            // SAFETY: the block is ours again and at least 16 bytes long.
+            // SAFETY: the caller gives up the block, which has at least 16 bytes.
             unsafe { *block.cast::<usize>() = self.free[class].load(Ordering::Relaxed) };
             self.free[class].store(block as usize, Ordering::Relaxed);
             self.unlock();

@@ -1,14 +1,23 @@
-//! The library that is preloaded into a profiled program: it starts the sampler before `main`
-//! and interposes the libc functions through which a program could escape it or break it.
+//! The library that is preloaded into a profiled program. It starts the sampler before `main`, and interposes
+//! the libc functions by which a program could escape or break the sampler.
 //!
-//! Every interposed function is thin: bookkeeping, then libc's own. The duties, by file:
-//! `start` (constructor, exit), `threads` (creation contexts, thread end), `exec`, `children`
-//! (programs that are started), `fork`, `signals` (keep our signal and stack usable), `descriptors`
-//! (keep our descriptors open), `waits` (who is blocked), `loader`
-//! (`dlclose`), `runtime` (the entry for cooperating runtimes), `real` (libc's own
-//! functions), `heap` (memory that is not the program's).
+//! Each interposed function is thin: bookkeeping, then libc's own function.
 //!
-//! The library is built with `panic = "abort"`: no panic of ours can unwind into the program.
+//! | module | duty |
+//! |---|---|
+//! | `start` | constructor, exit |
+//! | `threads` | creation contexts, ends of threads |
+//! | `exec`, `children` | programs that are started |
+//! | `fork` | the forked child |
+//! | `signals` | keeps our signal deliverable and its stack large enough |
+//! | `descriptors` | keeps our descriptors open |
+//! | `waits` | marks waiting threads |
+//! | `loader` | `dlclose` |
+//! | `runtime` | registration of cooperating runtimes |
+//! | `real` | libc's own functions |
+//! | `heap` | memory outside the program's heap |
+//!
+//! The library is built with `panic = "abort"`, so no panic of ours unwinds into the program.
 
 // The interposed functions are public as symbols of the library, not as Rust items.
 #![allow(unreachable_pub)]

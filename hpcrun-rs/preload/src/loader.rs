@@ -1,7 +1,7 @@
-//! Unloading: while a module may vanish, cached knowledge about addresses is not used.
+//! Unloading: while a module may vanish, cached information about addresses is not used.
 //!
-//! `dlopen` is not interposed: it looks at its caller's address (RUNPATH, `$ORIGIN`), which an
-//! interposed function would change. The handler finds new modules itself.
+//! `dlopen` is not interposed: it uses its caller's address (RUNPATH, `$ORIGIN`), which an interposed
+//! function would change. The handler finds new modules itself.
 
 use crate::real::real;
 use hpcrun_core::session;
@@ -11,16 +11,16 @@ use std::ffi::{c_int, c_void};
 /// Interposed.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"dlclose": fn(*mut c_void) -> c_int) };
     if !session::is_running() {
-        // SAFETY: libc's own, same argument.
+        // SAFETY: libc's own function, same argument.
         return unsafe { real(handle) };
     }
-    // What was sampled in a module is named while it is still there.
+    // Writes the modules that samples refer to while they are still loaded.
     session::refresh_loadmap();
     session::begin_unload();
     // SAFETY: as above.

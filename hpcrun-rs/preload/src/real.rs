@@ -1,11 +1,11 @@
-//! Libc's own functions behind the interposed ones, found by `dlsym(RTLD_NEXT)` at first use.
+//! libc's own functions behind the interposed ones, found by `dlsym(RTLD_NEXT)` at first use.
 //!
-//! A look-up is idempotent, so two threads that race for it store the same pointer.
+//! A look-up is idempotent: two threads that race store the same pointer.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A libc function, looked up once.
+/// A libc function, which is looked up once.
 #[derive(Debug)]
 pub(crate) struct Real {
     address: AtomicUsize,
@@ -23,7 +23,7 @@ impl Real {
         }
     }
 
-    /// A certain version of `name`, where glibc has an older one that `dlsym` may prefer.
+    /// A specific version of `name`, for functions with an older version that `dlsym` may prefer.
     pub(crate) const fn versioned(name: &'static CStr, version: &'static CStr) -> Real {
         Real {
             address: AtomicUsize::new(0),
@@ -32,8 +32,8 @@ impl Real {
         }
     }
 
-    /// The function's address. Aborts when libc lacks it: the program that called it could
-    /// not have been linked.
+    /// The function's address. Aborts if libc lacks the function; a program that calls it could not have been
+    /// linked.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
@@ -44,7 +44,7 @@ impl Real {
 
     #[cold]
     fn find(&self) -> usize {
-        // SAFETY: names are NUL-terminated statics.
+        // SAFETY: name and version are NUL-terminated statics.
         let address = unsafe {
             let versioned = self.version.map_or(std::ptr::null_mut(), |v| {
                 libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), v.as_ptr())
@@ -57,7 +57,7 @@ impl Real {
         } as usize;
         if address == 0 {
             let text = b"hpcrun-rs: libc lacks a function that the program calls\n";
-            // SAFETY: writes a static text, then ends the process.
+            // SAFETY: writes a static text, and ends the process.
             unsafe {
                 libc::write(2, text.as_ptr().cast(), text.len());
                 libc::abort();
@@ -75,11 +75,11 @@ impl Real {
 #[inline]
 pub(crate) unsafe fn function<F: Copy>(real: &Real) -> F {
     const { assert!(size_of::<F>() == size_of::<usize>()) };
-    // SAFETY: a function's address, as the pointer type that the caller vouches for.
+    // SAFETY: the address of the function, as a pointer type for which the caller vouches.
     unsafe { std::mem::transmute_copy(&real.address()) }
 }
 
-/// A libc function: `real!(NAME: fn(types) -> type)`. Unsafe: the signature is trusted.
+/// A libc function: `real!(NAME: fn(types) -> type)`. Unsafe, since the signature is not checked.
 macro_rules! real {
     ($name:literal : fn($($type:ty),* $(,)?) $(-> $result:ty)?) => {{
         static REAL: $crate::real::Real = $crate::real::Real::new($name);

@@ -1,6 +1,6 @@
-//! The entry for cooperating runtimes (`hpcrun-abi`).
+//! The registration of cooperating runtimes (`hpcrun-abi`).
 
-use crate::threads::here;
+use crate::threads::capture_registers;
 use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::{session, threads};
@@ -16,13 +16,13 @@ static TABLE: ProfilerTable = ProfilerTable {
     capture_context,
 };
 
-/// See [`hpcrun_abi::RegisterRuntime`].
+/// The entry point of a runtime; see [`hpcrun_abi::RegisterRuntime`].
 ///
 /// # Safety
-/// As stated there.
+/// As for [`hpcrun_abi::RegisterRuntime`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *const ProfilerTable {
-    // SAFETY: the caller's promise: null or valid until the process ends.
+    // SAFETY: the caller's promise: the table is null, or valid until the process ends.
     let Some(table) = (unsafe { table.as_ref() }) else {
         return ptr::null();
     };
@@ -37,7 +37,8 @@ pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *cons
     &TABLE
 }
 
-/// Says once what the measurement will lack. Never on a sample's way: a runtime registers when its first pool starts.
+/// Warns once about what the measurement will lack. Not called by the handler: a runtime registers when its
+/// first pool starts.
 fn warn(refusal: Refusal) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
@@ -57,7 +58,7 @@ fn warn(refusal: Refusal) {
             "build the program with fewer copies of work-stealing-rt",
         ),
     };
-    // Nothing is done about a standard error that is closed: a panic would end the program.
+    // A closed standard error is ignored: a panic would end the program.
     let _ = writeln!(
         std::io::stderr(),
         "hpcrun-rs: warning: the program's task runtime {why}: its tasks have no logical callers, and its \
@@ -78,6 +79,6 @@ unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
 }
 
 unsafe extern "C" fn capture_context() -> usize {
-    let kept = threads::current().and_then(|t| t.capture(here()));
+    let kept = threads::current().and_then(|t| t.capture(capture_registers()));
     kept.map_or(0, |(thread, node)| (thread as usize) << 32 | node as usize)
 }

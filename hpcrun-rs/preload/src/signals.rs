@@ -1,5 +1,5 @@
-//! Keeps the sampler's signal deliverable and its stack large enough, whatever the program asks
-//! for; the program sees what it set.
+//! Keeps the sampler's signal deliverable and its stack large enough, whatever the program sets. The program
+//! sees the values that it set.
 
 use crate::real::real;
 use hpcrun_core::sample::signal::PROGRAM_ACTION;
@@ -9,7 +9,7 @@ use hpcrun_core::{session, threads};
 use std::ffi::c_int;
 use std::ptr;
 
-/// The signal that the sampler occupies, while it runs.
+/// The signal that the sampler uses, while it runs.
 fn occupied() -> Option<c_int> {
     if !session::is_running() {
         return None;
@@ -17,10 +17,10 @@ fn occupied() -> Option<c_int> {
     session::source_kind().map(signal_of)
 }
 
-/// Interposed: the occupied signal's action is remembered, not installed.
+/// Interposed: for the sampler's signal, stores the program's action instead of installing it.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -28,14 +28,14 @@ pub unsafe extern "C" fn sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     if occupied() != Some(signal) {
-        // SAFETY: libc's own, same arguments.
+        // SAFETY: libc's own function, same arguments.
         return unsafe {
             real!(c"sigaction": fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int)(
                 signal, new, old,
             )
         };
     }
-    // SAFETY: `new` and `old` are null or valid, as for libc's.
+    // SAFETY: `new` and `old` are null or valid, as for libc's function.
     unsafe {
         let (handler, flags) = match new.as_ref() {
             Some(new) => PROGRAM_ACTION.replace(new.sa_sigaction, new.sa_flags),
@@ -50,14 +50,14 @@ pub unsafe extern "C" fn sigaction(
     0
 }
 
-/// Interposed, as [`sigaction`].
+/// Interposed like [`sigaction`].
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
     if occupied() != Some(signal) {
-        // SAFETY: libc's own, same arguments.
+        // SAFETY: libc's own function, same arguments.
         return unsafe {
             real!(c"signal": fn(c_int, libc::sighandler_t) -> libc::sighandler_t)(signal, handler)
         };
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: libc::sighandler_t) -> l
     PROGRAM_ACTION.replace(handler, 0).0
 }
 
-/// `set` without the occupied signal, when `set` would block it.
+/// A copy of `set` without the sampler's signal, for calls that may block signals.
 ///
 /// # Safety
 /// `set` must be null or valid.
@@ -74,7 +74,7 @@ unsafe fn filtered(how: c_int, set: *const libc::sigset_t) -> Option<libc::sigse
     if how == libc::SIG_UNBLOCK {
         return None;
     }
-    // SAFETY: the caller's promise; the copy is ours.
+    // SAFETY: `set` is null or valid (the caller's promise); `copy` is a local.
     unsafe {
         let mut copy = *set.as_ref()?;
         libc::sigdelset(&mut copy, occupied);
@@ -84,17 +84,18 @@ unsafe fn filtered(how: c_int, set: *const libc::sigset_t) -> Option<libc::sigse
 
 macro_rules! interpose_mask {
     ($name:ident, $literal:literal) => {
-        /// Interposed: the occupied signal stays unblocked.
+        /// Interposed: the sampler's signal stays unblocked.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             how: c_int,
             set: *const libc::sigset_t,
             old: *mut libc::sigset_t,
         ) -> c_int {
-            // SAFETY: libc's own; the set is the caller's or our copy of it.
+            // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the
+            // call.
             unsafe {
                 let real =
                     real!($literal: fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
@@ -110,14 +111,15 @@ interpose_mask!(pthread_sigmask, c"pthread_sigmask");
 
 macro_rules! interpose_sigwait {
     ($($name:ident, $literal:literal, ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Interposed: never takes the occupied signal away; the thread waits meanwhile.
+        /// Interposed: the thread waits, but not for the sampler's signal.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(set: *const libc::sigset_t, $($argument: $type),*) -> c_int {
             crate::waits::waiting(|| {
-                // SAFETY: libc's own; the set is the caller's or our copy of it.
+                // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the
+                // call.
                 unsafe {
                     let real = real!($literal: fn(*const libc::sigset_t, $($type),*) -> c_int);
                     let copy = filtered(libc::SIG_BLOCK, set);
@@ -134,10 +136,10 @@ interpose_sigwait! {
     sigtimedwait, c"sigtimedwait", (info: *mut libc::siginfo_t, time: *const libc::timespec);
 }
 
-/// Interposed: a stack that is too small for our handler is remembered, and ours stays.
+/// Interposed: stores a stack that is too small for our handler, and keeps ours installed.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     // SAFETY: libc's signature.
@@ -145,10 +147,10 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
         unsafe { real!(c"sigaltstack": fn(*const libc::stack_t, *mut libc::stack_t) -> c_int) };
     let state = threads::current().filter(|_| session::is_running());
     let Some(state) = state else {
-        // SAFETY: libc's own, same arguments.
+        // SAFETY: libc's own function, same arguments.
         return unsafe { real(new, old) };
     };
-    // SAFETY: `new` and `old` are null or valid, as for libc's.
+    // SAFETY: `new` and `old` are null or valid, as for libc's function.
     unsafe {
         let kept = state.signal_stack.program.get();
         let too_small = new

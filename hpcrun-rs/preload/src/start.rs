@@ -1,4 +1,4 @@
-//! Start before `main`, end at exit.
+//! Starts the sampler before `main`, and ends it at exit.
 
 use crate::real::real;
 use crate::{fork, threads};
@@ -9,7 +9,7 @@ use hpcrun_core::session::{self, Libc};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Called by the dynamic linker before the program's own constructors.
+/// The dynamic linker calls this before the program's own constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
@@ -19,8 +19,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// Starts the sampler unless it was started before. Called by our constructor, and before it if another
-/// library's constructor makes a thread.
+/// Starts the sampler, unless it was started before. Called by our constructor, and earlier if another
+/// library's constructor creates a thread.
 pub(crate) fn ensure() {
     static STARTED: AtomicBool = AtomicBool::new(false);
     if STARTED.load(Ordering::Relaxed) || STARTED.swap(true, Ordering::Relaxed) {
@@ -33,7 +33,7 @@ pub(crate) fn ensure() {
     }
 }
 
-/// The program's arguments, its name the first of them.
+/// The program's arguments, starting with its name.
 fn arguments() -> Vec<String> {
     let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let text = text.strip_suffix(b"\0").unwrap_or(&text);
@@ -51,11 +51,11 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         agents::profiler::set_module(module);
     }
     fork::prepare();
-    // Registered first of all, so it runs after the program's own exit functions.
-    // SAFETY: the function lives as long as the process: the library is never unloaded.
+    // Registered first, so it runs after the program's own exit functions. SAFETY: the function lives as long
+    // as the process: the library is never unloaded.
     unsafe { libc::atexit(at_exit) };
-    // Last of all, and as a thread that has nothing to do: what is done here is no part of the program. A
-    // sample that comes while the timer is being started, which takes the kernel a while, is one of idleness.
+    // Armed last, and while the thread counts as yielding: our start is not part of the program. The kernel
+    // takes a while to start the timer, and a sample that arrives meanwhile counts as idle.
     if let Some(state) = hpcrun_core::threads::current() {
         state.begin_yield();
         session::arm(state);
@@ -69,35 +69,35 @@ extern "C" fn at_exit() {
     session::stop("exit");
 }
 
-/// Interposed: ends without exit functions.
+/// Interposed: ends the process without exit functions.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     session::stop("_exit");
-    // SAFETY: libc's own, same arguments.
+    // SAFETY: libc's own function, same argument.
     unsafe { real!(c"_exit": fn(c_int) -> !)(status) }
 }
 
-/// Interposed, as [`_exit`].
+/// Interposed like [`_exit`].
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     session::stop("_exit");
-    // SAFETY: libc's own, same arguments.
+    // SAFETY: libc's own function, same argument.
     unsafe { real!(c"_Exit": fn(c_int) -> !)(status) }
 }
 
-/// Interposed: runs the quick-exit functions, then ends.
+/// Interposed: stops the session, then runs the quick-exit functions.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
     session::stop("_exit");
-    // SAFETY: libc's own, same arguments.
+    // SAFETY: libc's own function, same argument.
     unsafe { real!(c"quick_exit": fn(c_int) -> !)(status) }
 }

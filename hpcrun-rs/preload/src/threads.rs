@@ -1,5 +1,5 @@
-//! Threads: the creation context is captured in the creator, the state is made in the new
-//! thread before its start routine, and retired after the last of its destructors.
+//! Threads: the creator captures the creation context. The new thread begins its state before its start
+//! routine, and retires it after the last of its destructors.
 
 use crate::real::real;
 use hpcrun_core::logical::agents;
@@ -12,27 +12,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 type StartRoutine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What the creator passes to the new thread.
+/// The data that the creator passes to the new thread.
 struct Start {
     routine: StartRoutine,
     argument: *mut c_void,
     creation: (u32, u32),
     state: Option<&'static ThreadState>,
-    /// The bounds of its stack, if libc does not know them: then the thread has its creator's thread-local
+    /// The bounds of its stack, if libc does not know them. Such a thread uses its creator's thread-local
     /// storage.
     stack: Option<(u64, u64)>,
 }
 
-/// What the thread-start frame keeps on its stack.
+/// The data in the stack frame of `hpcrun_thread_start`.
 #[repr(C)]
 struct StartFrame {
     routine: StartRoutine,
     argument: *mut c_void,
 }
 
-// The outermost frame of every thread that we saw created. It calls the program's start routine
-// from one known place: there a path leaves the thread's stack for its creation context. It has no
-// personality, so cancellation and pthread_exit unwind through it.
+// The outermost frame of every thread whose creation we observe. It calls the program's start routine from
+// one known address, where a path leaves the thread's stack for its creation context. It has no personality
+// routine, so cancellation and pthread_exit unwind through it.
 core::arch::global_asm!(
     ".text",
     ".p2align 4",
@@ -69,21 +69,21 @@ unsafe extern "C" {
 
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Before the first thread: the key whose destructor ends a thread's profile, and the address
-/// by which the thread-start agent knows its frames.
+/// Prepares for threads: creates the key whose destructor ends a thread's profile, and sets the address by
+/// which the thread-start agent recognises its frames.
 pub(crate) fn prepare() {
     let mut key = 0;
-    // SAFETY: `key` is ours; the destructor is a function of this library.
+    // SAFETY: `key` is a local; the destructor is a function of this library, which is never unloaded.
     if unsafe { libc::pthread_key_create(&mut key, Some(leave)) } == 0 {
         KEY.store(key, Ordering::Release);
     }
     agents::thread_start::set_return(&raw const hpcrun_thread_start_return as u64);
 }
 
-/// In the new thread, before its start routine.
+/// Begins the new thread's state, before its start routine.
 unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
-    // SAFETY: `start` was boxed by `pthread_create` below for this thread alone; `frame` is the
-    // caller's stack space. A panic aborts.
+    // SAFETY: `Start::new` boxed `start` for this thread alone; `frame` is stack space of
+    // `hpcrun_thread_start`. A panic aborts.
     let (start, frame) = unsafe { (Box::from_raw(start), &mut *frame) };
     *frame = StartFrame {
         routine: start.routine,
@@ -108,33 +108,33 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
     session::arm(state);
 }
 
-/// The end of the calling thread, whose state this is, will be seen.
+/// Makes the key's destructor run at the end of the calling thread, whose state this is.
 pub(crate) fn announce(state: &'static ThreadState) {
-    // SAFETY: a valid key; the value is our state.
+    // SAFETY: `prepare` created the key; the value is a thread state, which is never freed.
     unsafe {
         let value = ptr::from_ref(state).cast();
         libc::pthread_setspecific(KEY.load(Ordering::Acquire), value);
     }
 }
 
-/// Rounds of key destructors that POSIX guarantees; ours ends the profile in the last one.
+/// The number of rounds of key destructors that POSIX guarantees; ours ends the profile in the last.
 const DESTRUCTOR_ROUNDS: usize = 4;
 
 /// The key's destructor.
 unsafe extern "C" fn leave(value: *mut c_void) {
-    // SAFETY: the value is a thread state, which lives for ever.
+    // SAFETY: `announce` set the value to a thread state, which is never freed.
     let state: &'static ThreadState = unsafe { &*value.cast() };
     if state.count_destructor_round() < DESTRUCTOR_ROUNDS {
-        // SAFETY: puts the value back, so that the next round comes here again.
+        // SAFETY: sets the value again, so that the next round calls this destructor.
         unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), value) };
         return;
     }
     state.retire();
 }
 
-/// The registers of the caller of this function's caller are found by unwinding from here.
+/// The registers at this point of the calling function, into which this function is inlined.
 #[inline(always)]
-pub(crate) fn here() -> Registers {
+pub(crate) fn capture_registers() -> Registers {
     let (ip, sp, fp): (u64, u64, u64);
     // SAFETY: reads three registers.
     unsafe {
@@ -154,7 +154,7 @@ pub(crate) fn here() -> Registers {
 /// Interposed: captures the creation context.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut libc::pthread_t,
@@ -168,15 +168,15 @@ pub unsafe extern "C" fn pthread_create(
             *mut libc::pthread_t, *const libc::pthread_attr_t, StartRoutine, *mut c_void,
         ) -> i32)
     };
-    // A library's constructor may run before ours.
+    // Another library's constructor may run before ours.
     crate::start::ensure();
     if !session::is_running() {
-        // SAFETY: libc's own, same arguments.
+        // SAFETY: libc's own function, same arguments.
         return unsafe { real(thread, attributes, routine, argument) };
     }
     session::refresh_if_outdated();
-    let start = Start::new(routine, argument, context(here()));
-    // SAFETY: `start` is taken over by `enter` in the new thread, or taken back here.
+    let start = Start::new(routine, argument, context(capture_registers()));
+    // SAFETY: `enter` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
         let error = real(thread, attributes, hpcrun_thread_start, start.cast());
         if error != 0 {
@@ -198,34 +198,34 @@ impl Start {
     }
 }
 
-/// The thread did not start.
+/// Frees the data of a thread that did not start.
 ///
 /// # Safety
-/// `start` must be of [`Start::new`], and not be used again.
+/// `start` must come from [`Start::new`], and must not be used again.
 unsafe fn take_back(start: *mut Start) {
     // SAFETY: the caller's promise.
     let start = unsafe { Box::from_raw(start) };
     start.state.inspect(|state| threads::release(state));
 }
 
-/// The calling thread's context, kept for a thread that it makes.
+/// Captures the calling thread's context for a thread that it creates.
 fn context(registers: Registers) -> (u32, u32) {
     let kept = threads::current().and_then(|t| t.capture(registers));
     kept.unwrap_or((0, 0))
 }
 
-/// Interposed: glibc's calls its own `pthread_create`, unseen.
+/// Interposed: glibc's function calls its own `pthread_create`, which is not interposed.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(
     thread: *mut libc::pthread_t,
     routine: StartRoutine,
     argument: *mut c_void,
 ) -> i32 {
-    // A routine of C11 returns an integer, and `thrd_join` reads no more than that of the result.
-    // SAFETY: the caller's own arguments.
+    // A C11 routine returns an integer, and `thrd_join` reads only that part of the result. SAFETY: the
+    // caller's own arguments.
     match unsafe { pthread_create(thread, ptr::null(), routine, argument) } {
         0 => THRD_SUCCESS,
         libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
@@ -237,14 +237,14 @@ const THRD_SUCCESS: i32 = 0;
 const THRD_ERROR: i32 = 2;
 const THRD_NOMEM: i32 = 3;
 
-/// What a timer that notifies by threads calls; leaked, as glibc may call it after the timer is deleted.
+/// The data of a timer that notifies by threads; leaked, since glibc may use it after the timer is deleted.
 struct Notify {
     function: StartRoutine,
     value: *mut c_void,
     creation: (u32, u32),
 }
 
-/// `struct sigevent` as `SIGEV_THREAD` has it.
+/// `struct sigevent` in its form for `SIGEV_THREAD`.
 #[repr(C)]
 struct ThreadEvent {
     value: *mut c_void,
@@ -257,18 +257,18 @@ struct ThreadEvent {
 
 const _: () = assert!(size_of::<ThreadEvent>() == size_of::<libc::sigevent>());
 
-/// Interposed: the threads in which a timer's function runs are made by glibc, unseen.
+/// Interposed: glibc creates the threads that run a timer's function without a hook.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_create(
     clock: libc::clockid_t,
     event: *mut libc::sigevent,
     timer: *mut libc::timer_t,
 ) -> i32 {
-    // SAFETY: libc's signature; the event is null or valid. Ours outlives the call, and what it points to
-    // all.
+    // SAFETY: libc's signature; the event is null or valid. Our copy outlives the call, and its value points
+    // to leaked memory.
     unsafe {
         let real = real!(c"timer_create": fn(
             libc::clockid_t, *mut libc::sigevent, *mut libc::timer_t,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn timer_create(
         let notify = Box::leak(Box::new(Notify {
             function: ours.function,
             value: ours.value,
-            creation: context(here()),
+            creation: context(capture_registers()),
         }));
         ours.value = ptr::from_mut(notify).cast();
         ours.function = notified;
@@ -289,27 +289,27 @@ pub unsafe extern "C" fn timer_create(
     }
 }
 
-/// In a thread that glibc made for one expiry of a timer.
+/// Runs in a thread that glibc created for one expiry of a timer.
 unsafe extern "C" fn notified(value: *mut c_void) -> *mut c_void {
-    // SAFETY: `timer_create` leaked it.
+    // SAFETY: `timer_create` leaked the value, so it lives forever.
     let notify = unsafe { &*value.cast::<Notify>() };
     if threads::current().is_some() || !session::is_running() {
         // SAFETY: the program's own function and value.
         return unsafe { (notify.function)(notify.value) };
     }
     let start = Start::new(notify.function, notify.value, notify.creation);
-    // SAFETY: as from the beginning of a thread.
+    // SAFETY: `start` is fresh, as at the start of a thread.
     unsafe { hpcrun_thread_start(start.cast()) }
 }
 
 type CloneRoutine = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Interposed: a thread of the program's own making, which has its creator's thread-local storage. It is
-/// sampled; the waits that it calls through libc are noted as its creator's. One with storage of its own is
-/// not: the handler could not find its way there.
+/// Interposed: creates a thread without libc's thread functions, which uses its creator's thread-local
+/// storage. It is sampled; its waits in libc count as its creator's. A thread with its own storage is not
+/// sampled, since the handler could not find its state.
 ///
 /// # Safety
-/// As libc's, which takes a variable number of arguments: three more at most, which are passed on unread.
+/// As for libc's function, which is variadic: at most three more arguments, which are passed on unread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clone(
     routine: CloneRoutine,
@@ -328,17 +328,17 @@ pub unsafe extern "C" fn clone(
     };
     let kind = flags & (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_SETTLS);
     if kind != libc::CLONE_VM || stack.is_null() || !session::is_running() {
-        // SAFETY: libc's own, same arguments.
+        // SAFETY: libc's own function, same arguments.
         return unsafe {
             real(
                 routine, stack, flags, argument, parent_id, storage, child_id,
             )
         };
     }
-    // SAFETY: both return a word, of which libc reads what the routine's type has.
+    // SAFETY: both types return a word; libc reads the part that the routine's type has.
     let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
-    let start = Start::new(as_start, argument, context(here()));
-    // SAFETY: `start` is taken over by `cloned` in the new thread, or taken back here.
+    let start = Start::new(as_start, argument, context(capture_registers()));
+    // SAFETY: `cloned` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
         (*start).stack = Some(session::mapping_below(stack as u64));
         let child = real(
@@ -357,9 +357,10 @@ pub unsafe extern "C" fn clone(
     }
 }
 
-/// In a cloned thread.
+/// Runs in a cloned thread.
 unsafe extern "C" fn cloned(start: *mut c_void) -> c_int {
-    // SAFETY: of `clone`, for this thread alone; the state is looked at before the rest is taken over.
+    // SAFETY: `clone` made `start` for this thread alone. We read its state before `hpcrun_thread_start`
+    // takes ownership.
     unsafe {
         let state = (*start.cast::<Start>()).state;
         let result = hpcrun_thread_start(start);

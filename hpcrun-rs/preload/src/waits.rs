@@ -1,8 +1,8 @@
-//! Waits of ordinary threads: from here on it is known who is blocked, so that n_working counts
-//! only threads that run (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
+//! Waits: marks threads as waiting while they are blocked, so that n_working counts only threads that run
+//! (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
 //! These hooks are the fast path: a thread that waits by other means is found asleep
-//! (`hpcrun_core::activity`). A lock is looked at first, and one that is free is taken by libc alone.
+//! (`hpcrun_core::activity`). A lock is checked first: if it is free, the call goes directly to libc.
 
 use crate::descriptors;
 use crate::real::{Real, real};
@@ -10,7 +10,7 @@ use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs `wait` with the calling thread counted as waiting.
+/// Runs `wait` while the calling thread counts as waiting.
 #[inline]
 pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     let Some(state) = threads::current() else {
@@ -22,8 +22,8 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     result
 }
 
-/// As [`waiting`], in functions that no signal handler may call: a good moment to take up
-/// modules that the sampler has met since the last load map.
+/// Like [`waiting`], in functions that signal handlers may not call. First refreshes the load map if the
+/// handler has found a module outside it.
 #[inline]
 fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
     session::refresh_if_stale();
@@ -31,11 +31,13 @@ fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
 }
 
 macro_rules! interpose_wait {
-    ($how:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;)*) => { $(
+    ($how:ident: $(
+        $name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
+    )*) => { $(
         /// Interposed; see the module.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
@@ -67,7 +69,9 @@ interpose_wait! {
     waiting_outside_handlers:
     pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
     pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, time: Time) -> c_int;
-    pthread_clockjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time) -> c_int;
+    pthread_clockjoin_np(
+        thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time
+    ) -> c_int;
     pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int, c"GLIBC_2.3.2";
     pthread_cond_timedwait(condition: Condition, mutex: Mutex, time: Time) -> c_int, c"GLIBC_2.3.2";
     pthread_cond_clockwait(condition: Condition, mutex: Mutex, clock: c_int, time: Time) -> c_int;
@@ -90,11 +94,21 @@ interpose_wait! {
     pause() -> c_int;
     poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: c_int) -> c_int;
     ppoll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout: Time, mask: *const libc::sigset_t) -> c_int;
-    select(n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int;
-    pselect(n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: Time, mask: *const libc::sigset_t) -> c_int;
+    select(
+        n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
+        timeout: *mut libc::timeval
+    ) -> c_int;
+    pselect(
+        n: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set, timeout: Time,
+        mask: *const libc::sigset_t
+    ) -> c_int;
     epoll_wait(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int) -> c_int;
-    epoll_pwait(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int, mask: *const libc::sigset_t) -> c_int;
-    epoll_pwait2(fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: Time, mask: *const libc::sigset_t) -> c_int;
+    epoll_pwait(
+        fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: c_int, mask: *const libc::sigset_t
+    ) -> c_int;
+    epoll_pwait2(
+        fd: c_int, events: *mut libc::epoll_event, n: c_int, timeout: Time, mask: *const libc::sigset_t
+    ) -> c_int;
     wait(status: *mut c_int) -> libc::pid_t;
     waitpid(pid: libc::pid_t, status: *mut c_int, options: c_int) -> libc::pid_t;
     wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
@@ -103,12 +117,18 @@ interpose_wait! {
     read(fd: c_int, buffer: Buffer, n: usize) -> isize;
     readv(fd: c_int, buffers: *const libc::iovec, n: c_int) -> isize;
     recv(fd: c_int, buffer: Buffer, n: usize, flags: c_int) -> isize;
-    recvfrom(fd: c_int, buffer: Buffer, n: usize, flags: c_int, from: *mut libc::sockaddr, len: *mut libc::socklen_t) -> isize;
+    recvfrom(
+        fd: c_int, buffer: Buffer, n: usize, flags: c_int, from: *mut libc::sockaddr,
+        len: *mut libc::socklen_t
+    ) -> isize;
     recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> isize;
     write(fd: c_int, buffer: *const c_void, n: usize) -> isize;
     writev(fd: c_int, buffers: *const libc::iovec, n: c_int) -> isize;
     send(fd: c_int, buffer: *const c_void, n: usize, flags: c_int) -> isize;
-    sendto(fd: c_int, buffer: *const c_void, n: usize, flags: c_int, to: *const libc::sockaddr, len: libc::socklen_t) -> isize;
+    sendto(
+        fd: c_int, buffer: *const c_void, n: usize, flags: c_int, to: *const libc::sockaddr,
+        len: libc::socklen_t
+    ) -> isize;
     sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     accept(fd: c_int, address: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int;
     accept4(fd: c_int, address: *mut libc::sockaddr, len: *mut libc::socklen_t, flags: c_int) -> c_int;
@@ -118,18 +138,18 @@ interpose_wait! {
     fdatasync(fd: c_int) -> c_int;
 }
 
-/// Interposed: a thread that gives up its core has nothing to do. Schedulers that do not
-/// cooperate look for tasks in such a loop.
+/// Interposed: a thread that gives up its core has nothing to do. Schedulers that do not cooperate search for
+/// tasks in such a loop.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_yield() -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"sched_yield": fn() -> c_int) };
     let state = threads::current();
     state.inspect(|t| t.begin_yield());
-    // SAFETY: libc's own.
+    // SAFETY: libc's own function.
     let result = unsafe { real() };
     state.inspect(|t| t.end_yield());
     result
@@ -137,15 +157,15 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 
 macro_rules! interpose_lock {
     ($($lock:ident, $literal:literal, $type:ty, $is_free:expr;)*) => { $(
-        /// Interposed: waits only when the lock is taken.
+        /// Interposed: waits only if the lock is held.
         ///
         /// # Safety
-        /// As libc's.
+        /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
-            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that others
-            // change atomically. What is read there decides only whether a wait is noted: one that begins
-            // after the look is found like others that no hook sees.
+            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that other
+            // threads change atomically. The value only decides whether the wait is marked. A wait that
+            // begins after the check is found like other waits that no hook observes.
             unsafe {
                 let real = real!($literal: fn($type) -> c_int);
                 let is_free: fn(u32) -> bool = $is_free;
@@ -158,8 +178,8 @@ macro_rules! interpose_lock {
     )* };
 }
 
-// glibc's words: a mutex has its owner; a read-write lock two bits for writers, one for waiting readers, and
-// above them the number of readers.
+// The first words of glibc's locks. A mutex: its lock state. A read-write lock: two bits for writers, one for
+// waiting readers, and the number of readers above them.
 interpose_lock! {
     pthread_mutex_lock, c"pthread_mutex_lock", Mutex, |word| word == 0;
     pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", RwLock, |word| word & 3 == 0;
@@ -168,14 +188,14 @@ interpose_lock! {
 
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
-/// Interposed: futex waits, which is how Rust's and others' own locks block; and the calls that close
+/// Interposed: futex waits, by which the locks of Rust and other languages block, and the calls that close
 /// descriptors.
 ///
-/// The kernel takes at most six arguments, all of them words; fewer passed leaves the others
-/// unspecified, which system calls ignore.
+/// The kernel takes at most six arguments, all of them words. If the caller passes fewer, the others are
+/// unspecified, and the system call ignores them.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -186,7 +206,7 @@ pub unsafe extern "C" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
-    // SAFETY: libc's own, same arguments.
+    // SAFETY: libc's own function, same arguments.
     let call = || unsafe {
         real!(c"syscall": fn(
             c_long, c_long, c_long, c_long, c_long, c_long, c_long,
@@ -201,7 +221,7 @@ pub unsafe extern "C" fn syscall(
         {
             waiting(call)
         }
-        // SAFETY: as libc's functions of these names.
+        // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },
         // SAFETY: as above.
         libc::SYS_close_range => unsafe {

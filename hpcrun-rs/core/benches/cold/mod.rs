@@ -1,11 +1,11 @@
-//! Cold caches, for the benchmarks: between two samples a program puts other things into them.
+//! Cold caches for the benchmarks: between two samples, a program fills them with other data.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes; second caches have 2 MiB at most, as yet.
+/// Number of bytes; second-level caches have at most 2 MiB today.
 const EVICTED: usize = 4 << 20;
 
-/// Puts other things into the processor's caches of its own.
+/// Fills the processor's own caches with other data.
 pub(crate) fn evict() {
     static OTHER: [AtomicU64; EVICTED / 8] = [const { AtomicU64::new(0) }; EVICTED / 8];
     for line in OTHER.chunks(8) {

@@ -1,10 +1,10 @@
-//! Who works: n_working and n over all processes of the run on this host (paper, sections 2.1 and 5.1;
-//! ARCHITECTURE.md: terms), and what a sample is charged by them.
+//! Activity: n_working and n over all processes of the run on this host (paper, sections 2.1 and 5.1;
+//! ARCHITECTURE.md: terms), and the idleness that a sample is charged.
 //!
-//! `node` keeps what each thread contributes, `runtimes` what the workers of cooperating runtimes do,
-//! `silence` finds who is asleep though no hook saw it.
+//! `node` stores the contribution of each thread, `runtimes` counts the workers of cooperating runtimes, and
+//! `silence` finds threads that sleep in waits that no hook observed.
 //!
-//! Async-signal-safe, but for what says otherwise in those.
+//! Async-signal-safe, except for functions of those modules that say otherwise.
 
 mod node;
 mod runtimes;
@@ -21,12 +21,12 @@ use crate::arch;
 use node::HOT;
 use std::sync::atomic::Ordering;
 
-/// Sets n; 0 = as many as workers.
+/// Sets n, the number of cores; 0: the peak number of workers.
 pub fn set_cores(n: u32) {
     HOT.cores.store(n, Ordering::Relaxed);
 }
 
-/// n as it is now.
+/// The current n.
 pub fn cores() -> u32 {
     match HOT.cores.load(Ordering::Relaxed) {
         0 => peak_workers().max(1),
@@ -34,7 +34,7 @@ pub fn cores() -> u32 {
     }
 }
 
-/// What one sample of a working thread is charged, in nanoseconds.
+/// The charge of one sample of a working thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Charge {
     /// Its share of the idle cores' time.
@@ -43,15 +43,15 @@ pub struct Charge {
     pub oversubscribed: f64,
 }
 
-/// A sample of the thread with this slot is about to be charged.
+/// Prefetches the memory that `charge` reads.
 #[inline]
 pub fn prepare(slot: &Slot) {
     arch::prefetch(std::ptr::from_ref(slot).cast());
     node::prefetch();
 }
 
-/// Charges a sample at `now`, which stands for so many nanoseconds, of the thread with this slot: it runs,
-/// whatever was believed of it.
+/// Charges a sample at `now` that stands for `stands_for` nanoseconds of work. The sample proves that the
+/// thread with this slot runs, whatever its state says.
 #[inline]
 pub fn charge(slot: &Slot, now: u64, stands_for: u64) -> Charge {
     runtimes::publish(now);
@@ -84,39 +84,39 @@ pub fn spin(slot: &Slot, now: u64) {
     }
 }
 
-/// A thread ends at `now`: it counts no more.
+/// Removes a thread from the counts; it ends at `now`.
 pub fn end(slot: &Slot, now: u64) {
     silence::end(slot, now);
     slot.move_to(State::Free, 0);
 }
 
-/// The process ends: all its slots are free.
+/// Frees the slot of the process's runtimes, because the process ends.
 pub fn end_process() {
     runtimes::end();
 }
 
-/// In a forked child: the slots of its parent are not its own. So many runtimes count its one thread as
-/// working.
+/// Resets the counts in a forked child, which does not own the slots of its parent. `counted` runtimes count
+/// its only thread as working.
 pub fn enter_child(counted: i32) {
     node::enter_child();
     silence::forget();
     runtimes::enter_child(counted);
 }
 
-/// n_working as it is now.
+/// The current n_working.
 #[inline]
 fn working() -> i64 {
     node::working() + runtimes::unpublished()
 }
 
-/// Cores that are idle while so many threads work.
+/// The number of idle cores while `working` threads work.
 fn idle_cores(working: i64) -> i64 {
     let n = i64::from(cores());
     n - working.clamp(0, n)
 }
 
-/// Shares of a thread that works for so many nanoseconds: n_idle and those beyond the cores, each by
-/// n_working capped to 1..=n (ARCHITECTURE.md: terms).
+/// The charge of a thread that works for so many nanoseconds: its share of n_idle and of the threads beyond
+/// the cores, each divided by n_working, which is limited to 1..=n (ARCHITECTURE.md: terms).
 #[inline]
 fn share(working: i64, cores: u32, nanoseconds: u64) -> Charge {
     let n = i64::from(cores.max(1));
@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(share(4, 4, 1).idleness, 0.0);
     }
 
-    /// Eight threads on two cores: six wait for a core at any time, charged to the two that have one.
+    /// Eight threads on two cores: six wait for a core at any time; their wait is charged to the two that
+    /// have one.
     #[test]
     fn more_threads_than_cores_is_oversubscription_not_idleness() {
         let charge = share(8, 2, 1);

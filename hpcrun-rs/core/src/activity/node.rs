@@ -1,29 +1,30 @@
-//! The threads of one run on this host: a table that all its profiled processes share.
+//! The node's table: the threads of one run on this host, shared by all its profiled processes.
 //!
-//! One duty: keep `n_working`, over all processes, equal to the sum of what their threads' slots contribute.
-//! The table is a file in the measurement directory, mapped by each process, so two runs never meet, and what
-//! a killed process leaves behind can be found and taken back (`silence`). Until [`attach`], and where the
-//! file cannot be mapped, a process has a table of its own.
+//! Invariant: `n_working`, over all processes, is the sum of the contributions of all slots. The table is a
+//! file in the measurement directory, which each process maps. So different runs do not share a table, and
+//! the slots of a killed process can be found and freed (`silence`). Before [`attach`], or if the file cannot
+//! be mapped, a process uses a table of its own.
 //!
 //! | state | contributes | the thread |
 //! |---|---|---|
-//! | `Free` | 0 | there is none |
+//! | `Free` | 0 | does not exist |
 //! | `Working` | +1 | runs, as far as is known |
-//! | `Waiting` | 0 | is in a wait that a hook saw |
-//! | `Silent` | 0 | was found asleep in a wait that no hook saw |
-//! | `Spinning` | 0 | burns CPU time in a spinning wait, as its last sample says |
-//! | `Yielding` | 0 | burns CPU time in a loop around `sched_yield`, as its last calls say |
+//! | `Waiting` | 0 | is in a wait that a hook observed |
+//! | `Silent` | 0 | was found asleep in a wait that no hook observed |
+//! | `Spinning` | 0 | uses CPU time in a spinning wait, by its last sample |
+//! | `Yielding` | 0 | uses CPU time in a loop around `sched_yield`, by its last calls |
 //! | `Worker` | 1 − k | is a worker of k runtimes, each of which counts it while it works |
 //! | `Asleep` | 1 − k | is such a worker, asleep without a task |
-//! | `Blocked` | −k | is such a worker, in a task and in a wait that a hook saw |
+//! | `Blocked` | −k | is such a worker, in a task and in a wait that a hook observed |
 //! | `SilentWorker` | −k | is such a worker, in a task, and was found asleep |
-//! | `Runtimes` | its count | stands for the workers that one process's runtimes count |
+//! | `Runtimes` | its count | is none: the slot holds the worker count of one process's runtimes |
 //!
-//! A thread moves its own slot; another may only move `Working` to `Silent` and `Worker` to `SilentWorker`.
-//! Each move is one atomic exchange of the state, and the exchange that made it changes `n_working` by the
-//! difference. So `n_working` is right whatever the order of moves.
+//! A thread moves its own slot between states. Another thread may only move `Working` to `Silent` and
+//! `Worker` to `SilentWorker`. Each move is one atomic exchange of the state, and the thread that made it
+//! adds the difference of the contributions to `n_working`. So `n_working` is correct for every order of
+//! moves.
 //!
-//! Async-signal-safe, but for [`attach`], [`acquire`] and [`enter_child`].
+//! Async-signal-safe, except [`attach`], [`acquire`] and [`enter_child`].
 
 use crate::arch;
 use crate::system;
@@ -31,12 +32,12 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// Slots of a shared table; 64 bytes each, of which only touched pages take memory.
+/// Slots of a shared table: 64 bytes each; only touched pages take memory.
 const SHARED_SLOTS: usize = 16_384;
-/// Slots of a process that is alone.
+/// Slots of a process's own table.
 const OWN_SLOTS: usize = 64;
 
-/// See the module's table.
+/// A state of the table above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -68,7 +69,7 @@ const STATES: [State; 11] = [
     State::Runtimes,
 ];
 
-/// A state with the number of runtimes whose worker the thread is, as a slot has them in one word.
+/// A slot's state and the number of runtimes whose worker the thread is, packed in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Word(u32);
 
@@ -82,7 +83,7 @@ impl Word {
         state.copied().unwrap_or(State::Free)
     }
 
-    /// What a thread in this state adds to `n_working`.
+    /// The contribution of a slot in this state to `n_working`.
     fn contribution(self) -> i32 {
         let runtimes = (self.0 >> 8) as i32;
         match self.state() {
@@ -94,28 +95,29 @@ impl Word {
     }
 }
 
-/// One thread, or the runtimes of one process. On a cache line of its own: it changes at every wait.
+/// The slot of one thread, or of the runtimes of one process. It has its own cache line, since it changes at
+/// every wait.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot {
-    /// Process id << 32 | thread id; 0: free. The thread id is 0 for `Runtimes`.
+    /// Process id << 32 | thread id; 0 if free. The thread id is 0 for `Runtimes`.
     owner: AtomicU64,
     state: AtomicU32,
-    /// Workers that count, of `Runtimes`.
+    /// For `Runtimes`: the published number of working workers.
     count: AtomicI32,
-    /// The monotonic clock at the thread's last sample, or at its beginning; 0: it was in a wait since, and
-    /// is not known to have been seen after that.
+    /// Monotonic clock at the thread's last sample, or at its beginning; 0 if it was in a wait since, and no
+    /// one has seen the slot after that.
     pub(super) last: AtomicU64,
-    /// Not to be inspected before this time of the monotonic clock.
+    /// Monotonic clock before which the slot is not inspected.
     pub(super) inspect_after: AtomicU64,
-    /// Since when a silent thread has been asleep, as estimated.
+    /// Estimated time since when a silent thread has been asleep.
     pub(super) asleep_since: AtomicU64,
-    /// Since when a thread that has samples has worked without a wait, as estimated.
+    /// Estimated time since when a sampled thread has worked without a wait.
     pub(super) works_since: AtomicU64,
 }
 
 impl Slot {
-    /// A slot that no table has: its thread is counted, but others cannot look after it.
+    /// A slot outside any table: its thread is counted, but other threads cannot inspect it.
     pub const fn new() -> Slot {
         Slot {
             owner: AtomicU64::new(0),
@@ -128,7 +130,7 @@ impl Slot {
         }
     }
 
-    /// The state.
+    /// The current state.
     #[inline]
     pub fn state(&self) -> State {
         self.word().state()
@@ -145,7 +147,7 @@ impl Slot {
         ((owner >> 32) as u32, owner as u32)
     }
 
-    /// The thread, a worker of so many runtimes, moves to another state.
+    /// Moves the thread, a worker of so many runtimes, to a state.
     #[inline]
     pub fn move_to(&self, state: State, runtimes: u8) {
         let new = Word::new(state, runtimes);
@@ -156,13 +158,13 @@ impl Slot {
         }
     }
 
-    /// The thread has been in a wait, which a hook saw: it may not have been sampled for long.
+    /// Marks the end of a wait that a hook observed: the last sample may be long ago.
     #[inline]
     pub fn begin_anew(&self) {
         self.last.store(0, Relaxed);
     }
 
-    /// The thread moves to another state and stays a worker of as many runtimes, if it is in `old` still.
+    /// Moves the thread from `old` to `state`, if it is still in `old`. The number of runtimes is unchanged.
     pub(super) fn move_from(&self, old: State, state: State) {
         let old_word = self.word();
         let new = Word(old_word.0 & !0xff | state as u32);
@@ -178,14 +180,14 @@ impl Slot {
         }
     }
 
-    /// In a forked child: what it counted is counted by the parent.
+    /// Empties the slot in a forked child, without a change to `n_working`: the parent counts it.
     pub fn forget(&self) {
         self.state.store(0, Relaxed);
         self.count.store(0, Relaxed);
         self.owner.store(0, Relaxed);
     }
 
-    /// So many of the process's workers count by now.
+    /// Publishes the number of the process's working workers.
     #[inline]
     pub(super) fn publish(&self, count: i32) {
         if self.count.load(Relaxed) != count {
@@ -194,12 +196,12 @@ impl Slot {
         }
     }
 
-    /// Whether its process's runtimes count workers.
+    /// Whether the published number of workers is not 0.
     pub(super) fn is_published(&self) -> bool {
         self.count.load(Relaxed) != 0
     }
 
-    /// The thread is gone.
+    /// Frees the slot.
     pub fn release(&self) {
         self.publish(0);
         self.move_to(State::Free, 0);
@@ -213,18 +215,17 @@ impl Default for Slot {
     }
 }
 
-/// What the processes share. Zeroes are an empty table.
+/// The header of the table. All zeros are an empty table.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Header {
-    /// Working threads of all processes.
+    /// `n_working` of all processes.
     working: AtomicI32,
-    /// Slots that were ever used.
+    /// Number of slots that were ever used.
     used: AtomicU32,
-    /// Processes that ever shared the table.
+    /// Number of processes that ever shared the table.
     processes: AtomicU32,
-    /// Idle time of cores, in nanoseconds, that past samples were charged too little, or too much if
-    /// negative.
+    /// Correction of the idleness of past samples, in nanoseconds: positive if they were charged too little.
     correction: AtomicI64,
 }
 
@@ -242,21 +243,21 @@ impl Header {
 static OWN_HEADER: Header = Header::new();
 static OWN: [Slot; OWN_SLOTS] = [const { Slot::new() }; OWN_SLOTS];
 
-/// What each sample needs, on one cache line: after an interrupt a sample's time goes into waiting for
-/// memory.
+/// The fields that each sample needs, on one cache line: after an interrupt, cache misses take most of a
+/// sample's time.
 #[repr(align(64))]
 pub(super) struct Hot {
-    /// The shared table; null: the process's own.
+    /// The shared table; null: the process's own table.
     shared: AtomicPtr<Header>,
-    /// Where the workers of the process's runtimes count; null before there is a runtime.
+    /// The slot of the process's runtimes; null before the first runtime.
     pub(super) runtimes: AtomicPtr<Slot>,
-    /// Nanoseconds between two samples of a running thread, at the mean.
+    /// Mean nanoseconds between two samples of a running thread.
     pub(super) distance: AtomicU64,
-    /// A running thread has a sample after so many nanoseconds of CPU time at the latest.
+    /// Maximal nanoseconds of CPU time between two samples of a running thread.
     pub(super) longest: AtomicU64,
-    /// The slot to be looked at next.
+    /// Index of the slot that is looked at next.
     pub(super) next: AtomicU32,
-    /// n; 0 = as many as workers.
+    /// n; 0: the peak number of workers.
     pub(super) cores: AtomicU32,
 }
 
@@ -271,7 +272,7 @@ pub(super) static HOT: Hot = Hot {
 
 #[inline]
 fn node() -> &'static Header {
-    // SAFETY: null, or a mapping that is never unmapped and begins with a header (`attach`).
+    // SAFETY: null, or a mapping that `attach` made; it starts with a header and is never unmapped.
     unsafe { HOT.shared.load(Acquire).as_ref() }.unwrap_or(&OWN_HEADER)
 }
 
@@ -281,8 +282,8 @@ fn slots() -> &'static [Slot] {
     if shared.is_null() {
         return &OWN;
     }
-    // SAFETY: behind the header the mapping has that many slots, all of whose fields are atomics that may
-    // hold anything; the file was made as long before it was mapped. It is never unmapped.
+    // SAFETY: the mapping has SHARED_SLOTS slots after the header: `attach` extended the file to that length
+    // before it mapped it. All fields are atomics, for which any bits are valid. It is never unmapped.
     unsafe { std::slice::from_raw_parts(shared.add(1).cast(), SHARED_SLOTS) }
 }
 
@@ -294,7 +295,7 @@ pub(super) fn used() -> &'static [Slot] {
     &slots[..used.min(slots.len())]
 }
 
-/// The table's first line and the next slot's are about to be read.
+/// Prefetches the header of the table and the slot that is looked at next.
 #[inline]
 pub(super) fn prefetch() {
     arch::prefetch(ptr::from_ref(node()).cast());
@@ -311,18 +312,18 @@ pub(super) fn is_alone() -> bool {
     node().processes.load(Relaxed) <= 1
 }
 
-/// Working threads of all processes, by their slots.
+/// `n_working` of all processes, by their slots.
 #[inline]
 pub(super) fn working() -> i64 {
     i64::from(node().working.load(Relaxed))
 }
 
-/// The next sample is to be charged so many more nanoseconds of idle cores, or fewer.
+/// Adds to the correction that the next sample takes.
 pub(super) fn correct(nanoseconds: i64) {
     node().correction.fetch_add(nanoseconds, Relaxed);
 }
 
-/// Takes what is to be corrected.
+/// Takes the correction, and resets it.
 #[inline]
 pub(super) fn take_correction() -> i64 {
     match node().correction.load(Relaxed) {
@@ -331,12 +332,13 @@ pub(super) fn take_correction() -> i64 {
     }
 }
 
-/// Shares the table in this file from now on, which is made if need be. Slots of an earlier image of this
-/// process are taken back. To be called before the process has a slot; false when the file cannot be mapped.
+/// Starts to share the table in this file, and creates the file if it does not exist. Frees the slots of an
+/// earlier image of this process. Must be called before the process has a slot. False when the file cannot be
+/// mapped.
 pub fn attach(path: &CStr) -> bool {
     let length = size_of::<Header>() + SHARED_SLOTS * size_of::<Slot>();
-    // SAFETY: a fresh mapping of a file that is long enough; the descriptor is closed again. Nothing can
-    // panic.
+    // SAFETY: a fresh mapping of a file that was extended to `length`; the descriptor is ours and is closed
+    // on every path. Nothing here panics.
     let base = unsafe {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
         let file = libc::open(path.as_ptr(), flags, 0o600);
@@ -369,7 +371,8 @@ pub fn attach(path: &CStr) -> bool {
     true
 }
 
-/// A slot for a thread of this process, or for its runtimes if 0; `None` when all are taken.
+/// Acquires a slot for a thread of this process, or for its runtimes if `thread` is 0. `None` when all are
+/// taken.
 pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
     let owner = u64::from(std::process::id()) << 32 | u64::from(thread);
     let taken = |slot: &&Slot| {
@@ -390,19 +393,19 @@ pub fn acquire(thread: u32, now: u64) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Frees the slots of processes that are gone.
+/// Frees the slots of processes that no longer exist.
 fn take_back() {
     for slot in used() {
         let (process, _) = slot.owner();
-        // SAFETY: signal 0 only asks whether the process exists.
+        // SAFETY: signal 0 delivers nothing; it only tests whether the process exists.
         if process != 0 && unsafe { libc::kill(process as i32, 0) } != 0 {
             slot.release();
         }
     }
 }
 
-/// In a forked child: the parent's slots are not its own. A shared table goes on as it is; an own one is a
-/// copy.
+/// Counts a forked child as a process. It keeps a shared table; its own table is a copy of the parent's, and
+/// is cleared.
 pub(super) fn enter_child() {
     node().processes.fetch_add(1, Relaxed);
     if HOT.shared.load(Acquire).is_null() {

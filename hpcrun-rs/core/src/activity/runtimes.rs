@@ -1,37 +1,37 @@
-//! The task runtimes that cooperate: their tables, and how many of their workers work.
+//! The cooperating task runtimes: their tables, and the number of their working workers.
 //!
-//! Async-signal-safe, but for [`register_runtime`].
+//! Async-signal-safe, except [`register_runtime`].
 
 use super::node::{self, HOT, Slot, State};
 use hpcrun_abi::{ABI_VERSION, RuntimeTable};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Most runtimes that may register in one process.
+/// Maximal number of runtimes in one process.
 pub const MAX_RUNTIMES: usize = 8;
 
 static PEAK_WORKERS: AtomicU32 = AtomicU32::new(0);
 static RUNTIMES: [AtomicPtr<RuntimeTable>; MAX_RUNTIMES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_RUNTIMES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Where they do if the node's table is full.
+/// The slot of the runtimes if the node's table is full.
 static UNLISTED: Slot = Slot::new();
-/// Workers that the runtimes count and that do not exist: a parent's, in a forked child, and those that ended
-/// untold.
+/// Workers that the runtimes count although they do not exist: those of the parent, in a forked child, and
+/// those that ended without the runtime's knowledge.
 static MISSING: AtomicI32 = AtomicI32::new(0);
 
-/// Why a runtime cannot be served.
+/// Why a runtime cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Its table is of this other version, or shorter than that of ours.
+    /// Its table has this other version, or is shorter than this version requires.
     Version(u32),
-    /// There are [`MAX_RUNTIMES`] already.
+    /// [`MAX_RUNTIMES`] are registered already.
     TooMany,
 }
 
 /// Registers a runtime's table.
 pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
-    // The fields after these are read only where the table has them.
+    // Fields after these are optional; they are read only if the table is long enough.
     let least = std::mem::offset_of!(RuntimeTable, sites_start);
     if table.version != ABI_VERSION || (table.size as usize) < least {
         return Err(Refusal::Version(table.version));
@@ -57,7 +57,7 @@ pub fn register_runtime(table: &'static RuntimeTable) -> Result<(), Refusal> {
     Err(Refusal::TooMany)
 }
 
-/// The registered runtimes with their index.
+/// The registered runtimes, each with its index.
 #[inline]
 pub fn runtimes() -> impl Iterator<Item = (usize, &'static RuntimeTable)> {
     RUNTIMES.iter().enumerate().filter_map(|(i, slot)| {
@@ -80,7 +80,8 @@ fn take_slot() {
         .store(ptr::from_ref(slot).cast_mut(), Ordering::Release);
 }
 
-/// Workers that work here, as far as the table does not have them: a process that is alone does without.
+/// Working workers that the node's table does not include: a process that is alone does not publish its
+/// count.
 #[inline]
 pub(super) fn unpublished() -> i64 {
     match node::is_alone() {
@@ -89,21 +90,20 @@ pub(super) fn unpublished() -> i64 {
     }
 }
 
-/// Lets all processes see how many workers work here by now. Called at samples, and by workers before they
-/// sleep.
+/// Publishes the number of working workers to the other processes. Called at samples.
 #[inline]
 pub(super) fn publish(now: u64) {
     if node::is_alone() {
         return;
     }
-    // SAFETY: null, or a slot, which lives for ever.
+    // SAFETY: null, or a slot of the node's table or `UNLISTED`; neither is ever freed.
     if let Some(slot) = unsafe { HOT.runtimes.load(Ordering::Acquire).as_ref() } {
         slot.last.store(now, Ordering::Relaxed);
         slot.publish(count());
     }
 }
 
-/// As `publish`, of a worker that falls asleep.
+/// Like `publish`, for a worker that is about to sleep.
 #[inline]
 pub fn publish_count() {
     if node::is_alone() {
@@ -115,8 +115,8 @@ pub fn publish_count() {
     }
 }
 
-/// In a forked child, where the runtimes go on counting workers that do not exist. So many runtimes count the
-/// one thread that does.
+/// Corrects the count in a forked child, where the runtimes still count workers that do not exist. `counted`
+/// runtimes count its only thread as working.
 pub(super) fn enter_child(counted: i32) {
     MISSING.store(0, Ordering::Relaxed);
     MISSING.store(count() - counted, Ordering::Relaxed);
@@ -125,7 +125,7 @@ pub(super) fn enter_child(counted: i32) {
     }
 }
 
-/// So many workers are counted that do not exist any more.
+/// Corrects the count by workers that no longer exist.
 pub fn discount(workers: i32) {
     if workers > 0 {
         MISSING.fetch_add(workers, Ordering::Relaxed);
@@ -133,7 +133,7 @@ pub fn discount(workers: i32) {
     }
 }
 
-/// The process ends: its workers count no more.
+/// Frees the slot, because the process ends.
 pub(super) fn end() {
     // SAFETY: as in `publish`.
     if let Some(slot) = unsafe {
@@ -145,7 +145,7 @@ pub(super) fn end() {
     }
 }
 
-/// Workers that work, by the runtimes' counts.
+/// The number of working workers, by the runtimes' counters.
 #[inline]
 fn count() -> i32 {
     let (mut working, mut workers) = (0, 0);
@@ -161,7 +161,7 @@ fn count() -> i32 {
     working as i32 - MISSING.load(Ordering::Relaxed)
 }
 
-/// Most workers that were alive at a sample.
+/// The largest number of workers that existed at a sample.
 pub fn peak_workers() -> u32 {
     PEAK_WORKERS.load(Ordering::Relaxed)
 }

@@ -1,14 +1,14 @@
-//! Who is asleep though no hook saw it: the general rule below the hooks (MODEL: a thread that is charged no
-//! CPU time does not work, however it waits).
+//! Finds threads that sleep in waits that no hook observed, by the general rule: a thread that uses no CPU
+//! time does not work, whatever it waits for.
 //!
-//! A running thread has a sample at least every period and a half of its CPU time. So each sample of a
-//! working thread looks at a few slots of the node's table. One whose last sample is older is inspected:
-//! `/proc` says whether the thread sleeps, is ready to run, or is gone, whichever process it belongs to. A
-//! sleeper counts as `Silent` from then on, until its own next sample.
+//! A running thread has a sample at least every one and a half periods of its CPU time. Each sample of a
+//! working thread looks at a few slots of the node's table. If the last sample of a slot is older, the slot
+//! is inspected: `/proc` tells whether its thread, of any process, sleeps, is ready to run, or is gone. A
+//! sleeping thread counts as `Silent` until its own next sample.
 //!
-//! What was charged meanwhile is put right in sum: the sleep began half a period after the last sample, as it
-//! seems from a mean over samples, and the thread runs for half a period before it is sampled again. Both
-//! differences go into the node's correction, which the next sample takes.
+//! The charges made in the meantime are corrected in sum. On average the sleep began half a period after the
+//! last sample, and the thread runs for half a period before its next sample. Both differences are added to
+//! the node's correction, which the next sample takes.
 //!
 //! Async-signal-safe.
 
@@ -17,15 +17,16 @@ use super::{cores, idle_cores, working};
 use crate::system;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Slots that one sample looks at. They lie in other cores' caches.
+/// Number of slots that one sample looks at. They are in the caches of other cores.
 const LOOKS: usize = 2;
-/// A thread that is ready to run is not inspected again for so long: two ticks of a slow kernel.
+/// Nanoseconds before a thread that is ready to run is inspected again: two ticks of a slow kernel.
 const AGAIN_NS: u64 = 8_000_000;
 
-/// Nanoseconds that this process's threads were asleep in waits that no hook saw.
+/// Nanoseconds that this process's threads slept in waits that no hook observed.
 static ESTIMATED: AtomicU64 = AtomicU64::new(0);
 
-/// Samples come every `period` nanoseconds of CPU time, or in ticks of so many; 0: not in ticks.
+/// Sets the nanoseconds of CPU time between samples: `period`, or `tick` if that is longer. `tick` is 0 for a
+/// source that does not fire in ticks.
 pub fn set_distance(period: u64, tick: u64) {
     let distance = period.max(tick);
     HOT.distance.store(distance, Relaxed);
@@ -33,7 +34,7 @@ pub fn set_distance(period: u64, tick: u64) {
         .store(distance + distance * 3 / 4 + tick, Relaxed);
 }
 
-/// Looks at some slots on behalf of a working thread that is sampled at `now`, whose slot is `me`.
+/// Looks at some slots, at a sample at `now` of the working thread with slot `me`.
 #[inline]
 pub(super) fn look(me: &Slot, now: u64) {
     let slots = node::used();
@@ -44,7 +45,7 @@ pub(super) fn look(me: &Slot, now: u64) {
         let slot = &slots[next as usize % slots.len()];
         let last = slot.last.load(Relaxed);
         if last == 0 {
-            // It counts from here on, unless it has a sample at this moment.
+            // The time counts from now, unless the thread has a sample at this moment.
             if slot.last.compare_exchange(0, now, Relaxed, Relaxed).is_ok() {
                 slot.works_since.store(now, Relaxed);
             }
@@ -64,7 +65,8 @@ pub(super) fn look(me: &Slot, now: u64) {
     }
 }
 
-/// Asks the kernel about a thread on behalf of one that has worked since `charged_since`.
+/// Asks the kernel for the state of a slot's thread, at a sample of a thread that has worked since
+/// `charged_since`.
 #[cold]
 fn inspect(slot: &Slot, now: u64, charged_since: u64) {
     slot.inspect_after.store(now + AGAIN_NS, Relaxed);
@@ -72,7 +74,7 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
     let state = slot.state();
     match kernel_state(process, if thread == 0 { process } else { thread }) {
         Kernel::Ready => {}
-        // The slot stays its owner's, who may be in a namespace that hides it from here.
+        // The slot is not freed: its owner may be in a namespace that hides it from this process.
         Kernel::Gone if state == State::Runtimes => slot.publish(0),
         Kernel::Asleep if state == State::Runtimes => {}
         Kernel::Gone | Kernel::Asleep => {
@@ -87,8 +89,8 @@ fn inspect(slot: &Slot, now: u64, charged_since: u64) {
     }
 }
 
-/// The thread has not worked since the result, as estimated. Those who worked meanwhile were charged too
-/// little.
+/// Estimates since when the thread has been asleep, and corrects the charges since then: the threads that
+/// worked were charged too little.
 fn retrospect(slot: &Slot, now: u64, charged_since: u64) -> u64 {
     let last = slot.last.load(Relaxed);
     let since = last + (HOT.distance.load(Relaxed) / 2).min(now.saturating_sub(last));
@@ -98,8 +100,8 @@ fn retrospect(slot: &Slot, now: u64, charged_since: u64) -> u64 {
     since
 }
 
-/// The thread of a slot has a sample at `now` that stands for so many nanoseconds: whatever was believed, it
-/// runs.
+/// Marks the thread of a slot as running: it has a sample at `now` that stands for `stands_for` nanoseconds.
+/// Corrects the charges of other threads if the slot's state was wrong.
 #[inline]
 pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
     let state = slot.state();
@@ -117,10 +119,10 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
         }
         State::Asleep | State::Blocked | State::SilentWorker => State::Worker,
     };
-    // What others were charged too much while it ran.
+    // Nanoseconds that other threads were charged too much while this thread ran.
     let too_much = match state {
-        // A wait that burns CPU time: each sample in one stands for as much of it. One that stands for more
-        // comes at the end of a long system call that was woken again and again.
+        // A wait that uses CPU time: each sample in the wait stands for CPU time used there. A larger weight
+        // comes at the end of a long system call that was woken repeatedly, so it is limited.
         State::Waiting | State::Blocked => stands_for.min(2 * distance),
         State::Silent | State::SilentWorker => {
             let since = slot.asleep_since.load(Relaxed);
@@ -128,11 +130,11 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
             distance / 2
         }
         State::Yielding => distance / 2,
-        // A spinning wait is seen by samples alone: it began as long before the first as it ended before
-        // this.
+        // Only samples show a spinning wait. On average it began as long before the first of them as it ended
+        // before this one.
         _ => 0,
     };
-    // Nobody was, if nobody else works.
+    // If no other thread works, nobody was charged.
     let others = working();
     if others > 0 && idle_cores(others) > 0 {
         node::correct(-(too_much as i64));
@@ -140,7 +142,7 @@ pub(super) fn found_running(slot: &Slot, now: u64, stands_for: u64) {
     slot.move_from(state, is);
 }
 
-/// A thread ends: what is known of its last wait.
+/// Adds the last silent wait of a thread that ends.
 pub(super) fn end(slot: &Slot, now: u64) {
     if matches!(slot.state(), State::Silent | State::SilentWorker) {
         let since = slot.asleep_since.load(Relaxed);
@@ -148,24 +150,24 @@ pub(super) fn end(slot: &Slot, now: u64) {
     }
 }
 
-/// Nanoseconds that this process's threads were asleep in waits that no hook saw, as far as these are over.
+/// Nanoseconds that this process's threads slept in completed waits that no hook observed.
 pub fn estimated_ns() -> u64 {
     ESTIMATED.load(Relaxed)
 }
 
-/// In a forked child.
+/// Resets the estimate in a forked child.
 pub(super) fn forget() {
     ESTIMATED.store(0, Relaxed);
 }
 
-/// What the kernel says of a thread.
+/// The kernel's state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kernel {
-    /// Runs, or waits for a core. Also where nothing can be learnt.
+    /// It runs, or waits for a core; also if the state is unknown.
     Ready,
-    /// Sleeps, or is stopped.
+    /// It sleeps, or is stopped.
     Asleep,
-    /// Does not exist any more.
+    /// It no longer exists.
     Gone,
 }
 
@@ -185,12 +187,12 @@ fn kernel_state(process: u32, thread: u32) -> Kernel {
     text(decimal(thread, &mut digits));
     text(b"/stat");
     let mut buffer = [0u8; 128];
-    // SAFETY: the path is terminated, as it is shorter than its array of zeroes; the buffer is ours. Neither
-    // call waits: the file is made by the kernel.
+    // SAFETY: the path is shorter than its array of zeros, so it is terminated; `buffer` is a local that
+    // outlives the call. Neither call blocks: the kernel generates the file.
     let read = unsafe {
         let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
-            // Where `/proc` is not mounted nothing is found in it.
+            // Either the thread is gone, or `/proc` is not mounted.
             return match system::is_gone(process, thread) {
                 true => Kernel::Gone,
                 false => Kernel::Ready,
@@ -208,7 +210,7 @@ fn kernel_state(process: u32, thread: u32) -> Kernel {
     }
 }
 
-/// The state in `stat`: behind the name, which is in parentheses and may hold some itself.
+/// Parses the state in `stat`. It follows the name, which is in parentheses and may itself contain some.
 fn parse(stat: &[u8]) -> Kernel {
     let end = stat.iter().rposition(|b| *b == b')');
     match end.and_then(|end| stat.get(end + 2)) {

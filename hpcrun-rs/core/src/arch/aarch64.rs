@@ -1,4 +1,4 @@
-//! AArch64.
+//! AArch64 instructions.
 
 use std::arch::asm;
 
@@ -6,15 +6,15 @@ use std::arch::asm;
 #[inline]
 pub fn counter() -> u64 {
     let count;
-    // SAFETY: Linux lets programs read it.
+    // SAFETY: reads a register that Linux lets programs read.
     unsafe { asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags)) };
     count
 }
 
-/// Prefetches the cache line that holds an address; any will do.
+/// Prefetches the cache line of an address, which may be invalid.
 #[inline]
 pub fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch reads nothing that a program could see, and does not fault.
+    // SAFETY: a prefetch has no visible effect on memory, and does not fault.
     unsafe {
         asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
     };
@@ -32,11 +32,12 @@ pub fn stack_pointer() -> usize {
 /// Makes a system call of up to five arguments; the result is negative for an error.
 ///
 /// # Safety
-/// As the system call.
+/// As for the system call.
 #[inline]
 pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
     let result;
-    // SAFETY: the kernel's calling convention; it changes the result alone. The rest is the caller's promise.
+    // SAFETY: follows the kernel's calling convention, which changes only the result register; the rest is
+    // the caller's promise.
     unsafe {
         asm!(
             "svc 0",
@@ -52,7 +53,7 @@ pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
     result
 }
 
-/// A pointer of each thread's own; see the x86-64 one.
+/// One pointer per thread; see the x86-64 version.
 pub mod thread_slot {
     use std::arch::{asm, global_asm};
 
@@ -68,7 +69,7 @@ pub mod thread_slot {
         ".popsection",
     );
 
-    /// The calling thread's pointer; null at first.
+    /// The calling thread's pointer; initially null.
     #[inline(always)]
     pub fn get<T>() -> *mut T {
         let pointer: *mut T;

@@ -1,4 +1,4 @@
-//! What differs from processor to processor: instructions that Rust has no words for.
+//! Processor-specific instructions.
 //!
 //! Async-signal-safe.
 

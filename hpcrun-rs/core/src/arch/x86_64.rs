@@ -1,4 +1,4 @@
-//! x86-64.
+//! x86-64 instructions.
 
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
@@ -6,14 +6,14 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 /// The processor's time-stamp counter.
 #[inline]
 pub fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has it.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe { _rdtsc() }
 }
 
-/// Prefetches the cache line that holds an address; any will do.
+/// Prefetches the cache line of an address, which may be invalid.
 #[inline]
 pub fn prefetch(address: *const u8) {
-    // SAFETY: a prefetch reads nothing that a program could see, and does not fault.
+    // SAFETY: a prefetch has no visible effect on memory, and does not fault.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
@@ -29,12 +29,12 @@ pub fn stack_pointer() -> usize {
 /// Makes a system call of up to five arguments; the result is negative for an error.
 ///
 /// # Safety
-/// As the system call.
+/// As for the system call.
 #[inline]
 pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
     let result;
-    // SAFETY: the kernel's calling convention; it changes rcx and r11 beside the result. The rest is the
-    // caller's promise.
+    // SAFETY: follows the kernel's calling convention, which changes rcx and r11 beside the result; the rest
+    // is the caller's promise.
     unsafe {
         asm!(
             "syscall",
@@ -52,10 +52,10 @@ pub unsafe fn system_call(number: i64, arguments: [usize; 5]) -> isize {
     result
 }
 
-/// A pointer of each thread's own.
+/// One pointer per thread.
 ///
-/// One word of initial-exec thread-local storage: no allocation and no call at first use, which
-/// `thread_local!` in a preloaded library cannot promise.
+/// One word of initial-exec thread-local storage. Its first use neither allocates nor calls a function, which
+/// `thread_local!` in a preloaded library cannot guarantee.
 pub mod thread_slot {
     use std::arch::{asm, global_asm};
 
@@ -71,7 +71,7 @@ pub mod thread_slot {
         ".popsection",
     );
 
-    /// The calling thread's pointer; null at first.
+    /// The calling thread's pointer; initially null.
     #[inline(always)]
     pub fn get<T>() -> *mut T {
         let pointer: *mut T;

@@ -1,9 +1,9 @@
-//! Finds a node by the hash of its path: an open-addressed table of hash and record index. It holds the nodes that do not
-//! lie right behind their parents, of which `tree` knows without it.
+//! Finds a node by the hash of its path: an open-addressed table of hashes and record indices. It holds only
+//! nodes that do not directly follow their parents; `tree` finds the others without it.
 //!
-//! A slot holds the hash beside the index, so records are read where they match and nowhere else, not even when the table grows;
-//! and a hash does not depend on where a record lies, so the slots of all notes of a path can be asked for
-//! at once (`prefetch`): after a signal little is in the caches, and the time goes into waiting for memory.
+//! A slot holds hash and index, so a search reads a record only if its hash matches, and growing the table
+//! reads none. A hash does not depend on the position of a record, so the slots of all notes of a path can be
+//! prefetched at once. After a signal the caches are cold, so this saves most of the time.
 //!
 //! Invariant: at least one slot is empty, so every search ends. Async-signal-safe.
 
@@ -11,24 +11,25 @@ use crate::arch::prefetch;
 use crate::memory;
 use std::ptr::NonNull;
 
-/// A power of two.
+/// Initial number of slots; a power of two.
 const FIRST_SLOTS: usize = 1 << 11;
 
-/// The table. It is given back by [`Index::unmap`] alone.
+/// The table. Only [`Index::unmap`] frees it.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Hash in the upper, record index in the lower half; 0: empty (record 0, the root, is not in the table).
+    /// Hash in the upper half, record index in the lower half; 0 if empty (record 0, the root, is never in
+    /// the table).
     slots: NonNull<u64>,
     mask: usize,
     used: usize,
 }
 
-/// An empty slot, where what was searched for can be put.
+/// An empty slot, where a missing record can be put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Vacant(usize);
 
 impl Index {
-    /// An empty table.
+    /// Maps an empty table.
     pub(super) fn map() -> Option<Index> {
         Some(Index::of(
             memory::map_anonymous(FIRST_SLOTS * 8)?,
@@ -36,7 +37,7 @@ impl Index {
         ))
     }
 
-    /// A zeroed mapping of so many slots.
+    /// The table in a zeroed mapping of so many slots.
     fn of(mapping: NonNull<u8>, slots: usize) -> Index {
         Index {
             slots: mapping.cast(),
@@ -47,7 +48,8 @@ impl Index {
 
     #[inline]
     fn get(&self, slot: usize) -> (u32, u32) {
-        // SAFETY: the mapping has `mask + 1` slots; all bits zero are a slot.
+        // SAFETY: the mask keeps the index below the `mask + 1` slots of the mapping; any bits are a valid
+        // slot.
         let value = unsafe { self.slots.add(slot & self.mask).read() };
         ((value >> 32) as u32, value as u32)
     }
@@ -55,26 +57,26 @@ impl Index {
     #[inline]
     fn set(&mut self, slot: usize, hash: u32, record: u32) {
         let value = u64::from(hash) << 32 | u64::from(record);
-        // SAFETY: as above.
+        // SAFETY: as in `get`; the table owns the mapping.
         unsafe { self.slots.add(slot & self.mask).write(value) };
     }
 
-    /// A hash will be looked for soon.
+    /// Prefetches the slot of a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u32) {
-        // SAFETY: within the mapping, as above.
+        // SAFETY: within the mapping, as in `get`.
         let slot = unsafe { self.slots.add(hash as usize & self.mask) };
         prefetch(slot.as_ptr().cast());
     }
 
-    /// The record that a search for the hash is likely to look at.
+    /// The record in the first slot of a hash, if the hash matches.
     #[inline]
     pub(super) fn likely(&self, hash: u32) -> Option<u32> {
         let (other, record) = self.get(hash as usize);
         (other == hash && record != 0).then_some(record)
     }
 
-    /// The record of this hash that is the right one, or the slot for it.
+    /// Finds the record with this hash for which `is_it` holds, or the slot for it.
     #[inline]
     pub(super) fn find(
         &self,
@@ -94,19 +96,20 @@ impl Index {
         }
     }
 
-    /// Whether nothing is in the table: its memory need not be touched then.
+    /// Whether the table is empty; its memory need not be touched then.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Whether there is no room for another: the table is full and could not grow.
+    /// Whether there is no room for another record: the table is full and could not grow.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.used >= self.mask
     }
 
-    /// Puts a record, not 0, where [`Index::find`] has just looked for its hash. There must be room.
+    /// Puts a record (not 0) into the slot that [`Index::find`] has just returned for its hash. There must be
+    /// room.
     #[inline]
     pub(super) fn put(&mut self, vacant: Vacant, hash: u32, record: u32) {
         debug_assert!(record != 0 && !self.is_full());
@@ -117,7 +120,7 @@ impl Index {
         }
     }
 
-    /// Doubles the table. When that fails the old one serves on until it is full.
+    /// Doubles the table. If that fails, the old one is used until it is full.
     #[cold]
     fn grow(&mut self) {
         let slots = (self.mask + 1) * 2;
@@ -139,7 +142,7 @@ impl Index {
         std::mem::replace(self, larger).unmap();
     }
 
-    /// Whether the table has not grown.
+    /// Whether the table has never grown.
     pub(super) fn is_small(&self) -> bool {
         self.mask < FIRST_SLOTS
     }
@@ -147,15 +150,16 @@ impl Index {
     /// Empties the table.
     pub(super) fn clear(&mut self) {
         if self.used > 0 {
-            // SAFETY: the mapping has `mask + 1` slots; all bits zero are an empty one.
+            // SAFETY: the mapping has `mask + 1` slots; all bits zero are an empty slot.
             unsafe { self.slots.write_bytes(0, self.mask + 1) };
             self.used = 0;
         }
     }
 
-    /// Gives the memory back.
+    /// Unmaps the table.
     pub(super) fn unmap(self) {
-        // SAFETY: the table is consumed; nothing else points into the mapping, which has this length.
+        // SAFETY: the table is consumed and owns the mapping, which has this length; nothing else points into
+        // it.
         unsafe { memory::unmap(self.slots.cast(), (self.mask + 1) * 8) };
     }
 }
@@ -164,7 +168,7 @@ impl Index {
 mod tests {
     use super::*;
 
-    /// Hashes that meet in one slot, and hashes that are equal.
+    /// Different hashes that share a slot, and equal hashes.
     #[test]
     fn every_record_is_found_again_whatever_the_hashes() {
         let mut index = Index::map().unwrap();

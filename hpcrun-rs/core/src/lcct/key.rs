@@ -1,11 +1,11 @@
-//! When two notes under one parent are the same node.
+//! Decides whether two notes under one parent are the same node.
 //!
-//! The paper's appendix shares two notes when ip, lip and note-id are equal and their
-//! associations are in a common class; its classes overlap (1 <-> 1 is the base case of both
-//! M <-> 1 and 1 <-> M), so sharing is not transitive and the tree depends on insertion order.
-//! Here the classes are a partition: {1<->0, M<->0}, {1<->1, M<->1}, {1<->M}. What is given up
-//! is sharing a native frame with the base of a 1 <-> M chord; a scheduler frame that stands for
-//! user-level frames is never also a user-level frame itself, so nothing is lost in practice.
+//! The paper's appendix shares two notes if ip, lip and note-id are equal and their associations are in a
+//! common class. Its classes overlap: 1 <-> 1 is the base case of both M <-> 1 and 1 <-> M. So sharing is not
+//! transitive, and the tree depends on the order of insertion. Here the classes are a partition: {1<->0,
+//! M<->0}, {1<->1, M<->1}, {1<->M}. The only difference is that a native frame is not shared with the base of
+//! a 1 <-> M chord. A scheduler frame that stands for user-level frames is never also a user-level frame, so
+//! nothing is lost in practice.
 
 use crate::logical::Note;
 use hpc_formats::profile::Association;
@@ -31,7 +31,7 @@ pub const fn class_of(association: Association) -> Class {
     }
 }
 
-/// Class by the association's number in a record; 0 for records that are not notes.
+/// The class by an association's number in a record; 0 for records that are not notes.
 const CLASS_BY_NUMBER: [u32; 16] = {
     let mut table = [0; 16];
     table[Association::OneToOne as usize] = class_of(Association::OneToOne) as u32;
@@ -42,19 +42,19 @@ const CLASS_BY_NUMBER: [u32; 16] = {
     table
 };
 
-/// Kind, class and note-id of a record's first word: the part of it that is compared.
+/// Kind, class and note-id of a record's first word: the part that sharing compares.
 #[inline]
 fn comparable(meta: u32) -> u32 {
     (meta & !0xf0) | CLASS_BY_NUMBER[(meta >> 4 & 0xf) as usize] << 4
 }
 
-/// Whether two notes under one parent are one node (the paper's `sharable?`).
+/// Whether two notes under one parent are the same node (the paper's `sharable?`).
 #[inline]
 pub fn sharable(a: &Note, b: &Note) -> bool {
     a.ip == b.ip && a.lip == b.lip && (a.meta == b.meta || comparable(a.meta) == comparable(b.meta))
 }
 
-/// The hash of a path, from that of the path to the parent; equal for sharable notes.
+/// The hash of a path, from the hash of the parent's path; equal for sharable notes.
 #[inline]
 pub fn hash(parent: u32, note: &Note) -> u32 {
     let h = note.ip.0 ^ note.lip.0.rotate_left(32) ^ u64::from(comparable(note.meta)) << 20;
@@ -62,8 +62,8 @@ pub fn hash(parent: u32, note: &Note) -> u32 {
     ((h ^ h >> 29) >> 17) as u32
 }
 
-/// Whether `association` is the base case that a shared node must carry (the appendix's
-/// implicit base-case flag): one physical frame instead of many.
+/// Whether `association` is the base case that a shared node must carry (the appendix's implicit base-case
+/// flag): one physical frame instead of several.
 #[inline]
 pub fn is_base_case(association: u32) -> bool {
     association == Association::OneToOne as u32 || association == Association::OneToZero as u32
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Every combination of small values, so that the relation is tested where it can fail.
+    /// All combinations of small values.
     fn universe() -> Vec<Note> {
         let mut notes = Vec::new();
         for a in ALL {

@@ -1,6 +1,8 @@
-//! The logical calling context tree of one thread (paper, section 3.2 and appendix), built in
-//! place in the profile file. [`key`] says when two notes are one node, `index` finds it, [`tree`] inserts;
-//! [`spare`] keeps files for the next threads.
+//! The logical calling context tree of one thread (paper, section 3.2 and appendix), built in place in the
+//! profile file.
+//!
+//! [`key`] decides whether two notes are the same node, `index` finds the node, and [`tree`] inserts it.
+//! [`spare`] keeps the files of ended threads for new threads.
 //!
 //! Async-signal-safe.
 

@@ -1,10 +1,10 @@
-//! Trees whose threads are over: the next thread's profile goes into the same file.
+//! Trees of ended threads: the profile of a later thread goes into the same file.
 //!
-//! Making a file costs some 100 us, more than many a thread runs for. So the tree of a thread that ends is
-//! kept, a few at most, and a thread that has its first sample takes one ([`Tree::begin_next`]). What is left
-//! when the process ends is complete as it is.
+//! Creating a file takes some 100 us, longer than many threads run. So the tree of a thread that ends is
+//! kept, a few at most, and a later thread takes one at its first sample ([`Tree::begin_next`]). Files that
+//! remain when the process ends are complete.
 //!
-//! Async-signal-safe: a slot is owned by whoever moves it to `TAKEN`, and nobody waits for one.
+//! Async-signal-safe: the thread that moves a slot to `TAKEN` owns it, and no thread waits for a slot.
 
 use super::Tree;
 use std::cell::UnsafeCell;
@@ -16,7 +16,7 @@ const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
 const FULL: u8 = 2;
 
-/// As many as threads that end at one moment while others begin.
+/// About the number of threads that end while others begin.
 const SLOTS: usize = 16;
 
 struct Slot {
@@ -25,8 +25,8 @@ struct Slot {
     tree: UnsafeCell<MaybeUninit<Tree>>,
 }
 
-// SAFETY: the tree is touched only by the thread that has moved the state to `TAKEN`, and `Tree` may go from
-// thread to thread: it owns its mappings.
+// SAFETY: only the thread that moved the state to `TAKEN` accesses the tree. `Tree` may move between threads:
+// it owns its mappings.
 unsafe impl Sync for Slot {}
 
 static SPARE: [Slot; SLOTS] = [const {
@@ -46,11 +46,11 @@ impl Slot {
     }
 }
 
-/// Keeps the tree of a thread that is over, or closes it.
+/// Keeps the tree of an ended thread, or closes it.
 pub fn keep(tree: Tree) {
     if tree.has_room() {
         if let Some(slot) = SPARE.iter().find(|slot| slot.claim(EMPTY)) {
-            // SAFETY: the slot is this thread's since it was claimed.
+            // SAFETY: `claim` made this thread the owner of the slot, until the store below.
             unsafe { (*slot.tree.get()).write(tree) };
             slot.state.store(FULL, Release);
             return;
@@ -59,16 +59,17 @@ pub fn keep(tree: Tree) {
     tree.close();
 }
 
-/// Takes a tree.
+/// Takes a kept tree.
 pub fn take() -> Option<Tree> {
     let slot = SPARE.iter().find(|slot| slot.claim(FULL))?;
-    // SAFETY: the slot was full, and is this thread's since it was claimed.
+    // SAFETY: the slot was `FULL`, so the tree is initialised; `claim` made this thread its owner.
     let tree = unsafe { (*slot.tree.get()).assume_init_read() };
     slot.state.store(EMPTY, Release);
     Some(tree)
 }
 
-/// In a forked child: the files are the parent's. One that another thread was moving at the fork stays mapped.
+/// Closes all kept trees in a forked child: the files belong to the parent. A tree that another thread was
+/// moving at the fork stays mapped.
 pub fn abandon() {
     while let Some(tree) = take() {
         tree.close();

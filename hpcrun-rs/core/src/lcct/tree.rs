@@ -1,8 +1,8 @@
 //! Inserts logical call paths into a profile file.
 //!
-//! Invariants: record 0 is the synthetic root; a child's index is larger than its parent's; the
-//! header's record count is raised after the record is complete, so the file is consistent
-//! whenever the process dies. One thread writes: the owner.
+//! Invariants: record 0 is the synthetic root. A child's index is larger than its parent's. The header's
+//! record count is raised after a record is complete, so the file is consistent at every point where the
+//! process may die. Only the owning thread writes.
 //!
 //! Async-signal-safe.
 
@@ -19,19 +19,20 @@ use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Most records of a tree: handles have 32 bits, and the file stays within 2 GiB.
+/// Maximal number of records in a tree: the file stays within 2 GiB.
 const MAX_RECORDS: usize = 1 << 26;
-/// Bytes of a file behind which no further profile is begun.
+/// File size above which no further profile is begun in a file, in bytes.
 const MOST_SHARED: usize = 64 << 20;
-/// So many notes of a path are looked for at once.
+/// Number of notes of a path that are searched for at once.
 const AT_ONCE: usize = 32;
-/// So many lines of the cache, of two records each, are made ready for the next path.
+/// Number of cache lines, of two records each, that are prefetched for the next path.
 const PREPARED: usize = 8;
 const PATH_CAPACITY: usize = 2 * memory::PAGE;
-/// The mapping that holds the file's path and, behind it, the last path's nodes: a short path's in the same page.
+/// Size of the mapping that holds the file's path, followed by the last path's nodes: those of a short path
+/// are in the same page.
 const LAST_MAPPING: usize = MAX_NOTES * size_of::<Level>() + PATH_CAPACITY;
 
-/// A note record as it lies in the file; `FORMATS.md` has the table.
+/// A note record as in the file; `FORMATS.md` has the table.
 #[repr(C)]
 struct NodeRecord {
     meta: u32,
@@ -42,7 +43,7 @@ struct NodeRecord {
     reserved: u32,
 }
 
-/// A metric record as it lies in the file.
+/// A metric record as in the file.
 #[repr(C)]
 struct MetricRecord {
     meta: u32,
@@ -56,7 +57,7 @@ const _: () = assert!(size_of::<NodeRecord>() == RECORD_SIZE);
 const _: () = assert!(size_of::<MetricRecord>() == RECORD_SIZE);
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// What the header says of whose profile it is.
+/// The fields of the header that identify a profile.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // fields are documented in `hpc_formats::profile::header`
 pub struct Identity {
@@ -72,9 +73,9 @@ pub struct Identity {
 /// A node on a path.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// Its record.
+    /// Index of its record.
     node: u32,
-    /// The hash of the path to it.
+    /// Hash of the path to it.
     hash: u32,
 }
 
@@ -82,13 +83,13 @@ struct Level {
 #[derive(Debug)]
 pub struct Tree {
     file: GrowingFile,
-    /// The profile's header, in the file's mapping. Profiles of threads that are over may lie before it.
+    /// The profile's header, in the file's mapping. Profiles of ended threads may precede it.
     start: NonNull<u8>,
     len: u32,
     index: Index,
-    /// The last path, outermost first, for quick re-insertion of a common prefix.
+    /// The nodes of the last path, outermost first, to find a common prefix quickly.
     last: NonNull<Level>,
-    /// The file's path, before `last` in the same mapping: a tree is moved on small stacks.
+    /// The file's path, before `last` in the same mapping; not inline, since trees are moved on small stacks.
     path: NonNull<u8>,
     last_len: usize,
     last_root: u32,
@@ -102,7 +103,7 @@ impl Tree {
             return Err(LossCause::DiskFull);
         }
         let mapping = memory::map_anonymous(LAST_MAPPING).ok_or(LossCause::TreeFull)?;
-        // SAFETY: the mapping was made above and is not used.
+        // SAFETY: the mapping was made above, and nothing uses it.
         let give_back = || unsafe { memory::unmap(mapping, LAST_MAPPING) };
         let Some(index) = Index::map() else {
             give_back();
@@ -116,7 +117,7 @@ impl Tree {
                 return Err(cause);
             }
         };
-        // SAFETY: the mapping has room for a path of PATH_CAPACITY and, behind it, for the notes' nodes.
+        // SAFETY: the mapping has room for a path of PATH_CAPACITY, followed by the nodes of MAX_NOTES notes.
         let nodes = unsafe {
             mapping.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
             mapping.add(bytes.len().next_multiple_of(align_of::<Level>()))
@@ -135,7 +136,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The synthetic root and the header of an empty tree.
+    /// Writes the synthetic root and the header of an empty tree.
     fn begin(&mut self, identity: &Identity) -> Result<(), LossCause> {
         self.push(NodeRecord {
             meta: meta(RecordKind::Root, 0, 0),
@@ -149,12 +150,12 @@ impl Tree {
         Ok(())
     }
 
-    /// A final profile makes room for the next thread's, behind it in the same file. On an error it stays the
-    /// file's last one.
+    /// Begins the profile of the next thread after this one, which is final, in the same file. On an error
+    /// this profile remains the last of the file.
     pub fn begin_next(&mut self, identity: &Identity) -> Result<(), LossCause> {
         let (start, len) = (self.start, self.len);
         let step = self.size().next_multiple_of(align_of::<u64>());
-        // SAFETY: within the reservation, whose limit `push` keeps.
+        // SAFETY: the result is within the file's reservation, since `push` keeps its limit.
         self.start = unsafe { start.add(step) };
         self.len = 0;
         self.index.clear();
@@ -164,7 +165,8 @@ impl Tree {
         match begun {
             Ok(()) => {
                 compiler_fence(Ordering::Release);
-                // The next one is complete: whenever the process dies the chain leads to whole profiles.
+                // The next profile is complete, so the chain leads to whole profiles whenever the process
+                // dies.
                 self.set_u64(header::NEXT, step as u64);
                 self.start = next;
             }
@@ -173,18 +175,18 @@ impl Tree {
         begun
     }
 
-    /// Bytes of the header and the records.
+    /// Size of the header and the records, in bytes.
     fn size(&self) -> usize {
         HEADER_SIZE + self.len as usize * RECORD_SIZE
     }
 
-    /// Bytes of the file before the tree.
+    /// Offset of the profile in the file, in bytes.
     fn offset(&self) -> usize {
         self.start.addr().get() - self.file.base().addr().get()
     }
 
-    /// Prefetches the lines that the next insertion will write. Most paths have new nodes, whose records lie
-    /// where nothing was written yet.
+    /// Prefetches the lines that the next insertion will write. Most paths have new nodes, whose records are
+    /// in memory that was not written yet.
     #[inline]
     pub fn prepare(&self) {
         let start = self.start.as_ptr();
@@ -212,14 +214,14 @@ impl Tree {
 
     fn header_at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset + 8 <= HEADER_SIZE);
-        // SAFETY: the header is mapped for the life of the file: the root behind it was written first.
+        // SAFETY: the header is within the file's mapping: `push` has written the root after it.
         unsafe { self.start.as_ptr().add(offset) }
     }
 
     /// Sets a 32-bit header field.
     #[inline]
     pub fn set_u32(&mut self, offset: usize, value: u32) {
-        // SAFETY: within the header; unaligned-safe.
+        // SAFETY: the field is within the header; the access may be unaligned.
         unsafe { self.header_at(offset).cast::<u32>().write_unaligned(value) };
     }
 
@@ -252,7 +254,7 @@ impl Tree {
 
     /// Sets the thread's name, at most 16 bytes.
     pub fn set_name(&mut self, name: &[u8; 16]) {
-        // SAFETY: 16 bytes at NAME are in the header.
+        // SAFETY: the 16 bytes at NAME are within the header.
         unsafe {
             self.header_at(header::NAME)
                 .cast::<[u8; 16]>()
@@ -269,8 +271,8 @@ impl Tree {
     #[inline]
     fn record(&self, index: u32) -> *mut NodeRecord {
         debug_assert!(index < self.len);
-        // SAFETY: indices below `len` are mapped; the result is dereferenced by callers that
-        // have checked or made the index.
+        // SAFETY: records with an index below `len` are mapped. Callers that dereference the result have
+        // checked the index, or have just created the record.
         unsafe {
             let first = self.start.as_ptr().add(HEADER_SIZE).cast::<NodeRecord>();
             first.add(index as usize)
@@ -281,20 +283,20 @@ impl Tree {
         let index = self.len;
         let end = self.offset() + self.size() + RECORD_SIZE;
         if end > self.file.len() {
-            // SAFETY: `create` copied a NUL-terminated path there.
+            // SAFETY: `create` copied a NUL-terminated path there; the tree owns that mapping.
             let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
             self.file.grow(path)?;
         }
         self.len = index + 1;
-        // SAFETY: the record's bytes are mapped (just checked).
+        // SAFETY: the record's bytes are mapped (just checked), and only this thread writes.
         unsafe { self.record(index).write(record) };
         compiler_fence(Ordering::Release);
         self.set_u64(header::RECORDS, u64::from(self.len));
         Ok(index)
     }
 
-    /// Inserts a path and returns its innermost record. Its `outer` outermost notes are those of
-    /// the path inserted before, under the same root; `notes` are the others, innermost first.
+    /// Inserts a path, and returns its innermost record. Its `outer` outermost notes are those of the
+    /// previous path, under the same root; `notes` are the other notes, innermost first.
     pub fn insert(
         &mut self,
         root: PathRoot,
@@ -323,7 +325,7 @@ impl Tree {
                 break;
             }
             let last = self.last(depth);
-            // The records of paths that part here are not looked at.
+            // Compares hashes first: most records of diverging paths are not read.
             if last.hash != key::hash(at.hash, note) || !self.is_of(last.node, note) {
                 break;
             }
@@ -338,7 +340,7 @@ impl Tree {
         Ok(at.node)
     }
 
-    /// From a node on by some notes, [`AT_ONCE`] at most, innermost first.
+    /// Finds or adds at most [`AT_ONCE`] notes below a node; innermost first.
     fn descend(&mut self, from: Level, notes: &[Note]) -> Result<Level, LossCause> {
         let mut hashes = [0; AT_ONCE];
         let mut hash = from.hash;
@@ -361,13 +363,14 @@ impl Tree {
         let before = self.len;
         for (note, hash) in notes.iter().rev().zip(hashes) {
             let node = if at.node >= before {
-                // Its parent was made just now, and is the last record.
+                // The parent is new and is the last record, so the child is new as well.
                 self.push_note(at.node, note)?
             } else {
                 self.child(at.node, hash, note)?
             };
             at = Level { node, hash };
-            // SAFETY: `insert` leaves no more notes than the mapping, of MAX_NOTES, has room for.
+            // SAFETY: the mapping has room for MAX_NOTES nodes, and `insert` limits the path to that many
+            // notes.
             unsafe { self.last.add(self.last_len).write(at) };
             self.last_len += 1;
         }
@@ -377,14 +380,14 @@ impl Tree {
     /// A node of the last path.
     #[inline]
     fn last(&self, depth: usize) -> Level {
-        // SAFETY: callers have a depth below the last path's length, at most MAX_NOTES.
+        // SAFETY: callers pass a depth below the last path's length, which is at most MAX_NOTES.
         unsafe { self.last.add(depth).read() }
     }
 
-    /// Whether a node of the last path is that of a note under the same parent, with nothing to change.
+    /// Whether a node of the last path has exactly this note.
     #[inline]
     fn is_of(&self, node: u32, note: &Note) -> bool {
-        // SAFETY: the last path's nodes are valid indices.
+        // SAFETY: the last path's nodes are indices of existing records; only this thread writes them.
         let r = unsafe { &*self.record(node) };
         as_note(r) == *note
     }
@@ -407,12 +410,14 @@ impl Tree {
         Ok(Level { node, hash })
     }
 
-    /// The child of a node for a note; `hash` is that of the path to the child. A child that is the record behind its
-    /// parent's is found there, and is not in the index: most of the nodes that a path adds are.
+    /// Finds or adds the child of a node for a note; `hash` is that of the path to the child. A child whose
+    /// record directly follows its parent's is found there, and is not in the index. Most nodes that a path
+    /// adds are of this kind.
     fn child(&mut self, parent: u32, hash: u32, note: &Note) -> Result<u32, LossCause> {
         debug_assert!(note.meta >> 8 <= MAX_NOTE_ID);
         let is_it = |index: u32| {
-            // SAFETY: indices below `len` and those in the index are of records; one of a metric is no note's.
+            // SAFETY: indices below `len`, and those in the index, are of existing records. A metric record
+            // has another kind, so no note equals it.
             let r = unsafe { &*self.record(index) };
             r.parent == parent && key::sharable(note, &as_note(r))
         };
@@ -432,12 +437,13 @@ impl Tree {
         }
     }
 
-    /// A node that stands for a note, too; of one class it carries the base case's association.
+    /// Shares a node with a further note. If the note is the base case of the class, the node takes its
+    /// association.
     #[inline]
     fn shared(&mut self, index: u32, note: &Note) -> u32 {
-        // SAFETY: callers have found the record.
+        // SAFETY: callers have found the record; only this thread writes it.
         let r = unsafe { &mut *self.record(index) };
-        // Mostly it does already, and a store would make the page one that is to be written to the disk again.
+        // The store is rare: it would dirty the page, which would then be written to disk again.
         if r.meta != note.meta && key::is_base_case(note.meta >> 4 & 0xf) {
             r.meta = note.meta;
         }
@@ -464,7 +470,7 @@ impl Tree {
         periods: u64,
         idleness: f64,
     ) -> Result<(), LossCause> {
-        // SAFETY: `node` came from `insert`.
+        // SAFETY: `node` came from `insert`, so its record exists.
         let mut metric = unsafe { (*self.record(node)).metric };
         if metric == 0 {
             metric = self.push(NodeRecord {
@@ -475,10 +481,11 @@ impl Tree {
                 metric: 0,
                 reserved: 0,
             })?;
-            // SAFETY: as above; the mapping does not move.
+            // SAFETY: as above; the mapping does not move when the file grows.
             unsafe { (*self.record(node)).metric = metric };
         }
-        // SAFETY: `metric` is the index of a metric record, which has the same size.
+        // SAFETY: `metric` is the index of a metric record, which has the size of a note record; only this
+        // thread writes it.
         let m = unsafe { &mut *self.record(metric).cast::<MetricRecord>() };
         m.samples += samples;
         m.work += periods;
@@ -488,19 +495,19 @@ impl Tree {
         Ok(())
     }
 
-    /// The thread is over: the profile is final.
+    /// Marks the profile as final, when the thread has ended.
     pub fn finish(&mut self) {
         self.set_u32(header::STATE, 1);
     }
 
-    /// Whether another thread's profile should follow in the file: not where clearing the tables takes longer
-    /// than making new ones, or the file is large.
+    /// Whether another thread's profile should follow in the file. False if the index has grown, so that
+    /// clearing it would take longer than a new one, or if the file is large.
     pub fn has_room(&self) -> bool {
         self.index.is_small() && self.offset() + self.size() < MOST_SHARED
     }
 
-    /// Unmaps the file and the tables. The file keeps the unused end that was allocated: cutting it off would
-    /// take milliseconds.
+    /// Unmaps the file and the tables. The file keeps its unused allocated end, since truncation would take
+    /// milliseconds.
     pub fn close(mut self) {
         self.file.close();
         self.unmap_tables();
@@ -508,7 +515,7 @@ impl Tree {
 
     fn unmap_tables(self) {
         self.index.unmap();
-        // SAFETY: the tree is consumed; nothing else points to the mapping.
+        // SAFETY: the tree is consumed and owns the mapping; nothing else points into it.
         unsafe { memory::unmap(self.path, LAST_MAPPING) };
     }
 }

@@ -1,16 +1,18 @@
-//! The way that the last walk took, so that the next one need not go all of it again.
+//! Backtrace cache: reuses the outer frames of a thread's previous unwind.
 //!
-//! Two call paths of one thread, taken shortly after each other, mostly differ in their innermost
-//! frames alone. A walk depends on nothing but where it stands ([`Position`]), the load map, and
-//! the words of memory that it reads from there on. So when a walk comes to a position that the
-//! walk before had come to, and all words that were read from there on are unchanged, the rest of
-//! both is the same, by induction from word to word: as long as the words agree, the next one to
-//! be compared is just the next one that the walk would read itself. The comparison therefore
-//! never touches memory that the walk would not touch, also where it leads over the stacks of
-//! spawners and the headers of stolen tasks. (ReadLog are compared, not only return addresses: the
-//! stack may have been left and entered again on another way with the same ones.) A walk that lost its way may have
-//! read what is no stack's of its thread, nor a task, so nothing else is trusted: as soon as any stack goes the last walk is forgotten,
-//! and what did not lie in a stack is read through the kernel.
+//! Consecutive samples of a thread usually differ only in their innermost frames. For each frame of the
+//! previous unwind, the cache stores its [`Position`], and the words that the unwind read from there
+//! outwards. When an unwind reaches a cached position, and all those words are unchanged, it would find the
+//! same outer frames, so it stops and reuses them.
+//!
+//! The proof is by induction over the words: as long as the words agree, the next word to compare is the next
+//! one that the unwind itself would read. So the comparison reads no memory that the unwind would not read,
+//! even across stacks of spawners and headers of stolen tasks. Comparing return addresses alone is not
+//! enough: the program may have left the stack and entered it again on another path with the same return
+//! addresses.
+//!
+//! A corrupt unwind may have logged arbitrary addresses. Therefore the cache is cleared when any stack is
+//! unregistered, and words outside known stacks are re-read through the kernel.
 //!
 //! Async-signal-safe after [`BacktraceCache::new`].
 
@@ -22,41 +24,42 @@ use crate::unwind::stack::{self, Window};
 
 /// Slots of the table that finds a frame by its stack pointer; a power of two.
 const SLOTS: usize = 1024;
-// An index of a frame fits in a slot.
+// The index of a frame fits in a slot.
 const _: () = assert!(MAX_NOTES <= 1 << 16);
 
-/// A frame that a walk has come to.
+/// A cached frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     position: Position,
-    /// What the logical cursor was at, see [`BacktraceCache::meet`].
+    /// The state of the logical cursor, see [`BacktraceCache::look_up`].
     context: u64,
-    /// ReadLog read before, in the walk; once kept: words read from here on.
+    /// Number of words: while the unwind runs, those read before this frame; in the cache, those from here
+    /// on.
     words: u32,
-    /// Notes made before, in the walk; once kept: notes from here on.
+    /// Number of notes, counted in the same way.
     notes: u32,
 }
 
-/// See the module's description.
+/// The cache of one thread.
 #[derive(Debug)]
 pub struct BacktraceCache {
-    /// The frames of the last whole walk, outermost first.
+    /// The frames of the previous unwind, outermost first.
     frames: FixedArray<Frame>,
-    /// Its words, last first.
+    /// The words of the previous unwind, in reverse order of reading.
     words: FixedArray<Word>,
-    /// The frames of the walk under way, innermost first.
+    /// The frames of the current unwind, innermost first.
     fresh: FixedArray<Frame>,
-    /// What was read through the kernel, if `is_read` says so: seldom needed, and kept apart.
+    /// Words read through the kernel; valid if `is_read`. Boxed, because it is rarely used.
     window: Box<Window>,
     is_read: bool,
     root: PathRoot,
     generation: u32,
-    /// [`stack::epoch`] of the last walk's time.
+    /// [`stack::epoch`] at the previous unwind.
     epoch: u32,
-    /// Index in `words` of one that was found changed in the walk under way.
+    /// Index in `words` of a word that the current unwind found changed.
     changed: u32,
-    /// Index of the frame at which the walk under way met the last one.
-    met: Option<u32>,
+    /// Index in `frames` of the frame at which the current unwind hit.
+    hit: Option<u32>,
     by_sp: [u16; SLOTS],
 }
 
@@ -73,24 +76,24 @@ impl BacktraceCache {
             generation: 0,
             epoch: 0,
             changed: u32::MAX,
-            met: None,
+            hit: None,
             by_sp: [0; SLOTS],
         })
     }
 
-    /// Forgets the last walk.
+    /// Drops the previous unwind.
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();
         self.words.clear();
     }
 
-    /// A walk begins, over this generation of the load map (`None`: it is about to change).
+    /// Starts an unwind over this generation of the load map (`None`: a module is being unloaded).
     #[inline]
     pub(super) fn begin(&mut self, generation: Option<u32>) {
         self.fresh.clear();
         self.changed = u32::MAX;
-        self.met = None;
+        self.hit = None;
         self.is_read = false;
         let epoch = stack::epoch();
         if generation != Some(self.generation) || epoch != self.epoch {
@@ -102,15 +105,15 @@ impl BacktraceCache {
 
     #[inline]
     fn slot(sp: u64) -> usize {
-        // Frames of the usual callers are 16 bytes apart at least.
+        // Frames of most callers are at least 16 bytes apart.
         (sp >> 4) as usize % SLOTS
     }
 
-    /// The walk stands at `position`, having read `words` words and made `notes` notes. `context`
-    /// is what else its notes from here on depend on. If the last walk was there too, and goes on
-    /// from there as this one would: its root, and how many notes it has from here on.
+    /// Looks up `position`, which the unwind reaches after `words` words and `notes` notes. `context` is the
+    /// state that its further notes depend on, beside the position. On a hit, returns the root of the
+    /// previous unwind, and the number of its notes from here on.
     #[inline]
-    pub(super) fn meet(
+    pub(super) fn look_up(
         &mut self,
         position: Position,
         context: u64,
@@ -122,12 +125,12 @@ impl BacktraceCache {
             if frame.position == position && frame.context == context {
                 let outer = frame.notes as usize;
                 if outer + notes <= MAX_NOTES && self.is_unchanged(frame.words) {
-                    self.met = Some(index);
+                    self.hit = Some(index);
                     return Some((self.root, outer));
                 }
             }
         }
-        // A frame that finds no room is one at which no walk is met.
+        // If there is no room for the frame, later unwinds cannot hit it.
         self.fresh.push(Frame {
             position,
             context,
@@ -137,7 +140,7 @@ impl BacktraceCache {
         None
     }
 
-    /// Whether the first `count` kept words are as they were.
+    /// Whether the first `count` cached words are unchanged.
     fn is_unchanged(&mut self, count: u32) -> bool {
         if count > self.changed {
             return false;
@@ -147,9 +150,12 @@ impl BacktraceCache {
             let is_same = if word.address & CHECKED != 0 {
                 read_checked(&mut self.window, &mut self.is_read, word.address) == Some(word.value)
             } else {
-                // SAFETY: it lay in a stack that was known, between the last walk's stack pointer there and the top, and no known stack has
-                // gone since: mapped and readable. (One that goes in this very moment is none that the walk would read now,
-                // see the module; only where it lost its way could it be one.) Any bits are a number.
+                // SAFETY: the word lay in a known stack, between the previous unwind's stack pointer there
+                // and the top of the stack. `begin` checked that no stack was unregistered since, so the word
+                // is mapped and readable; any value is valid. A stack may be unregistered after that check.
+                // By the induction above, the unwind itself would read the word now, so its stack belongs to
+                // this thread or to a suspended spawner, and stays; only a corrupt unwind could have logged
+                // another.
                 word.address != 0
                     && unsafe { (word.address as *const u64).read_unaligned() } == word.value
             };
@@ -161,8 +167,8 @@ impl BacktraceCache {
         true
     }
 
-    /// The walk has ended at `root`, after `notes` notes of its own. It is kept for the next one, unless
-    /// that could not rely on it.
+    /// Ends the current unwind, with `root` and `notes` notes of its own. Stores it for the next one, unless
+    /// it is partial or its words are incomplete.
     pub(super) fn end(&mut self, root: PathRoot, words: &ReadLog, notes: usize) {
         let kept = match words.get() {
             Some(words) if !matches!(root, PathRoot::Partial(_)) && self.generation != 0 => {
@@ -172,18 +178,18 @@ impl BacktraceCache {
         };
         if !kept {
             self.clear();
-        } else if self.met.is_none() {
+        } else if self.hit.is_none() {
             self.root = root;
         }
     }
 
-    /// Puts the fresh frames and words in the place of those inside of the frame that was met.
+    /// Replaces the cached frames and words inside the hit frame by those of the current unwind.
     fn keep(&mut self, words: &[Word], notes: usize) -> bool {
-        let met = self
-            .met
+        let hit = self
+            .hit
             .and_then(|i| self.frames.as_slice().get(i as usize));
-        let (outer_words, outer_notes) = met.map_or((0, 0), |f| (f.words, f.notes));
-        self.frames.truncate(self.met.map_or(0, |i| i as usize + 1));
+        let (outer_words, outer_notes) = hit.map_or((0, 0), |f| (f.words, f.notes));
+        self.frames.truncate(self.hit.map_or(0, |i| i as usize + 1));
         self.words.truncate(outer_words as usize);
         for word in words.iter().rev() {
             if !self.words.push(*word) {
@@ -206,7 +212,7 @@ impl BacktraceCache {
     }
 }
 
-/// The word at an address with [`CHECKED`].
+/// Reads the word at an address with [`CHECKED`].
 #[cold]
 fn read_checked(window: &mut Window, is_read: &mut bool, address: u64) -> Option<u64> {
     if !std::mem::replace(is_read, true) {

@@ -1,7 +1,6 @@
-//! The logical cursor: one step at a time over bichords and their notes (paper, section 4.3).
+//! The logical cursor: steps over bichords and their notes (paper, section 4.3).
 //!
-//! All state of every agent is in this one fixed-size structure; no step looks ahead.
-//! Async-signal-safe.
+//! This fixed-size structure holds the state of every agent. No step looks ahead. Async-signal-safe.
 
 use super::agents::Owner;
 use super::path::PathRoot;
@@ -15,49 +14,49 @@ use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 use hpcrun_abi::RuntimeTable;
 
-/// What step-pnote has yet to yield.
+/// The state of step-pnote.
 #[derive(Clone, Copy, Debug)]
 enum Physical {
-    /// The frame that the physical cursor points at.
+    /// The frame at the physical cursor is the next p-note.
     Pending(Owner),
-    /// The chord's only p-note was yielded; the cursor still points at it.
+    /// The chord's first p-note was returned; the cursor still points at it.
     Yielded(Owner),
-    /// The cursor points at the next bichord (or the walk ended).
+    /// The chord is complete; the cursor points at the next bichord (or the unwind ended).
     Done,
 }
 
-/// What step-lnote has yet to yield.
+/// The state of step-lnote.
 #[derive(Clone, Copy, Debug)]
 enum Logical {
-    /// Nothing.
+    /// The chord is complete.
     Done,
-    /// The same frame as the p-note.
+    /// The l-note is the same frame as the p-note.
     Same(CodeAddress),
-    /// The frames of the spawner's stack, at which the physical cursor now points.
+    /// The chord consists of the frames of the spawner's stack. The physical cursor points there.
     Spawner {
-        /// The current frame was yielded, so move on first.
+        /// The current frame was returned, so move on first.
         yielded: bool,
     },
 }
 
-/// See the module's description.
+/// A logical unwind in progress.
 #[derive(Debug)]
 pub struct LogicalCursor<'a> {
     physical: Cursor<'a>,
     pnotes: Physical,
     lnotes: Logical,
     end: Option<PathRoot>,
-    /// A task that stock rayon's scheduler runs was passed.
+    /// The unwind has passed a task that stock rayon's scheduler runs.
     in_task: bool,
-    /// All frames so far are those of a runtime that has spin loops.
+    /// All frames so far belong to a runtime that has spin loops.
     in_support: bool,
-    /// Stock rayon's scheduler was met without a task above it, or a spin loop without a frame of the
-    /// program's.
+    /// The thread waits: the unwind found stock rayon's scheduler without a task above it, or a spin loop
+    /// without a frame of the program above it.
     idle: bool,
 }
 
 impl<'a> LogicalCursor<'a> {
-    /// A logical unwind from where a physical cursor begins.
+    /// Makes a logical cursor that starts where the physical cursor starts.
     #[inline(always)] // it is large, and made in its place
     pub fn new(physical: Cursor<'a>) -> LogicalCursor<'a> {
         LogicalCursor {
@@ -71,7 +70,7 @@ impl<'a> LogicalCursor<'a> {
         }
     }
 
-    /// Identifies the first frame.
+    /// Finds the first frame.
     #[inline]
     pub(super) fn start(&mut self) {
         if let Err(end) = self.physical.start() {
@@ -79,32 +78,33 @@ impl<'a> LogicalCursor<'a> {
         }
     }
 
-    /// Whether the thread looks for a task or waits for one: there is no path then. Meaningful
-    /// after step-bichord has returned `None`.
+    /// Whether the thread searches for a task or waits for one. There is no path then. Valid after
+    /// step-bichord has returned `None`.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// What the path hangs under; meaningful after step-bichord has returned `None`.
+    /// The root of the path. Valid after step-bichord has returned `None`.
     pub fn root(&self) -> PathRoot {
         self.end
             .unwrap_or(PathRoot::Partial(LossCause::UnknownThreadRoot))
     }
 
-    /// Where the physical walk stands; see [`Cursor::position`].
+    /// The state of the physical unwind; see [`Cursor::position`].
     #[inline]
     pub(super) fn position(&self) -> Option<Position> {
         self.physical.position()
     }
 
-    /// What the rest of the logical walk depends on beside the physical one, between bichords.
+    /// The state that the rest of the logical unwind depends on, beside the physical one. Valid between
+    /// bichords.
     #[inline]
     pub(super) fn context(&self) -> u64 {
         u64::from(self.in_task) | u64::from(self.in_support) << 1
     }
 
-    /// What the walk has read.
+    /// The words that the unwind has read.
     #[inline]
     pub(super) fn words(&self) -> &ReadLog {
         self.physical.words()
@@ -116,7 +116,7 @@ impl<'a> LogicalCursor<'a> {
         self.physical.generation()
     }
 
-    /// Finds the next bichord: `None` when the unwind is complete.
+    /// Finds the next bichord; `None` when the unwind is complete.
     #[inline]
     pub fn step_bichord(&mut self) -> Option<Association> {
         while self.end.is_none() {
@@ -157,8 +157,8 @@ impl<'a> LogicalCursor<'a> {
         None
     }
 
-    /// The next p-note of the bichord. The call that returns `None` has moved the physical
-    /// cursor to the start of the next p-chord (the paper's asymmetry of p- and l-chords).
+    /// The next p-note of the bichord. When this returns `None`, it has moved the physical cursor to the
+    /// start of the next p-chord (the paper's asymmetry of p-chords and l-chords).
     #[inline]
     pub fn step_pnote(&mut self) -> Option<CodeAddress> {
         match self.pnotes {
@@ -175,8 +175,8 @@ impl<'a> LogicalCursor<'a> {
         None
     }
 
-    /// Both notes of a 1 <-> 1 bichord at once, which is what most are: they are the same. Moves on to the
-    /// next bichord, as the last [`Self::step_pnote`] would.
+    /// The single frame of a 1 <-> 1 bichord, which is both p-note and l-note. Moves to the next bichord,
+    /// like the last [`Self::step_pnote`]. Most bichords are of this kind.
     #[inline]
     pub fn step_native(&mut self) -> CodeAddress {
         let code = self.physical.frame().code;
@@ -186,8 +186,8 @@ impl<'a> LogicalCursor<'a> {
         code
     }
 
-    /// A further p-note of the M <-> 0 chord that begins with stock rayon's scheduler: it takes
-    /// in the whole rest of the stack.
+    /// The next p-note of the M <-> 0 chord that starts with stock rayon's scheduler. The chord extends to
+    /// the root of the stack.
     fn step_below_scheduler(&mut self) -> Option<CodeAddress> {
         loop {
             self.advance();
@@ -217,8 +217,8 @@ impl<'a> LogicalCursor<'a> {
         }
     }
 
-    /// An l-note of a 1 <-> M chord: the next user-level frame of the spawner's stack, across
-    /// further boundaries, right up to the program's entry.
+    /// The next l-note of a 1 <-> M chord: the next user-level frame of the spawner's stack. The chord
+    /// continues across further boundaries, to the program's entry.
     fn step_spawner(&mut self, yielded: bool) -> Option<CodeAddress> {
         if yielded {
             self.advance();
@@ -259,7 +259,7 @@ impl<'a> LogicalCursor<'a> {
         });
     }
 
-    /// From a boundary's frame to the stack of the spawner of its task.
+    /// Moves from a boundary's frame to the stack of the spawner of its task.
     fn enter_spawner(&mut self, runtime: u8) {
         let Some(table) = activity::runtime(usize::from(runtime)) else {
             self.end = Some(PathRoot::Partial(LossCause::UnknownSpawner));
@@ -303,7 +303,7 @@ impl<'a> LogicalCursor<'a> {
     }
 }
 
-/// What a path that ends at this stack pointer hangs under.
+/// The root of a path that ends at this stack pointer.
 fn root_at(sp: u64) -> Option<PathRoot> {
     match stack::root_of(sp) {
         StackRoot::Entry => Some(PathRoot::Entry),

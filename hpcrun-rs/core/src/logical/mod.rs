@@ -1,9 +1,13 @@
 //! Logical unwinding (paper, sections 3 and 4): from physical frames to a logical call path.
 //!
-//! [`agents`] says which agent owns a frame; [`cursor`] is the logical cursor with step-bichord,
-//! step-pnote and step-lnote; `spawner` reads what a task says of its spawner; [`path`] holds the resulting
-//! notes; [`backtrace`] is the paper's Algorithm 1; [`backtrace_cache`] spares it the frames that the path before had
-//! too. Async-signal-safe, but for what says otherwise.
+//! - [`agents`] finds the agent that owns a frame.
+//! - [`cursor`] is the logical cursor with step-bichord, step-pnote and step-lnote.
+//! - `spawner` reads a task's spawn context.
+//! - [`path`] holds the notes of the path.
+//! - [`backtrace`] is the paper's Algorithm 1.
+//! - [`backtrace_cache`] reuses the outer frames of the previous path.
+//!
+//! Async-signal-safe, except for functions that say otherwise.
 
 pub mod agents;
 pub mod backtrace_cache;
@@ -19,9 +23,9 @@ pub use spawner::forget_sites;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
 
-/// The paper's Algorithm 1, of a cursor that has not moved yet: unwinds logically and leaves the path in
-/// `path`, innermost note first, up to where it joins the path before. The result says what the outermost
-/// note hangs under.
+/// The paper's Algorithm 1. Unwinds logically with a cursor that has not moved yet, and stores the notes in
+/// `path`, innermost first, up to the notes that it shares with the previous path. Returns the root of the
+/// path: the parent of its outermost note.
 pub fn backtrace(
     cursor: &mut LogicalCursor<'_>,
     path: &mut PathBuffer,
@@ -44,10 +48,10 @@ fn walk(
 ) -> PathRoot {
     while let Some(association) = cursor.step_bichord() {
         if association == Association::OneToOne {
-            if let Some(root) = meet(cursor, path, cache, cursor.context()) {
+            if let Some(root) = look_up(cursor, path, cache, cursor.context()) {
                 return root;
             }
-            // One of each, by definition: no chords to gather.
+            // One p-note and one l-note by definition, so there are no chords to collect.
             if !path.push_native(cursor.step_native()) {
                 return PathRoot::Partial(LossCause::TooDeep);
             }
@@ -62,26 +66,27 @@ fn walk(
                 return PathRoot::Partial(LossCause::TooDeep);
             }
         }
-        let mut met = None;
+        let mut hit = None;
         while let Some(lip) = cursor.step_lnote() {
-            met = meet(cursor, path, cache, context);
-            if met.is_some() || !path.push_lnote(lip) {
+            hit = look_up(cursor, path, cache, context);
+            if hit.is_some() || !path.push_lnote(lip) {
                 break;
             }
         }
         if !path.close(association) {
             return PathRoot::Partial(LossCause::TooDeep);
         }
-        if let Some(root) = met {
+        if let Some(root) = hit {
             return root;
         }
     }
     cursor.root()
 }
 
-/// Where the walk meets the one before: the root of both. What is left of the path is shared.
+/// Looks the current frame up in the cache. On a hit, the path shares the rest of its notes with the previous
+/// path, and has its root.
 #[inline]
-fn meet(
+fn look_up(
     cursor: &LogicalCursor<'_>,
     path: &mut PathBuffer,
     cache: &mut BacktraceCache,
@@ -89,7 +94,7 @@ fn meet(
 ) -> Option<PathRoot> {
     let position = cursor.position()?;
     let (words, notes) = (cursor.words().len(), path.reached());
-    let (root, outer) = cache.meet(position, context, words, notes)?;
+    let (root, outer) = cache.look_up(position, context, words, notes)?;
     path.share(outer);
     Some(root)
 }

@@ -1,4 +1,4 @@
-//! The notes of one logical call path, built innermost first in fixed memory.
+//! The notes of one logical call path, stored innermost first in fixed memory.
 //!
 //! Async-signal-safe after [`PathBuffer::new`].
 
@@ -7,41 +7,41 @@ use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{Association, RecordKind, meta};
 
-/// Most notes of a path; a deeper one is partial (cause `too-deep`).
+/// Maximal number of notes in a path; a deeper path is partial (cause `too-deep`).
 pub const MAX_NOTES: usize = 1 << 16;
 
 /// The paper's X-structure: a p-note and an l-note at the same position of a bichord.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Note {
-    /// Physical address, or none beyond the p-chord.
+    /// Physical address; none if the p-chord is shorter.
     pub ip: CodeAddress,
-    /// Logical address, or none beyond the l-chord.
+    /// Logical address; none if the l-chord is shorter.
     pub lip: CodeAddress,
     /// Kind, association and note-id, packed by [`meta`].
     pub meta: u32,
 }
 
-/// What the outermost note of a path hangs under.
+/// The parent of a path's outermost note.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathRoot {
     /// The program's entry point.
     Entry,
-    /// A context in another tree: thread creation, or a spawn whose context was kept.
+    /// A context in another tree: of a thread's creation, or of a spawn that kept its context.
     Anchor {
         /// Thread ordinal.
         thread: u32,
         /// Record index in its tree.
         node: u32,
     },
-    /// The outer part is missing.
+    /// Unknown: the outer part of the path is missing.
     Partial(LossCause),
 }
 
 /// A path under construction.
 pub struct PathBuffer {
     notes: FixedArray<Note>,
-    /// Notes outside of `notes`, which are those of the path before.
+    /// The number of outermost notes that the path shares with the previous path. They are not in `notes`.
     outer: usize,
     pnotes: FixedArray<CodeAddress>,
     lnotes: FixedArray<CodeAddress>,
@@ -64,13 +64,13 @@ impl PathBuffer {
         })
     }
 
-    /// The path's own notes, innermost first: all but the [`outer`](Self::outer) ones.
+    /// The stored notes, innermost first: all but the shared [`outer`](Self::outer) ones.
     #[inline]
     pub fn notes(&self) -> &[Note] {
         self.notes.as_slice()
     }
 
-    /// How many notes, the outermost, the path shares with the path before, and does not hold.
+    /// The number of outermost notes that the path shares with the previous path, and does not store.
     #[inline]
     pub fn outer(&self) -> usize {
         self.outer
@@ -84,13 +84,13 @@ impl PathBuffer {
         self.outer = 0;
     }
 
-    /// From here on outwards the path is as the one before: its `outer` outermost notes.
+    /// Declares that the remaining notes are the `outer` outermost notes of the previous path.
     #[inline]
     pub(super) fn share(&mut self, outer: usize) {
         self.outer = outer;
     }
 
-    /// Notes so far, those of the open bichord included.
+    /// The number of notes so far, including those of the open bichord.
     #[inline]
     pub(super) fn reached(&self) -> usize {
         self.notes.len() + self.lnotes.len()
@@ -113,7 +113,7 @@ impl PathBuffer {
         self.lnotes.push(lip)
     }
 
-    /// Adds a 1 <-> 1 bichord, of a frame that is its own; false when the path is full.
+    /// Adds a 1 <-> 1 bichord of a native frame; false when the path is full.
     #[inline]
     pub(super) fn push_native(&mut self, code: CodeAddress) -> bool {
         let meta = const { meta(RecordKind::Note, Association::OneToOne as u8, 1) };
@@ -124,10 +124,9 @@ impl PathBuffer {
         })
     }
 
-    /// Forms the bichord's notes from its chords; false when the path is full. Note `j` (1 =
-    /// outermost) of the bichord pairs the j-th p-note and the j-th l-note, counted from the
-    /// outermost; the chords are stored innermost first. Of a bichord whose outer notes are shared
-    /// the inner ones are formed.
+    /// Forms the notes of the open bichord from its chords; false when the path is full. Note `j` of the
+    /// bichord (1 = outermost) pairs the j-th p-note with the j-th l-note, counted from the outermost; the
+    /// chords are stored innermost first. When the outer notes are shared, forms only the inner ones.
     pub(super) fn close(&mut self, association: Association) -> bool {
         let (p, l) = (self.pnotes.len(), self.lnotes.len() + self.outer);
         let n = p.max(l);

@@ -1,9 +1,8 @@
-//! Reading what a task says of its spawner.
+//! Reads the spawn context from a task's header and spawn site, without faulting.
 //!
-//! One duty: the words of a task's header and of its spawn site, read so that nothing can fault. A boundary's
-//! frame keeps a task in its slot, but a walk that lost its way before may take for such a frame what is
-//! none. The header is read directly where it lies in a stack that is known, the site where it was read
-//! before; all else through the kernel.
+//! A boundary's frame stores the task in its slot. A corrupt unwind may mistake another frame for a boundary,
+//! so the address is not trusted. The header is read directly if it lies in a known stack, the site if it was
+//! read before; everything else is read through the kernel.
 //!
 //! Async-signal-safe.
 
@@ -12,7 +11,7 @@ use hpcrun_abi::{SpawnSite, TaskHeader};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A task's header, in its order, and what its site says.
+/// The words of a task's header, in their order, and of its site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Spawner {
     /// Address of the spawn site.
@@ -23,11 +22,11 @@ pub(super) struct Spawner {
     pub(super) fp: u64,
     /// [`SpawnSite::ip`].
     pub(super) ip: u64,
-    /// Whether the header lies in a stack that is known.
+    /// Whether the header lies in a known stack.
     pub(super) is_in_stack: bool,
 }
 
-// As they are read here, and noted in `cursor`.
+// The layout that this file reads, and that `cursor` logs.
 const _: () = assert!(
     offset_of!(TaskHeader, site) == 0
         && offset_of!(TaskHeader, sp) == 8
@@ -36,28 +35,27 @@ const _: () = assert!(
         && offset_of!(SpawnSite, ip) == 0
 );
 
-/// Sites that were read, by their addresses: statics, which stay where they are.
+/// Addresses of sites that were read before. Sites are statics, so they do not move.
 static SITES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// A module is about to go: sites are read through the kernel until they are known again.
+/// Forgets all sites, because a module is about to be unloaded. They are read through the kernel next time.
 pub fn forget_sites() {
     for site in &SITES {
         site.store(0, Ordering::Relaxed);
     }
 }
 
-/// The spawner of the task whose header is at `task`. `peek` reads a word of any memory, or says that it
-/// cannot be read.
+/// Reads the spawner of the task whose header is at `task`. `peek` reads a word of any memory; `None` when it
+/// is not readable.
 #[inline]
 pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Option<Spawner> {
     let ([site, sp, fp], is_in_stack) = header(task, &mut peek)?;
     let known = &SITES[(site >> 4) as usize % SITES.len()];
     let is_stable = loadmap::is_stable();
     let ip = if is_stable && site != 0 && known.load(Ordering::Relaxed) == site {
-        // SAFETY: it was readable as a site before, which are statics of modules, and no module has gone
-        // since: sites are forgotten before one goes (`forget_sites`). (What two walks that lost their way
-        // took for the same site was readable at the first; nothing more is known of it.) Any bits are a
-        // number.
+        // SAFETY: the word was readable before. A site is a static of a module, and no module was unloaded
+        // since: `forget_sites` runs before an unload. Any value is valid. (If two corrupt unwinds took the
+        // same address for a site, it was readable at the first; this does not prove that it still is.)
         unsafe { (site as *const u64).read_unaligned() }
     } else {
         let ip = peek(site)?;
@@ -79,8 +77,8 @@ pub(super) fn of_task(task: u64, mut peek: impl FnMut(u64) -> Option<u64>) -> Op
 fn header(task: u64, peek: &mut impl FnMut(u64) -> Option<u64>) -> Option<([u64; 3], bool)> {
     let end = task.checked_add(size_of::<TaskHeader>() as u64)?;
     if end <= stack::bounds_from(task).high {
-        // SAFETY: between an address in the stack of a thread that lives and the stack's top: mapped and
-        // readable. Any bits are numbers.
+        // SAFETY: the header lies between an address in a registered stack, whose thread lives, and the top
+        // of that stack, so it is mapped and readable; any value is valid.
         return Some((unsafe { (task as *const [u64; 3]).read_unaligned() }, true));
     }
     let words = [peek(task)?, peek(task + 8)?, peek(task + 16)?];
@@ -114,7 +112,7 @@ mod tests {
             ip: 77,
             is_in_stack: false,
         };
-        // The second time the site is known.
+        // The second call takes the path of a known site.
         assert_eq!(spawner(address), Some(expected));
         assert_eq!(spawner(address), Some(expected));
     }

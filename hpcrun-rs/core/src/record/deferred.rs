@@ -1,27 +1,28 @@
 //! Samples that arrive while a thread captures its context for a task.
 //!
-//! The handler cannot use the recorder then. But it need not: the thread is in the profiler, called
-//! from just the context that is being captured, so the samples are added to that one's node in
-//! the end. Without this, programs that spawn without pause would lose the samples of their spawns.
+//! The handler cannot use the recorder then. The thread is in the profiler, called from the very context that
+//! it captures. So the handler adds the sample's values here, and the thread adds them to the node of that
+//! context at the end. Without this, programs that spawn continuously would lose the samples of their spawns.
 //!
-//! Only the owning thread and its signal handler, which interrupts it, use this. Async-signal-safe.
+//! Only the owning thread uses this, and its signal handler, which interrupts it. Async-signal-safe.
 
 use super::Values;
 use crate::activity::Charge;
 use std::cell::Cell;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// See the module's description.
+/// The deferred samples of one thread: two buffers, so that the thread can empty one while the handler fills
+/// the other.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     is_open: Cell<bool>,
-    /// Which of the two is the handler's: the other is the thread's to take.
+    /// Index of the buffer that the handler uses; the thread empties the other.
     side: Cell<usize>,
     values: [Cell<Values>; 2],
 }
 
 impl Deferred {
-    /// None, and closed.
+    /// Empty and closed.
     pub(crate) const fn new() -> Deferred {
         const NONE: Values = Values {
             samples: 0,
@@ -37,34 +38,34 @@ impl Deferred {
         }
     }
 
-    /// Samples that find the thread in the profiler are kept from now on.
+    /// From now on, samples that arrive inside the profiler are deferred.
     #[inline]
     pub(crate) fn open(&self) {
         self.is_open.set(true);
         compiler_fence(SeqCst);
     }
 
-    /// They are not any more.
+    /// From now on, they are no longer deferred.
     #[inline]
     pub(crate) fn close(&self) {
         compiler_fence(SeqCst);
         self.is_open.set(false);
     }
 
-    /// Whether they are kept.
+    /// Whether samples are deferred.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.get()
     }
 
-    /// Whether nothing waits to be taken.
+    /// Whether there are no deferred samples.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         compiler_fence(SeqCst);
         self.values[self.side.get()].get().samples == 0
     }
 
-    /// Keeps a sample at `now` that stands for so many periods. For the handler.
+    /// Defers a sample at `now` with a weight of `periods`. Called by the handler.
     #[cold]
     pub(crate) fn add(&self, periods: u64, charge: Charge, now: u64) {
         let cell = &self.values[self.side.get()];
@@ -73,7 +74,7 @@ impl Deferred {
         cell.set(values);
     }
 
-    /// What was kept. A handler that interrupts this adds to the other side.
+    /// Takes the deferred samples. A handler that interrupts this uses the other buffer.
     pub(crate) fn take(&self) -> Option<Values> {
         let side = self.side.get();
         self.side.set(1 - side);

@@ -1,10 +1,10 @@
-//! What a thread records with: its unwinder, its path buffer and its tree; and the samples that arrive while
-//! it does so (`deferred`).
+//! Records samples: the unwinder, path buffer and tree of one thread, and the samples that arrive while it
+//! uses them (`deferred`).
 //!
-//! Invariant: the cache's walk is the path that was inserted last into the tree, or the cache is
-//! empty; so the path's outer notes are those that the tree remembers.
+//! Invariant: the backtrace cache holds the path that was inserted last into the tree, or it is empty. So the
+//! path's shared outer notes are those that the tree remembers.
 //!
-//! Async-signal-safe, but for [`Recorder::new`].
+//! Async-signal-safe, except [`Recorder::new`].
 
 mod deferred;
 
@@ -19,23 +19,23 @@ use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::header;
 
-/// Values of samples.
+/// The values of one or more samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Values {
-    /// How many samples.
+    /// Number of samples.
     pub(crate) samples: u64,
-    /// Periods that they stand for.
+    /// Sum of their weights, in periods.
     pub(crate) periods: u64,
     /// Idleness, in periods of one core.
     pub(crate) idleness: f64,
-    /// Of the periods, those of threads beyond the cores.
+    /// Oversubscription, in periods of one core.
     pub(crate) oversubscribed: f64,
-    /// The monotonic clock at the last of them, nanoseconds.
+    /// Monotonic clock at the last sample, nanoseconds.
     pub(crate) last_ns: u64,
 }
 
 impl Values {
-    /// Adds a sample at `now` that stands for so many periods of work.
+    /// Adds a sample at `now` with a weight of `periods`.
     #[inline]
     pub(crate) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
         let period = image::period_ns() as f64;
@@ -47,7 +47,7 @@ impl Values {
     }
 }
 
-/// See the module's description.
+/// The recorder of one thread.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     tree: Option<Tree>,
@@ -57,7 +57,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be had.
+    /// Allocates caches and buffers. Not async-signal-safe. `None` when memory cannot be allocated.
     pub(crate) fn new() -> Option<Recorder> {
         let unwinder = image::current().map_or(UnwinderKind::DEFAULT, |i| i.config.unwinder);
         Some(Recorder {
@@ -68,8 +68,8 @@ impl Recorder {
         })
     }
 
-    /// Unwinds from `registers` and enters the path into the tree; `None` when the stack shows
-    /// that the thread waits for a task. `identity` is that of a new tree.
+    /// Unwinds from `registers` and inserts the path into the tree. Creates the tree, with `identity`, if
+    /// there is none. `None` when the stack shows that the thread waits for a task.
     pub(crate) fn insert_path(
         &mut self,
         registers: Registers,
@@ -107,7 +107,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes the tree out; `or_new`: a new one if there is none.
+    /// Takes the tree out. If there is none and `or_new` is set, creates one.
     pub(crate) fn take_tree(
         &mut self,
         or_new: bool,

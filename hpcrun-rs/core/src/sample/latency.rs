@@ -1,4 +1,4 @@
-//! Optional record of how long the handler takes, for benchmarks.
+//! Optional measurement of the handler's latency, for benchmarks.
 //!
 //! Async-signal-safe: [`keep`].
 
@@ -10,14 +10,14 @@ const CAPACITY: usize = 1 << 20;
 static CYCLES: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Switches the record on.
+/// Starts the measurement.
 pub fn enable() {
     if let Some(base) = memory::map_anonymous(CAPACITY * size_of::<AtomicU32>()) {
         CYCLES.store(base.as_ptr().cast(), Ordering::Release);
     }
 }
 
-/// Whether the record is on.
+/// Whether latencies are measured.
 #[inline]
 pub fn enabled() -> bool {
     !CYCLES.load(Ordering::Relaxed).is_null()
@@ -25,7 +25,7 @@ pub fn enabled() -> bool {
 
 pub use crate::arch::counter as now;
 
-/// Keeps one latency; those beyond 2^20 are dropped.
+/// Records one latency; those beyond the first 2^20 are dropped.
 #[inline]
 pub fn keep(cycles: u64) {
     let base = CYCLES.load(Ordering::Relaxed);
@@ -36,8 +36,8 @@ pub fn keep(cycles: u64) {
     }
 }
 
-/// A one-line summary: samples, the mean of all but the slowest hundredth (those were interrupted
-/// themselves), and latency quantiles, microseconds.
+/// A one-line summary: number of samples, mean without the slowest hundredth (which were interrupted
+/// themselves), and quantiles, in microseconds.
 pub fn summary() -> Option<String> {
     let base = CYCLES.load(Ordering::Acquire);
     let n = COUNT.load(Ordering::Relaxed).min(CAPACITY);
@@ -45,17 +45,17 @@ pub fn summary() -> Option<String> {
         return None;
     }
     let mut all: Vec<u32> = (0..n)
-        // SAFETY: `i < n <= CAPACITY`.
+        // SAFETY: `i < n <= CAPACITY`, and the mapping is never unmapped.
         .map(|i| unsafe { (*base.add(i)).load(Ordering::Relaxed) })
         .collect();
     all.sort_unstable();
     let per_us = cycles_per_microsecond();
     let q = |p: f64| f64::from(all[((n - 1) as f64 * p) as usize]) / per_us;
-    let usual = &all[..n - n / 100];
-    let sum: u64 = usual.iter().map(|cycles| u64::from(*cycles)).sum();
+    let typical = &all[..n - n / 100];
+    let sum: u64 = typical.iter().map(|cycles| u64::from(*cycles)).sum();
     Some(format!(
         "handler latency over {n} samples, us: mean {:.2} p10 {:.2} p50 {:.2} p90 {:.2} p99 {:.2} max {:.1}",
-        sum as f64 / usual.len() as f64 / per_us,
+        sum as f64 / typical.len() as f64 / per_us,
         q(0.1),
         q(0.5),
         q(0.9),

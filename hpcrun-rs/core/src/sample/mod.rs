@@ -1,5 +1,5 @@
-//! Samples: the one signal handler, which takes them ([`signal`]), and a record of how long it
-//! takes ([`latency`]).
+//! Samples: the signal handler, which takes them ([`signal`]), and the measurement of its latency
+//! ([`latency`]).
 
 pub mod latency;
 pub mod signal;

@@ -1,9 +1,9 @@
-//! The signal handler: the only one of the profiler.
+//! The signal handler, the only one of the profiler.
 //!
-//! Invariants: it allocates nothing, takes no lock, does not panic (every arithmetic operation
-//! is wrapping or saturating, every index checked), keeps errno, and is not entered twice in a
-//! thread (all signals are blocked while it runs, and hooks mark the thread busy). A signal that
-//! is not a sample goes to the program's own handler. What it cannot do it counts.
+//! Invariants: it allocates nothing, takes no lock, and does not panic (arithmetic is wrapping or saturating,
+//! indices are checked). It preserves errno. It is not re-entered in a thread: all signals are blocked while
+//! it runs, and hooks mark the thread busy. A signal that is not a sample goes to the program's own handler.
+//! Samples that it cannot record are counted.
 
 use super::latency;
 use crate::config::SourceKind;
@@ -13,21 +13,21 @@ use crate::unwind::Registers;
 use hpc_formats::loss::LossCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The program's own action for the signal that we occupy.
+/// The program's own action for the signal that we use.
 #[derive(Debug)]
 pub struct ProgramAction {
     handler: AtomicUsize,
     flags: AtomicU64,
 }
 
-/// See [`ProgramAction`].
+/// The action of this process.
 pub static PROGRAM_ACTION: ProgramAction = ProgramAction {
     handler: AtomicUsize::new(libc::SIG_DFL),
     flags: AtomicU64::new(0),
 };
 
 impl ProgramAction {
-    /// Remembers a new action and returns the one before: (handler, flags).
+    /// Stores a new action, and returns the previous one: (handler, flags).
     pub fn replace(&self, handler: usize, flags: i32) -> (usize, i32) {
         let old = self.get();
         self.handler.store(handler, Ordering::Release);
@@ -44,7 +44,7 @@ impl ProgramAction {
 
 type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32;
 
-/// libc's own `sigaction`: calling the symbol would reach the interposed one.
+/// libc's own `sigaction`: a call of the symbol would reach the interposed function.
 static SIGACTION: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler for a kind of source.
@@ -53,7 +53,7 @@ static SIGACTION: AtomicUsize = AtomicUsize::new(0);
 /// `sigaction` must be libc's own, not an interposed one.
 pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32> {
     SIGACTION.store(sigaction as usize, Ordering::Release);
-    // SAFETY: `action` is fully initialised; `handle` keeps the handler's contract (above).
+    // SAFETY: `action` is fully initialised, and `handle` obeys the contract of a signal handler (above).
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
@@ -68,13 +68,13 @@ pub unsafe fn install(kind: SourceKind, sigaction: Sigaction) -> Result<(), i32>
     Ok(())
 }
 
-/// Keeps errno across the handler.
+/// Saves errno, and restores it when dropped.
 struct Errno(i32);
 
 impl Errno {
     #[inline]
     fn keep() -> Errno {
-        // SAFETY: errno of this thread.
+        // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
         Errno(unsafe { *libc::__errno_location() })
     }
 }
@@ -103,7 +103,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         if crate::timer::may_be_sample(siginfo) {
             threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
         } else {
-            // SAFETY: same arguments that we got.
+            // SAFETY: called in the handler, with its own arguments.
             unsafe { forward(signal, info, context) };
         }
         return;
@@ -113,7 +113,7 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
         return;
     }
     let Some(periods) = thread.source.claim(siginfo, cookie(thread)) else {
-        // SAFETY: same arguments that we got.
+        // SAFETY: called in the handler, with its own arguments.
         unsafe { forward(signal, info, context) };
         return;
     };
@@ -134,7 +134,8 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     }
 }
 
-/// The program has closed the thread's perf event. The time since its last sample is said to be missing.
+/// Restarts the source, because the program has closed the thread's perf event. The time since the last
+/// sample is lost.
 #[cold]
 fn start_again(thread: &ThreadState) {
     if let Some(image) = image::current().filter(|_| image::is_running()) {
@@ -147,12 +148,12 @@ fn start_again(thread: &ThreadState) {
     }
 }
 
-/// The thread that a signal is a sample of, or that it came to.
+/// The thread that a signal is a sample of; for other signals, the calling thread.
 #[inline]
 fn sampled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
     let here = threads::current();
     match crate::timer::cookie_of(info) {
-        // A thread that shares another's thread-local storage, or has none.
+        // The thread shares the thread-local storage of another thread, or has none.
         Some(named) if here.is_none_or(|thread| cookie(thread) != named) => {
             threads::by_cookie(named).or(here)
         }
@@ -160,13 +161,13 @@ fn sampled(info: &libc::siginfo_t) -> Option<&'static ThreadState> {
     }
 }
 
-/// What identifies a thread's own signals.
+/// The cookie that identifies a thread's own signals.
 pub fn cookie(thread: &ThreadState) -> u64 {
     std::ptr::from_ref(thread) as u64
 }
 
-/// Takes one sample (paper, section 2.1): a working thread gets the sample as work and its share
-/// of the idle cores as idleness, in its logical calling context; an idle one gets nothing.
+/// Takes one sample (paper, section 2.1). A working thread gets the sample as work, and its share of the idle
+/// cores as idleness, in its logical calling context. An idle thread gets nothing.
 #[inline]
 fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, periods: u64) {
     let now = thread.sampled_at();
@@ -189,7 +190,7 @@ fn take(thread: &ThreadState, busy: &Busy<'_>, context: &libc::ucontext_t, perio
     }
 }
 
-/// Hands a signal that is not ours to the program.
+/// Forwards a signal that is not ours to the program.
 ///
 /// # Safety
 /// Must be called from a handler with its own arguments.
@@ -201,8 +202,8 @@ unsafe fn forward(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
         libc::SIG_DFL if signal == libc::SIGURG => {}
         libc::SIG_DFL => {
             let sigaction = SIGACTION.load(Ordering::Acquire);
-            // SAFETY: `install` stored the function. Restores the default action and lets the
-            // signal do what it would have done: it is delivered when this handler returns.
+            // SAFETY: `install` stored libc's function. This restores the default action and raises the
+            // signal again, which is delivered when this handler returns.
             unsafe {
                 let sigaction: Sigaction = std::mem::transmute(sigaction);
                 let default: libc::sigaction = std::mem::zeroed();

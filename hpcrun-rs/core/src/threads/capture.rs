@@ -1,6 +1,6 @@
-//! Keeping a thread's context for a task that it spawns, and the samples that arrive meanwhile.
+//! Captures a thread's context for a task that it spawns, and adds the samples that arrive meanwhile.
 //!
-//! Async-signal-safe, for a sample may arrive at any point of it.
+//! Async-signal-safe: a sample may arrive at any point.
 
 use super::{Busy, ThreadState};
 use crate::record::Values;
@@ -9,10 +9,10 @@ use hpc_formats::loss::LossCause;
 use std::sync::atomic::Ordering;
 
 impl ThreadState {
-    /// Keeps the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that
-    /// arrive meanwhile are samples of that path.
+    /// Captures the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that arrive
+    /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        // Open before the thread is in, and closed after it is out: no sample falls in between.
+        // Opened before `enter` and closed after `Busy` is dropped, so that no sample falls between.
         self.deferred.open();
         let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
         while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
@@ -25,7 +25,7 @@ impl ThreadState {
         Some((self.ordinal(), inserted?.ok()??))
     }
 
-    /// Enters the samples that arrived during a capture, or counts them as what became of it.
+    /// Adds the samples that arrived during a capture, or counts them as idle or lost.
     #[cold]
     fn settle(&self, busy: &Busy<'_>, inserted: &Result<Option<u32>, LossCause>, values: &Values) {
         let entered = match *inserted {
@@ -41,8 +41,8 @@ impl ThreadState {
         }
     }
 
-    /// A sample arrived while the thread was in the profiler: it is kept if a context is being
-    /// captured, whose path is the sample's too, and lost if not. Async-signal-safe.
+    /// Handles a sample that arrived while the thread was in the profiler. During a capture it is deferred
+    /// and later added to the captured path; otherwise it is lost. Async-signal-safe.
     pub fn defer_sample(&self, periods: u64) {
         let now = self.sampled_at();
         if self.is_idle() {

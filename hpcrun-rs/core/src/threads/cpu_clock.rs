@@ -1,16 +1,16 @@
-//! A thread's CPU time, as any thread may read it.
+//! A thread's CPU clock, which any thread may read.
 //!
 //! Async-signal-safe.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// See the module's description.
+/// The CPU clock of one thread.
 #[derive(Debug)]
 pub(super) struct CpuClock {
     id: AtomicU32,
-    /// When the state was made, nanoseconds: an exec does not reset the clock.
+    /// CPU time when the thread began, nanoseconds: an exec does not reset the clock.
     start: AtomicU64,
-    /// At the last look of [`CpuClock::has_slept`].
+    /// CPU time at the last call of [`CpuClock::has_slept`], nanoseconds.
     last: AtomicU64,
 }
 
@@ -23,22 +23,22 @@ impl CpuClock {
         }
     }
 
-    /// The clock is that of the thread with this kernel id from now on.
+    /// Starts with the clock of the thread with this kernel id.
     pub(super) fn begin(&self, tid: u32) {
-        // As the kernel numbers the CPU clock of a thread (CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED).
+        // The kernel's number of a thread's CPU clock (CPUCLOCK_PERTHREAD, CPUCLOCK_SCHED).
         self.id.store(!tid << 3 | 6, Relaxed);
         let now = self.read();
         self.start.store(now, Relaxed);
         self.last.store(now, Relaxed);
     }
 
-    /// Nanoseconds since the beginning.
+    /// CPU time since the beginning, nanoseconds.
     pub(super) fn used(&self) -> u64 {
         self.read().saturating_sub(self.start.load(Relaxed))
     }
 
-    /// Whether the thread was charged hardly any CPU time since this was asked last, a period ago or more:
-    /// it waited, whatever by.
+    /// Whether the thread has used hardly any CPU time since the last call. The calls are at least a period
+    /// apart, so it has waited.
     pub(super) fn has_slept(&self, period_ns: u64) -> bool {
         let now = self.read();
         now.wrapping_sub(self.last.swap(now, Relaxed)) < period_ns / 8
@@ -50,7 +50,7 @@ impl CpuClock {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `t` is ours; an invalid clock id is an error, not a fault.
+        // SAFETY: `t` is a local that outlives the call; the kernel reports an invalid clock id as an error.
         if clock == 0 || unsafe { libc::clock_gettime(clock, &mut t) } != 0 {
             return 0;
         }

@@ -1,5 +1,5 @@
-//! How a thread's profile is completed: by the thread when it ends, or by the one that ends the process.
-//! `lifecycle` says who may.
+//! Completes a thread's profile: by the thread itself when it ends, or by the thread that ends the process.
+//! `lifecycle` decides which of them.
 
 use super::ThreadState;
 use super::lifecycle::{Phase, wait_until};
@@ -10,17 +10,17 @@ use hpc_formats::profile::header;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// CPU time of threads that ended without a profile, nanoseconds.
+/// CPU time of threads that ended without a profile, in nanoseconds.
 pub static UNSAMPLED_NS: AtomicU64 = AtomicU64::new(0);
-/// CPU time of threads that share the memory but are processes of their own to the kernel, nanoseconds.
+/// CPU time of threads that share the memory but are separate processes to the kernel, in nanoseconds.
 pub static FOREIGN_NS: AtomicU64 = AtomicU64::new(0);
 
 impl ThreadState {
-    /// Completes the thread's profile: CPU time, name, counters, final length. The caller has made the move
+    /// Completes the thread's profile: CPU time, name, counters, final length. The caller has moved the state
     /// to `Closing`.
     fn complete(&self) {
-        // SAFETY: whoever closes the state has the recorder (`lifecycle`): the thread itself, which is busy,
-        // or the one that ends the process, which saw it not busy after sampling had ended.
+        // SAFETY: whoever moves the state to `Closing` owns the recorder (`lifecycle`): the thread itself,
+        // which is busy, or the thread that ends the process, which saw it not busy after sampling had ended.
         let recorder = unsafe { &mut *self.recorder.get() };
         let losses = || self.losses.iter().map(|l| l.load(Ordering::Relaxed));
         let idle = self.idle_weight.load(Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl ThreadState {
     fn name(&self) -> Option<[u8; 16]> {
         if self.is_own() {
             let mut name = [0; 16];
-            // SAFETY: the kernel writes sixteen bytes, the last of them zero.
+            // SAFETY: the kernel writes at most the sixteen bytes of `name`, with a zero at the end.
             let asked = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
             return (asked == 0).then_some(name);
         }
@@ -66,10 +66,10 @@ impl ThreadState {
         Some(name)
     }
 
-    /// The thread ends: called by itself, last of all its destructors.
+    /// Retires the state. Called by the ending thread itself, after all its destructors.
     pub fn retire(&'static self) {
         self.source.disarm();
-        // A sample that is pending still finds the thread in the profiler.
+        // A pending sample still finds the thread inside the profiler.
         self.busy.store(true, Ordering::SeqCst);
         let closes = self.lifecycle.advance(Phase::Live, Phase::Closing);
         if closes {
@@ -82,13 +82,13 @@ impl ThreadState {
         self.stack.clear();
         self.signal_stack.remove();
         self.busy.store(false, Ordering::Release);
-        // One that ends the process may be at it. A state that is not done with is not used again.
+        // The thread that ends the process may be completing this state, which must not be reused before.
         wait_until(|| self.lifecycle.is(Phase::Closed));
         self.lifecycle.advance(Phase::Closed, Phase::Free);
     }
 
-    /// The process ends (or is replaced) while the thread still runs: completes its profile.
-    /// The caller has stopped sampling.
+    /// Completes the profile of a running thread, because the process ends or is replaced. The caller has
+    /// stopped sampling.
     pub fn complete_from_outside(&self) {
         if self.lifecycle.is(Phase::Closing) {
             wait_until(|| !self.lifecycle.is(Phase::Closing));
@@ -101,7 +101,7 @@ impl ThreadState {
         }
     }
 
-    /// The process ends: its timer is stopped, and it counts no more.
+    /// Stops the thread's timer, and removes the thread from the counts, because the process ends.
     pub fn stop(&self) {
         if self.in_process.load(Ordering::Relaxed) {
             self.source.disarm();

@@ -5,7 +5,7 @@ use crate::{image, system};
 use std::sync::atomic::Ordering;
 
 impl ThreadState {
-    /// In a forked child: this state belongs to a thread that exists only in the parent.
+    /// Resets the state of a thread that exists only in the parent. Called in a forked child.
     pub fn forget_after_fork(&'static self) {
         self.source.close_inherited();
         self.abandon_tree();
@@ -15,7 +15,7 @@ impl ThreadState {
         self.lifecycle.abandon();
     }
 
-    /// In a forked child: the forking thread goes on under a new ordinal, with an empty tree.
+    /// Renews the state of the forking thread: a new ordinal and an empty tree. Called in a forked child.
     pub fn renew_after_fork(&self) {
         self.source.close_inherited();
         self.abandon_tree();
@@ -28,7 +28,7 @@ impl ThreadState {
             loss.store(0, Ordering::Relaxed);
         }
         self.creation.set((0, 0));
-        // Its creator is not in this process: the fork is its beginning.
+        // Its creator is not in this process, so the fork is the root of its paths.
         self.stack.set_main();
         self.cpu.begin(tid);
         self.busy.store(false, Ordering::Relaxed);
@@ -36,7 +36,8 @@ impl ThreadState {
     }
 
     fn abandon_tree(&self) {
-        // SAFETY: the child has one thread, this one, and it is in the fork handler.
+        // SAFETY: the child has one thread, this one, and it runs the fork handler, so nothing else uses the
+        // recorder.
         let recorder = unsafe { &mut *self.recorder.get() };
         if let Some(tree) = recorder.take_tree(false, || self.identity()) {
             tree.close();

@@ -1,16 +1,16 @@
-//! Per-thread state: made when a thread starts, found by the handler through one thread-local
-//! word, retired when the thread ends, and then reused for a items thread.
+//! Per-thread state: created when a thread starts, found by the handler through one thread-local word,
+//! retired when the thread ends, and then reused for a later thread.
 //!
 //! | file | duty |
 //! |---|---|
-//! | `registry` | all states; a thread gets one |
-//! | `lifecycle` | who may do what when |
+//! | `registry` | all states; gives one to each thread |
+//! | `lifecycle` | the phases of a state, and their transitions |
 //! | `working` | whether the thread works |
-//! | `capture` | keeps the context of a task that the thread spawns |
-//! | `end`, `fork` | completes a profile; the states in a forked child |
-//! | `cpu_clock`, `signal_stack` | what the kernel has of the thread |
+//! | `capture` | captures the context of a task that the thread spawns |
+//! | `end`, `fork` | completes a profile; resets states in a forked child |
+//! | `cpu_clock`, `signal_stack` | the thread's CPU clock and alternate stack |
 //!
-//! Async-signal-safe: [`current`], [`ThreadState`]'s methods that say so.
+//! Async-signal-safe: [`current`], and the methods of [`ThreadState`] that say so.
 
 mod capture;
 mod cpu_clock;
@@ -48,47 +48,48 @@ use working::Working;
 /// The calling thread's state. Async-signal-safe.
 #[inline]
 pub fn current() -> Option<&'static ThreadState> {
-    // SAFETY: states are never freed; the slot is null or points to this thread's.
+    // SAFETY: states are never freed; the slot is null or points to this thread's state.
     unsafe { thread_slot::get::<ThreadState>().as_ref() }
 }
 
-/// State of one thread. Only its own thread (and its handler) uses the cells; the atomics may be
-/// read by others.
+/// State of one thread. Only the thread itself (and its handler) uses the cells; other threads may read the
+/// atomics.
 #[derive(Debug)]
 pub struct ThreadState {
     next: AtomicPtr<ThreadState>,
     lifecycle: Lifecycle,
-    /// Its timer is the process's own to stop: not so of a thread that shares memory alone.
+    /// Whether the thread belongs to this process, rather than only sharing its memory. `stop` disarms only
+    /// timers of this process.
     in_process: AtomicBool,
     /// The profiler is active in this thread.
     busy: AtomicBool,
-    /// It is the handler that is active.
+    /// The handler is active in this thread.
     in_handler: AtomicBool,
-    /// Its waits and its runtimes.
+    /// The thread's waits and runtimes.
     working: Working,
-    /// How often the thread's end was announced to us.
+    /// Number of rounds of the thread's key destructors so far.
     destructor_rounds: Cell<usize>,
     stack: StackSlot,
-    /// Creation context (thread ordinal, record index); zeros when unknown.
+    /// Creation context (thread ordinal, record index); zeros if unknown.
     creation: Cell<(u32, u32)>,
     thread: AtomicU32,
     tid: AtomicU32,
     cpu: CpuClock,
-    /// The stack that the handler runs on.
+    /// The alternate stack that the handler runs on.
     pub signal_stack: SignalStack,
     /// Timer or perf event.
     pub source: Source,
     recorder: UnsafeCell<Recorder>,
-    /// Samples that arrived while a context was captured.
+    /// Samples that arrived during a capture.
     deferred: Deferred,
     idle_weight: AtomicU64,
     losses: [AtomicU64; LOSS_SLOTS],
 }
 
-/// Samples that arrived in a thread without state.
+/// Number of samples that arrived in a thread without a state.
 pub static WITHOUT_STATE: AtomicU64 = AtomicU64::new(0);
-/// Marks a thread as being inside the profiler, until dropped. While it exists the handler
-/// takes no sample; see [`ThreadState::defer_sample`].
+/// Marks a thread as inside the profiler, until dropped. While it exists, the handler takes no samples; see
+/// [`ThreadState::defer_sample`].
 #[derive(Debug)]
 pub struct Busy<'a>(&'a ThreadState);
 
@@ -100,7 +101,8 @@ impl Drop for Busy<'_> {
 }
 
 impl ThreadState {
-    /// Enters the profiler; `None` when the thread is already inside, or sampling is over. Async-signal-safe.
+    /// Enters the profiler. `None` when the thread is already inside, or when sampling is over.
+    /// Async-signal-safe.
     #[inline]
     pub fn enter(&self) -> Option<Busy<'_>> {
         if self.busy.load(Ordering::Relaxed) {
@@ -108,13 +110,13 @@ impl ThreadState {
         }
         self.busy.store(true, Ordering::Relaxed);
         // Pairs with the fences in `session::stop`, `loadmap::refresh` and `loadmap::begin_unload`: either
-        // they see us busy, or we see that sampling is over, the new snapshot, or that a module goes.
+        // they see us busy, or we see that sampling is over, the new snapshot, or the pending unload.
         fence(Ordering::SeqCst);
         let busy = Busy(self);
         image::is_running().then_some(busy)
     }
 
-    /// As [`Self::enter`], for the signal handler. Async-signal-safe.
+    /// Like [`Self::enter`], for the signal handler. Async-signal-safe.
     #[inline]
     pub fn enter_handler(&self) -> Option<Busy<'_>> {
         let busy = self.enter()?;
@@ -122,7 +124,7 @@ impl ThreadState {
         Some(busy)
     }
 
-    /// Whether the thread is in the signal handler.
+    /// Whether the signal handler is active in the thread.
     pub fn is_in_handler(&self) -> bool {
         self.in_handler.load(Ordering::Relaxed)
     }
@@ -142,73 +144,75 @@ impl ThreadState {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Whether it is the calling thread's state (and not shared memory after `vfork`).
+    /// Whether the state belongs to the calling thread (and not to memory that is shared after `vfork`).
     pub fn is_own(&self) -> bool {
         self.tid() == system::thread_id()
     }
 
-    /// Counts the rounds of the thread's key destructors; returns the round's number.
+    /// Counts a round of the thread's key destructors, and returns its number.
     pub fn count_destructor_round(&self) -> usize {
         self.destructor_rounds.set(self.destructor_rounds.get() + 1);
         self.destructor_rounds.get()
     }
 
-    /// The thread is a worker, idle as yet, whose state is in `state`, until [`Self::leave_runtime`].
+    /// Registers the thread as a worker, idle at first, with its state byte in `state`, until
+    /// [`Self::leave_runtime`].
     pub fn enter_runtime(&self, state: *const AtomicU8) {
         self.working.enter(state);
     }
 
-    /// The thread is no longer the worker whose state is in `state`.
+    /// Ends the registration of the worker with this state byte.
     pub fn leave_runtime(&self, state: *const AtomicU8) {
         self.working.leave(state);
     }
 
-    /// The thread begins to wait.
+    /// Called when the thread begins to wait.
     #[inline]
     pub fn begin_wait(&self) {
         self.working.begin_wait();
     }
 
-    /// The wait is over.
+    /// Called when the wait is over.
     #[inline]
     pub fn end_wait(&self) {
         self.working.end_wait();
     }
 
-    /// The thread gives up its core: it has nothing to do right now.
+    /// Called when the thread gives up its core, because it has nothing to do.
     #[inline]
     pub fn begin_yield(&self) {
         self.working.begin_yield();
     }
 
-    /// See [`Self::begin_yield`].
+    /// Called when the thread has its core again.
     #[inline]
     pub fn end_yield(&self) {
         self.working.end_yield();
     }
 
-    /// Counts a sample that is not in the tree, or is partial. Async-signal-safe.
+    /// Counts a sample that is missing in the tree, or is partial. Async-signal-safe.
     pub fn count_loss(&self, cause: LossCause) {
         self.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts periods of a sample at `now` that fell while the thread was idle. Async-signal-safe.
+    /// Counts a sample at `now` of an idle thread, with a weight of `periods`. Async-signal-safe.
     pub fn count_idle(&self, periods: u64, now: u64) {
         self.idle_weight.fetch_add(periods, Ordering::Relaxed);
         self.working.idles(now);
     }
 
-    /// What records paths and samples. Async-signal-safe.
+    /// The thread's recorder. Async-signal-safe.
     #[inline]
-    #[allow(clippy::mut_from_ref)] // `Busy` is the exclusive right, see below
+    #[allow(clippy::mut_from_ref)] // `Busy` grants exclusive use, see below
     fn recorder(&self, _busy: &Busy<'_>) -> &mut Recorder {
-        // SAFETY: `Busy` is held: neither the handler nor a hook uses the recorder at the same
-        // time, no other thread ever does while this one lives, and no caller keeps the reference.
+        // SAFETY: `_busy` shows that this thread is inside the profiler, so neither the handler nor a hook
+        // enters it again and uses the recorder at the same time. No other thread uses it while this thread
+        // is `Live`, and no caller keeps the reference.
         unsafe { &mut *self.recorder.get() }
     }
 
-    /// Unwinds from `registers` and enters the path into the thread's tree; `None` when the stack
-    /// shows that the thread waits for a task. Async-signal-safe; the caller holds [`Busy`].
+    /// Unwinds from `registers` and inserts the path into the thread's tree. `None` when the stack shows that
+    /// the thread waits for a task. Async-signal-safe; the caller holds [`Busy`].
     #[inline]
     pub fn insert_path(
         &self,
@@ -219,7 +223,7 @@ impl ThreadState {
             .insert_path(registers, || self.identity())
     }
 
-    /// Adds a sample's values. Async-signal-safe; the caller holds [`Busy`].
+    /// Adds a sample to a node. Async-signal-safe; the caller holds [`Busy`].
     #[inline]
     pub fn add_sample(
         &self,
@@ -234,7 +238,7 @@ impl ThreadState {
         self.recorder(busy).add_samples(node, &values)
     }
 
-    /// Whose profile it is, for a new one.
+    /// The identity of a new profile of this thread.
     fn identity(&self) -> Identity {
         let (creator_thread, creator_node) = self.creation.get();
         Identity {
@@ -248,11 +252,11 @@ impl ThreadState {
         }
     }
 
-    /// Whether a sample of the thread is one of idleness, as far as can be told without its stack.
-    /// Async-signal-safe.
+    /// Whether a sample finds the thread idle, as far as this is known without its stack. Async-signal-safe.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        // One that is charged CPU time runs, whatever it is about to wait for. One that yields has nothing to do.
+        // A CPU-time sample shows that the thread runs, even if it is flagged as waiting. A thread that
+        // yields has nothing to do.
         let working = &self.working;
         working.is_idle_worker()
             || working.is_yielding()
@@ -260,20 +264,20 @@ impl ThreadState {
                 && (self.cpu.has_slept(image::period_ns()) || working.is_waiting()))
     }
 
-    /// A sample is about to be charged: reads ahead. Async-signal-safe.
+    /// Prefetches the memory that `charge` reads. Async-signal-safe.
     #[inline]
     pub fn prepare_charge(&self) {
         self.working.prepare_charge();
     }
 
-    /// What a sample at `now`, of work that stands for so many periods, is charged. Async-signal-safe.
+    /// Charges a sample at `now`, with a weight of `periods`, of a working thread. Async-signal-safe.
     #[inline]
     pub fn charge(&self, now: u64, periods: u64) -> Charge {
         let stands_for = periods.saturating_mul(image::period_ns());
         self.working.charge(now, stands_for)
     }
 
-    /// The monotonic clock at the sample that was claimed last, nanoseconds. Async-signal-safe.
+    /// Monotonic clock at the last claimed sample, nanoseconds. Async-signal-safe.
     #[inline]
     pub fn sampled_at(&self) -> u64 {
         self.source.last_sample().unwrap_or_else(image::now)

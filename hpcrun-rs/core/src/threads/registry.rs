@@ -1,4 +1,4 @@
-//! Every thread's state: made once, never freed, reused for items threads.
+//! All thread states: created once, never freed, reused for later threads.
 
 use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, wait_until};
@@ -18,30 +18,30 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 static ALL: AtomicPtr<ThreadState> = AtomicPtr::new(ptr::null_mut());
 static NEXT_ORDINAL: AtomicU32 = AtomicU32::new(1);
 
-/// Every state, in use or not.
+/// All states, in use or not.
 pub fn all() -> impl Iterator<Item = &'static ThreadState> {
     let mut next = ALL.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: states are never freed and never leave the list.
+        // SAFETY: states are never freed, and never leave the list.
         let state: &'static ThreadState = unsafe { next.as_ref() }?;
         next = state.next.load(Ordering::Acquire);
         Some(state)
     })
 }
 
-/// Threads that were ever given a state.
+/// The number of threads that ever got a state.
 pub fn count() -> u32 {
     NEXT_ORDINAL.load(Ordering::Relaxed) - 1
 }
 
-/// Whether no thread but the calling one is inside the profiler.
+/// Whether no thread except the calling one is inside the profiler.
 pub fn quiescent() -> bool {
     let me: *mut ThreadState = thread_slot::get();
     all().all(|t| ptr::eq(t, me) || !t.busy.load(Ordering::SeqCst))
 }
 
-/// Waits until each thread but the calling one was outside the profiler at some moment, a hundred
-/// milliseconds at most.
+/// Waits until each thread except the calling one was outside the profiler at some moment; at most a hundred
+/// milliseconds for each.
 pub fn wait_until_quiescent() {
     let me: *mut ThreadState = thread_slot::get();
     for thread in all().filter(|t| !ptr::eq(*t, me)) {
@@ -49,27 +49,27 @@ pub fn wait_until_quiescent() {
     }
 }
 
-/// Takes a state for a thread that is about to start: a free one, or a new one. Needs some tens
-/// of KiB of stack, so a creator calls it for its new thread, whose stack may be small.
-/// Not async-signal-safe. `None` when memory for it cannot be had.
+/// Acquires a state for a thread that is about to start: a free one, or a new one. Needs some tens of KiB of
+/// stack, so the creator calls it: the new thread's stack may be small. `None` when memory cannot be
+/// allocated. Not async-signal-safe.
 pub fn acquire() -> Option<&'static ThreadState> {
     reuse().or_else(allocate)
 }
 
-/// Gives back a state whose thread did not start.
+/// Releases a state whose thread did not start.
 pub fn release(state: &'static ThreadState) {
     state.lifecycle.advance(Phase::Acquired, Phase::Free);
 }
 
-/// Makes an acquired state the calling thread's. `creation` is its creation context (thread,
-/// record), zeros when unknown; `stack` its bounds. Not async-signal-safe.
+/// Assigns an acquired state to the calling thread. `creation` is its creation context (thread, record),
+/// zeros if unknown; `stack` holds its bounds. Not async-signal-safe.
 pub fn begin(state: &'static ThreadState, creation: (u32, u32), stack: (u64, u64), is_main: bool) {
     begin_unnamed(state, creation, stack, is_main);
     thread_slot::set(ptr::from_ref(state).cast_mut());
 }
 
-/// As [`begin`], of a thread whose thread-local storage is another's: the handler finds the state by what its
-/// timer says, the hooks do not find it.
+/// Like [`begin`], for a thread that uses the thread-local storage of another thread. The handler finds the
+/// state by the cookie of the timer's signal; hooks do not find it.
 pub fn begin_unnamed(
     state: &'static ThreadState,
     creation: (u32, u32),
@@ -89,7 +89,7 @@ pub fn begin_unnamed(
     }
     state.stack.set(stack.0, stack.1, is_main, creation);
     state.signal_stack.install();
-    // SAFETY: getpid has no arguments.
+    // SAFETY: getpid has no preconditions.
     let process = unsafe { libc::getpid() } as u32;
     let is_main_process = image::current().is_none_or(|i| i.pid == process);
     state.in_process.store(is_main_process, Ordering::Relaxed);
@@ -97,8 +97,7 @@ pub fn begin_unnamed(
     state.lifecycle.advance(Phase::Acquired, Phase::Live);
 }
 
-/// The state that a signal of ours names, if the calling thread is the one that it stands for.
-/// Async-signal-safe.
+/// The state that the cookie of a signal names, if it belongs to the calling thread. Async-signal-safe.
 pub fn by_cookie(cookie: u64) -> Option<&'static ThreadState> {
     let named = all().find(|t| ptr::from_ref(*t) as u64 == cookie)?;
     (named.lifecycle.is(Phase::Live) && named.is_own()).then_some(named)
@@ -141,7 +140,7 @@ fn allocate() -> Option<&'static ThreadState> {
     }
 }
 
-/// In a forked child: the next thread gets this ordinal.
+/// Sets the ordinal of the next thread, in a forked child.
 pub(super) fn count_from(ordinal: u32) {
     NEXT_ORDINAL.store(ordinal, Ordering::Relaxed);
 }

@@ -1,12 +1,12 @@
-//! Whether a thread works: the waits that it is in, and the runtimes of which it is a worker.
+//! Whether a thread works: the waits that it is in, and the runtimes whose worker it is.
 //!
-//! One duty: move the thread's slot in the node's table ([`activity`]) as hooks see waits begin and end. A
-//! runtime counts its worker from acquiring a task to its next look for one and does not know of a wait that
-//! blocks it in between: on a lock, in a join of threads, in the pool of another runtime. A thread may be a
-//! worker of several copies of a runtime, one in a task of the other: it is idle where one of them has it in
-//! its scheduling loop.
+//! Moves the thread's slot in the node's table ([`activity`]) when a hook observes that a wait begins or
+//! ends. A runtime counts a worker as working from the moment it acquires a task until it next searches for
+//! one. The runtime does not know of waits that block the worker in between: on a lock, in a join of threads,
+//! in the pool of another runtime. A thread may be a worker of several copies of a runtime, inside a task of
+//! another. It is idle if any of them has it in its scheduling loop.
 //!
-//! Async-signal-safe, but for [`Working::begin`] and [`Working::end`].
+//! Async-signal-safe, except [`Working::begin`] and [`Working::end`].
 
 use crate::activity::{self, Charge, MAX_RUNTIMES, Slot, State};
 use crate::arch::{counter, stack_pointer};
@@ -15,40 +15,40 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
-/// What is known of one thread. Only the thread and its handler use it.
+/// The waits and runtimes of one thread. Only the thread and its handler use it.
 #[derive(Debug)]
 pub(super) struct Working {
-    /// The thread's slot; null: the one below.
+    /// The thread's slot; null: `unlisted`.
     slot: AtomicPtr<Slot>,
-    /// Its slot if the node's table is full.
+    /// The thread's slot if the node's table is full.
     unlisted: Slot,
-    /// Whether the thread counts: not once the process is about to end.
+    /// Whether the thread contributes to the counts; false once the process is about to end.
     counts: AtomicBool,
-    /// State bytes of the runtimes whose worker the thread is, side by side from the first place.
+    /// State bytes of the runtimes whose worker the thread is; the used entries come first.
     workers: [AtomicPtr<AtomicU8>; MAX_RUNTIMES],
-    /// Nested waits that the thread is in.
+    /// Number of nested waits that the thread is in.
     waiting: Cell<u32>,
-    /// Where the outermost of them has its frame.
+    /// Stack pointer at the outermost wait.
     waits_at: Cell<usize>,
-    /// The thread gives up its core (`sched_yield`).
+    /// Whether the thread is in `sched_yield`.
     yielding: Cell<bool>,
     yields: Yields,
 }
 
-/// Calls of `sched_yield` that follow each other at once: a loop that looks for something to do.
+/// Detects consecutive calls of `sched_yield`: a loop that searches for work.
 #[derive(Debug)]
 struct Yields {
-    /// The processor's counter at the end of the last.
+    /// The cycle counter at the end of the last call.
     last: Cell<u64>,
-    /// How many followed each other.
+    /// Number of consecutive calls.
     in_a_row: Cell<u32>,
-    /// The last began while the thread was in a spinning wait.
+    /// Whether the last call began in a spinning wait.
     in_spin: Cell<bool>,
 }
 
-/// Cycles between two yields of a loop: somewhat more than 1 us. Whoever has a task takes longer.
+/// Maximal number of cycles between two yields of a loop, somewhat more than 1 us. A task takes longer.
 const YIELD_GAP: u64 = 1 << 12;
-/// A loop has yielded so often.
+/// Number of consecutive yields that make a loop.
 const YIELDS_OF_A_LOOP: u32 = 4;
 
 impl Yields {
@@ -73,7 +73,7 @@ impl Yields {
         self.last.set(counter());
     }
 
-    /// Whether the thread is in such a loop at this moment.
+    /// Whether the thread is in such a loop now.
     #[inline]
     fn is_loop(&self) -> bool {
         self.in_a_row.get() >= YIELDS_OF_A_LOOP && self.is_recent()
@@ -98,7 +98,7 @@ impl Working {
         }
     }
 
-    /// A thread with this kernel id begins at `now`, and works.
+    /// A thread with this kernel id begins at `now`, in state `Working`.
     pub(super) fn begin(&self, tid: u32, now: u64) {
         for worker in &self.workers {
             worker.store(ptr::null_mut(), Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Working {
         });
     }
 
-    /// In a forked child, of which this is the only thread: it goes on under another id.
+    /// In a forked child, of which this is the only thread: takes a new slot under its new id.
     pub(super) fn renew(&self, tid: u32, now: u64) {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::enter_child(counted.count() as i32);
@@ -127,14 +127,14 @@ impl Working {
         self.take_slot(tid, now);
     }
 
-    /// In a forked child: the slot is that of a thread of the parent.
+    /// In a forked child: forgets the slot, which belongs to a thread of the parent.
     pub(super) fn leave_slot(&self) {
         self.slot.store(ptr::null_mut(), Ordering::Release);
         self.unlisted.forget();
     }
 
-    /// The thread ends at `now`, and its slot is free. A worker whose runtime was not told is counted by it
-    /// for ever.
+    /// The thread ends at `now`; frees its slot. A runtime that does not know that its working worker ended
+    /// counts it forever; `discount` corrects this.
     pub(super) fn end(&self, now: u64) {
         let counted = self.runtimes().filter(|state| *state != WORKER_IDLE);
         activity::discount(counted.count() as i32);
@@ -143,7 +143,7 @@ impl Working {
         self.slot.store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// The process is about to end: the thread counts no more. The slot stays its own.
+    /// Removes the thread from the counts, because the process is about to end. It keeps its slot.
     pub(super) fn stop(&self, now: u64) {
         if self.counts.swap(false, Ordering::Relaxed) {
             activity::end(self.slot(), now);
@@ -152,7 +152,7 @@ impl Working {
 
     #[inline]
     fn slot(&self) -> &Slot {
-        // SAFETY: null, or a slot of the node's table, which lives for ever.
+        // SAFETY: null, or a slot of the node's table, which is never unmapped.
         unsafe { self.slot.load(Ordering::Relaxed).as_ref() }.unwrap_or(&self.unlisted)
     }
 
@@ -173,12 +173,12 @@ impl Working {
         !is_null(&self.workers[0])
     }
 
-    /// The states that the thread's runtimes have it in.
+    /// The thread's state bytes in its runtimes.
     #[inline]
     fn runtimes(&self) -> impl Iterator<Item = u8> {
         let known = self.workers.iter().take_while(|w| !is_null(w));
         known.map(|worker| {
-            // SAFETY: not null; the state outlives the worker's registration (hpcrun-abi).
+            // SAFETY: not null; the state byte outlives the worker's registration (hpcrun-abi).
             unsafe { &*worker.load(Ordering::Relaxed) }.load(Ordering::Relaxed)
         })
     }
@@ -191,17 +191,17 @@ impl Working {
         }
     }
 
-    /// The thread is a worker, idle as yet, whose state is in `state`.
+    /// Registers a worker, idle at first, with this state byte.
     pub(super) fn enter(&self, state: *const AtomicU8) {
         let free = self.workers.iter().find(|w| is_null(w));
-        // There is one for each runtime that is registered, so this does not fail.
+        // There is an entry for each runtime that can register, so one is free.
         if let Some(free) = free {
             free.store(state.cast_mut(), Ordering::Relaxed);
             self.move_to(State::Worker);
         }
     }
 
-    /// The thread is no longer the worker whose state is in `state`; it was idle as such.
+    /// Ends the registration of the worker with this state byte; it is idle then.
     pub(super) fn leave(&self, state: *const AtomicU8) {
         let is_it = |w: &AtomicPtr<AtomicU8>| ptr::eq(w.load(Ordering::Relaxed), state);
         let Some(place) = self.workers.iter().position(is_it) else {
@@ -230,7 +230,7 @@ impl Working {
         }
     }
 
-    /// Whether the wait was left by a long jump: its frame is gone, or a sample found the thread running.
+    /// Whether a long jump has left the wait: its frame is gone, or a sample found the thread running.
     fn was_left(&self, here: usize) -> bool {
         here > self.waits_at.get() || self.slot().state() == self.works_as()
     }
@@ -241,7 +241,7 @@ impl Working {
             return State::Waiting;
         }
         match self.is_idle_worker() {
-            // The count is down by now, and nobody else may be there to say so.
+            // The runtime has decremented its count already, and possibly no other thread will publish it.
             true => {
                 activity::publish_count();
                 State::Asleep
@@ -261,8 +261,7 @@ impl Working {
         }
     }
 
-    /// The thread gives up its core: it has nothing to do right now, and is idle even while it
-    /// is charged CPU time for saying so.
+    /// The thread gives up its core. It has nothing to do, so it is idle, although the yields cost CPU time.
     #[inline]
     pub(super) fn begin_yield(&self) {
         self.yielding.set(true);
@@ -272,7 +271,7 @@ impl Working {
         self.begin_wait();
     }
 
-    /// See [`Self::begin_yield`].
+    /// The thread has its core again.
     #[inline]
     pub(super) fn end_yield(&self) {
         self.yields.end();
@@ -280,7 +279,7 @@ impl Working {
         if self.waiting.get() != 1 || self.is_worker() || !(loops || self.yields.in_spin.get()) {
             self.end_wait();
         } else {
-            // Idle until it is sampled elsewhere, or waits otherwise.
+            // Idle until a sample finds it elsewhere, or it waits otherwise.
             self.waiting.set(0);
             self.move_to(match loops {
                 true => State::Yielding,
@@ -296,31 +295,31 @@ impl Working {
         self.runtimes().any(|state| state == WORKER_IDLE)
     }
 
-    /// Whether the thread gives up its core at this moment, or does so again and again.
+    /// Whether the thread is in `sched_yield`, or in a loop around it.
     #[inline]
     pub(super) fn is_yielding(&self) -> bool {
         self.yielding.get() || (self.yields.in_a_row.get() > 0 && self.yields.is_loop())
     }
 
-    /// Whether the thread is flagged as waiting.
+    /// Whether the thread is in a wait that a hook observed.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get() > 0
     }
 
-    /// A sample is about to be charged.
+    /// Prefetches the memory that `charge` reads.
     #[inline]
     pub(super) fn prepare_charge(&self) {
         activity::prepare(self.slot());
     }
 
-    /// A sample at `now`, which stands for so many nanoseconds of work, is charged.
+    /// Charges a sample at `now` that stands for `stands_for` nanoseconds of work.
     #[inline]
     pub(super) fn charge(&self, now: u64, stands_for: u64) -> Charge {
         activity::charge(self.slot(), now, stands_for)
     }
 
-    /// A sample at `now` found the thread idle though it runs: in its scheduling loop, or in a spinning wait.
+    /// A sample at `now` found the thread running but idle: in its scheduling loop, or in a spinning wait.
     #[inline]
     pub(super) fn idles(&self, now: u64) {
         activity::spin(self.slot(), now);

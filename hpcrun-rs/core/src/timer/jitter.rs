@@ -1,64 +1,65 @@
-//! Jitter distances of a thread's samples, and what each sample stands for.
+//! Jitter: random distances between a thread's samples, and the weights of the samples.
 //!
-//! One duty: keep samples from running in step with a program whose rounds are of equal length. Distances are drawn
-//! at random from half of the period to one and a half: with less, rounds of half a period were still kept in step at
-//! high rates. A timer that the kernel looks at in its tick only gets whole ticks, so that every tick of a round has
-//! the same chance. The first distance is drawn from all of a period, so that of threads that live for less the
-//! right share has a sample, which then stands for a whole one.
+//! Jitter keeps samples from running in step with a program whose rounds have equal length. Distances are
+//! uniform between half a period and one and a half: with less, rounds of half a period still stayed in step
+//! at high rates. A timer that the kernel checks only in its tick gets whole ticks, chosen so that every tick
+//! of a round has the same chance. The first distance is uniform over a whole period. So among threads that
+//! live shorter than a period, the right share has a sample, which then has a weight of one period.
 //!
-//! A sample stands for the thread's time since the one before, in whole periods. They are rounded up or down at
-//! random, each as often as the fraction says, and what was rounded is carried on to the next. So the sum is the time
-//! to within a period, whatever held a sample up: during a long system call there are none, and the one at its end
-//! stands for all of it. A sample's weight does not depend on where in a period of the thread's time it came.
-//! (Rounded down only, it did: a sample early in a period had always crossed the border of two, one at the end half as
-//! often, and a program with rounds of one period had its beginning weighted three times as high as its end.)
+//! The weight of a sample is the thread's time since the previous sample, in whole periods. It is rounded up
+//! or down at random, with the fraction as the probability, and the rest is carried over to the next sample.
+//! So the sum of weights differs from the time by at most one period, however late a sample is: a long system
+//! call has no samples, and the sample at its end has the weight of all of it. A weight does not depend on
+//! the sample's position in a period of the thread's time. (With rounding down only, a sample early in a
+//! period always crossed the boundary, and one at its end half as often. A program with rounds of one period
+//! had its beginning weighted three times as high as its end.)
 //!
-//! Async-signal-safe: [`Jitter::next`], which is arithmetic only. The caller knows the time and sets the timer.
+//! Async-signal-safe: [`Jitter::next`], which only computes. The caller reads the clock and sets the timer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Random fractions have so many bits.
+/// Number of bits of a random fraction.
 const FRACTION_BITS: u32 = 20;
 
-/// How a timer wants its distances.
+/// The constraints of a timer on its distances.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// Nanoseconds from sample to sample at the mean.
+    /// Mean distance, nanoseconds.
     pub(super) period: u64,
-    /// Nanoseconds of a tick, if the timer fires in ticks only, each 0.8 of the period at most; else 0.
+    /// Nanoseconds of a tick, at most 0.8 of the period, if the timer fires only in ticks; else 0.
     pub(super) tick: u64,
-    /// So many samples come at one distance.
+    /// Number of samples with the same distance.
     pub(super) samples_a_draw: u64,
 }
 
 impl Pace {
-    /// Whether distances of whole ticks can have this mean at all; to ticks of 0 they can.
+    /// Whether distances of whole ticks can have this mean. True without ticks.
     pub(super) fn leaves_room(&self) -> bool {
         self.tick.saturating_mul(5) <= self.period.saturating_mul(4)
     }
 }
 
-/// What [`Jitter::next`] says of a sample.
+/// The result of [`Jitter::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
-    /// The periods that it stands for: often one, at times none.
+    /// The weight of the sample in periods: often one, sometimes zero.
     pub(super) periods: u64,
-    /// Nanoseconds to the next sample, where that changes.
+    /// Nanoseconds to the next sample, if the distance changes.
     pub(super) distance: Option<u64>,
 }
 
-/// The state of one thread; touched by that thread alone.
+/// The jitter of one thread, used only by that thread.
 #[derive(Debug)]
 pub(super) struct Jitter {
-    /// [`Pace`]; a period of 0 before the beginning.
+    /// [`Pace`]; the period is 0 while jitter is off.
     period: AtomicU64,
     tick: AtomicU64,
     samples_a_draw: AtomicU64,
-    /// State of the generator.
+    /// State of the random number generator.
     random: AtomicU64,
-    /// Time that no sample stands for yet, nanoseconds; negative: that is yet to come.
+    /// Time that no sample has as weight yet, nanoseconds; negative if the weights are ahead of the time.
     carried: AtomicI64,
-    /// Samples so far.
+    /// Number of samples so far.
     samples: AtomicU64,
 }
 
@@ -74,7 +75,7 @@ impl Jitter {
         }
     }
 
-    /// The calling thread's samples begin. `seed` chooses the sequence. Returns the distance of the first.
+    /// Starts the calling thread's samples. `seed` selects the random sequence. Returns the first distance.
     pub(super) fn begin(&self, pace: Pace, seed: u64) -> u64 {
         self.tick.store(pace.tick, Relaxed);
         self.samples_a_draw
@@ -84,29 +85,30 @@ impl Jitter {
         self.samples.store(0, Relaxed);
         self.period.store(pace.period, Relaxed);
         let first = scale(pace.period, self.fraction());
-        // In ticks: so many pass before the one that is meant; a thread begins anywhere between two.
+        // Rounds down to ticks: the timer fires in the following tick, and a thread begins anywhere between
+        // two.
         let beyond = first.checked_rem(pace.tick).unwrap_or(0);
         first.saturating_sub(beyond).max(1)
     }
 
-    /// Samples come at equal distances again.
+    /// Turns jitter off: samples have equal distances.
     pub(super) fn end(&self) {
         self.period.store(0, Relaxed);
     }
 
-    /// Whether samples are between [`begin`](Self::begin) and [`end`](Self::end).
+    /// Whether jitter is on: between [`begin`](Self::begin) and [`end`](Self::end).
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.period() != 0
     }
 
-    /// Nanoseconds from sample to sample at the mean.
+    /// Mean distance, nanoseconds.
     #[inline]
     pub(super) fn period(&self) -> u64 {
         self.period.load(Relaxed)
     }
 
-    /// A sample has come, `since` nanoseconds after the last.
+    /// Weighs a sample that came `since` nanoseconds after the previous one, and draws the next distance.
     #[inline]
     pub(super) fn next(&self, since: i64) -> Next {
         let period = self.period.load(Relaxed);
@@ -114,7 +116,7 @@ impl Jitter {
         self.samples.store(samples.wrapping_add(1), Relaxed);
         let is_drawn = samples.checked_rem(self.samples_a_draw.load(Relaxed)) == Some(0);
         let distance = is_drawn.then(|| self.draw(period));
-        // The first came sooner than others, yet stands for as much; unless it was held up.
+        // The first distance is shorter, but the sample has a weight of one period, unless it was delayed.
         let since = if samples == 0 && since < period.saturating_mul(2) as i64 {
             period as i64
         } else {
@@ -124,23 +126,23 @@ impl Jitter {
         Next { periods, distance }
     }
 
-    /// From half of the period to one and a half.
+    /// Draws a distance between half a period and one and a half.
     #[inline]
     fn draw(&self, period: u64) -> u64 {
         let Some(ticks) = (period << FRACTION_BITS).checked_div(self.tick.load(Relaxed)) else {
             return (period / 2).wrapping_add(scale(period, self.fraction()));
         };
-        // In ticks, as fractions: one at least, and as far above the mean as below it.
+        // Ticks in fixed point: at least one, and as far above the mean as below it.
         let least = (ticks / 2).max(1 << FRACTION_BITS);
         let range = ticks.saturating_sub(least).saturating_mul(2);
         let drawn = least.wrapping_add(scale(range, self.fraction()));
         let whole = drawn.wrapping_add(self.fraction()) >> FRACTION_BITS;
-        // Half a tick early, so that it is that tick whatever the clocks do in between.
+        // Half a tick early, so that the timer fires in the intended tick whatever the clocks do in between.
         let tick = self.tick.load(Relaxed);
         whole.wrapping_mul(tick).wrapping_sub(tick / 2)
     }
 
-    /// Periods of what was carried and `since`.
+    /// The weight of `since` and the carried time, in periods.
     #[inline]
     fn weigh(&self, period: u64, since: i64) -> u64 {
         let time = since.wrapping_add(self.carried.load(Relaxed));
@@ -153,7 +155,7 @@ impl Jitter {
         periods
     }
 
-    /// The next random number (splitmix64), [`FRACTION_BITS`] of it.
+    /// The next random fraction of [`FRACTION_BITS`] bits (splitmix64).
     #[inline]
     fn fraction(&self) -> u64 {
         let state = self
@@ -167,7 +169,7 @@ impl Jitter {
     }
 }
 
-/// That fraction of a value below 2^44.
+/// Multiplies a value below 2^44 by a fraction.
 #[inline]
 fn scale(value: u64, fraction: u64) -> u64 {
     value.wrapping_mul(fraction) >> FRACTION_BITS
@@ -184,7 +186,7 @@ mod tests {
         samples_a_draw: 16,
     };
 
-    /// A timer in ticks of 4 ms at such a rate.
+    /// A timer in ticks of 4 ms with this rate.
     fn ticking(rate: u64) -> Pace {
         Pace {
             period: 1_000 * MS / rate,
@@ -193,12 +195,12 @@ mod tests {
         }
     }
 
-    /// A thread that runs all the time: when each of its samples comes, and what it stands for.
+    /// The samples of a thread that runs all the time: time and weight of each.
     fn samples(pace: Pace, count: usize) -> Vec<(u64, u64)> {
-        let uneven = Jitter::new();
-        // The clock of ticks and the thread's began at different times.
+        let jitter = Jitter::new();
+        // The clock of the ticks and the thread's clock start at different times.
         let mut now = 1_234_567;
-        let mut distance = uneven.begin(pace, 7);
+        let mut distance = jitter.begin(pace, 7);
         let arrival = |due: u64| match pace.tick {
             0 => due,
             tick => due.next_multiple_of(tick),
@@ -206,7 +208,7 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..count {
             let came = arrival(now + distance);
-            let next = uneven.next((came - now) as i64);
+            let next = jitter.next((came - now) as i64);
             now = came;
             distance = next.distance.unwrap_or(distance);
             all.push((now, next.periods));
@@ -216,12 +218,12 @@ mod tests {
 
     #[test]
     fn distances_are_spread_about_the_period() {
-        let uneven = Jitter::new();
-        uneven.begin(FINE, 0x7fff_1234_5678);
-        let drawn: Vec<u64> = (0..10_000).map(|_| uneven.draw(MS)).collect();
+        let jitter = Jitter::new();
+        jitter.begin(FINE, 0x7fff_1234_5678);
+        let drawn: Vec<u64> = (0..10_000).map(|_| jitter.draw(MS)).collect();
         assert!(drawn.iter().all(|d| (500_000..1_500_000).contains(d)));
         let mean = drawn.iter().sum::<u64>() as f64 / 1e4;
-        // Five standard errors: 1 ms / sqrt(12) / 100 each.
+        // Five standard errors, each of 1 ms / sqrt(12) / 100.
         assert!((mean - 1e6).abs() < 1.5e4, "{mean}");
         for eighth in 0..8 {
             let range = 500_000 + eighth * 125_000..500_000 + (eighth + 1) * 125_000;
@@ -236,13 +238,13 @@ mod tests {
             let all = samples(ticking(rate), 20_000);
             let span = (all.last().unwrap().0 - all[0].0) as f64;
             let mean = span / 19_999.0 * rate as f64 / 1e9;
-            // Distances scatter by 0.5 of the period at most: five standard errors.
+            // Distances scatter by at most half a period: five standard errors.
             assert!((mean - 1.0).abs() < 0.018, "{rate} Hz: {mean}");
             assert!(all.windows(2).all(|w| w[1].0 - w[0].0 >= 4 * MS));
         }
     }
 
-    /// No place in a program's round has more weight than it has time, whatever the round's length.
+    /// Every part of a program's round has the weight of its time, for every length of the round.
     #[test]
     fn weights_do_not_depend_on_the_place_in_a_round() {
         for pace in [FINE, ticking(200), ticking(100), ticking(50), ticking(10)] {
@@ -251,7 +253,7 @@ mod tests {
             for halves in [1, 2, 3, 4, 5, 8] {
                 let round = match pace.tick {
                     0 => halves * pace.period / 2,
-                    // Ticks see a round at as many places as it takes for both to begin together.
+                    // A round meets ticks at as many positions as it takes for both to coincide again.
                     tick => 5 * halves * tick,
                 };
                 let mut fifths = [0; 5];
@@ -260,8 +262,9 @@ mod tests {
                 }
                 for fifth in fifths {
                     let share = fifth as f64 / total as f64;
-                    // The standard error of independent draws is 0.001. Some of those at one distance see the same fifth, as
-                    // many others one after the other: on the average over the distances they scatter as independent ones.
+                    // The standard error of independent draws is 0.001. Consecutive samples at one distance
+                    // may fall into the same fifth or spread over all; on average over the distances they
+                    // scatter like independent samples.
                     assert!((share - 0.2).abs() < 0.012, "{pace:?} {round}: {fifths:?}");
                 }
             }
@@ -275,21 +278,21 @@ mod tests {
             let mut counted = 0;
             for (now, periods) in &all {
                 counted += periods;
-                // From the first sample on, which stands for one period.
+                // From the first sample, which has a weight of one period.
                 let time = (now - all[0].0) as f64 / pace.period as f64 + 1.0;
                 assert!((time - counted as f64).abs() <= 1.0, "{time}: {counted}");
             }
         }
     }
 
-    /// A system call takes 50 periods: its end has a sample for all of them.
+    /// A system call takes 50 periods. The sample at its end has the weight of all of them.
     #[test]
     fn a_late_sample_stands_for_all_the_time_before_it() {
         for turn in 0..100 {
-            let uneven = Jitter::new();
-            let first = uneven.begin(FINE, turn);
-            assert_eq!(uneven.next(first as i64).periods, 1);
-            let late = uneven.next((50 * MS + MS / 3) as i64).periods;
+            let jitter = Jitter::new();
+            let first = jitter.begin(FINE, turn);
+            assert_eq!(jitter.next(first as i64).periods, 1);
+            let late = jitter.next((50 * MS + MS / 3) as i64).periods;
             assert!((50..=51).contains(&late), "{late}");
         }
     }
@@ -297,13 +300,13 @@ mod tests {
     /// Threads that live for a tenth of a period have a tenth of the samples.
     #[test]
     fn short_lives_have_their_share_of_samples() {
-        let uneven = Jitter::new();
+        let jitter = Jitter::new();
         let sampled = (0..10_000)
-            .filter(|seed| uneven.begin(FINE, seed * 0x1_0001) < MS / 10)
+            .filter(|seed| jitter.begin(FINE, seed * 0x1_0001) < MS / 10)
             .count();
         // Five standard errors of 30.
         assert!((850..1150).contains(&sampled), "{sampled}");
-        let first = |seed: &u64| uneven.begin(ticking(200), seed * 0x1_0001) < 4 * MS;
+        let first = |seed: &u64| jitter.begin(ticking(200), seed * 0x1_0001) < 4 * MS;
         // Four of five begin with the next tick.
         let next_tick = (0..10_000).filter(first).count();
         assert!((7800..8200).contains(&next_tick), "{next_tick}");

@@ -1,7 +1,7 @@
 //! Exact evaluation of call frame information over the full register file, with gimli.
 //!
-//! Two uses: classifying an address once (is its frame of the usual form?), and stepping the frames that
-//! are not. Async-signal-safe: all storage is fixed.
+//! Classifies an address once (does an unwind rule describe its frame?), and steps the frames that no rule
+//! describes. Async-signal-safe: all storage is fixed.
 
 use super::End;
 use super::loadmap::UnwindSections;
@@ -21,7 +21,7 @@ const CALLEE_SAVED: [u16; 6] = [3, number::RBP, 12, 13, 14, 15];
 
 type Bytes = EndianSlice<'static, LittleEndian>;
 type Row = UnwindTableRow<usize, Storage>;
-/// Scratch space for evaluating one frame's table.
+/// Scratch space for the evaluation of one frame's table.
 pub(super) type Context = gimli::UnwindContext<usize, Storage>;
 
 /// Fixed storage for gimli.
@@ -45,7 +45,7 @@ fn bases(sections: &UnwindSections) -> BaseAddresses {
         .set_eh_frame(sections.eh_frame_address)
 }
 
-/// The frame description entry for `address` (as the module states it).
+/// The frame description entry for a link-time address.
 fn find_fde(
     sections: &UnwindSections,
     address: u64,
@@ -65,7 +65,7 @@ fn find_fde(
     fde.contains(address).then_some((eh_frame, bases, fde))
 }
 
-/// Classifies an address.
+/// Finds the method for the frames at a link-time address.
 pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Context) -> Method {
     let Some((eh_frame, bases, fde)) = find_fde(sections, address) else {
         return Method::None;
@@ -76,13 +76,14 @@ pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Co
     match row.register(gimli::X86_64::RA) {
         _ if fde.is_signal_trampoline() => Method::SignalFrame,
         RegisterRule::Undefined => Method::Root,
-        RegisterRule::Offset(-8) => usual(row).map_or(Method::Cfi, Method::Rule),
+        RegisterRule::Offset(-8) => rule_of(row).map_or(Method::Cfi, Method::Rule),
         _ => Method::Cfi,
     }
 }
 
-/// The usual form, if the rule, whose return address is where it always is, has it.
-fn usual(row: &Row) -> Option<UnwindRule> {
+/// The unwind rule for a row with the return address directly below the CFA; `None` if the row has another
+/// form.
+fn rule_of(row: &Row) -> Option<UnwindRule> {
     let saved_fp = match row.register(gimli::X86_64::RBP) {
         RegisterRule::Undefined | RegisterRule::SameValue => None,
         RegisterRule::Offset(offset) => Some(offset),
@@ -100,7 +101,7 @@ fn usual(row: &Row) -> Option<UnwindRule> {
 
 /// Steps one frame: `registers` become those of the caller.
 ///
-/// `address` is the frame's look-up address as the module states it.
+/// `address` is the frame's look-up address at link time.
 pub(super) fn step(
     sections: &UnwindSections,
     address: u64,
@@ -134,8 +135,8 @@ pub(super) fn step(
         let rule = row.register(Register(register));
         match rule {
             RegisterRule::Undefined if register == number::RA => return Err(End::Root),
-            // gimli has no difference between "undefined" and "not mentioned"; by the System V
-            // ABI the latter means "unchanged" for callee-saved registers and "lost" for others.
+            // gimli does not distinguish "undefined" from "not mentioned". By the System V ABI, a register
+            // that is not mentioned is unchanged if it is callee-saved, and lost otherwise.
             RegisterRule::Undefined if CALLEE_SAVED.contains(&register) => {}
             RegisterRule::Undefined if register == number::RSP => {}
             _ => match eval.rule(&rule, register, cfa) {

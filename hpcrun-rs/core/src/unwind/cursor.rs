@@ -1,6 +1,6 @@
-//! Walks one physical stack, frame by frame, with either stepper.
+//! Walks one physical stack, frame by frame.
 //!
-//! Async-signal-safe. The return-address-minus-one of the whole project is in `Cursor::place`.
+//! Async-signal-safe. `Cursor::place` turns a return address into a look-up address by subtracting one.
 
 use super::loadmap::{self, Snapshot};
 use super::read_log::ReadLog;
@@ -15,16 +15,16 @@ use hpc_formats::loss::LossCause;
 /// A frame of the physical stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The absolute look-up address: the interrupted instruction, or the last byte of the call.
+    /// The absolute look-up address: of the interrupted instruction, or of the last byte of the call.
     pub lookup: u64,
-    /// The same, normalised.
+    /// The look-up address as module and offset.
     pub code: CodeAddress,
-    /// Who owns the frame, by [`super::OwnerOf`].
+    /// The owner of the frame, by [`super::OwnerOf`].
     pub owner: u8,
     method: Method,
 }
 
-/// Where a walk stands: with the memory, all that the rest of it depends on.
+/// The state of an unwind. With memory and load map, it determines the rest of the unwind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// Instruction pointer.
@@ -33,11 +33,11 @@ pub struct Position {
     pub sp: u64,
     /// The frame pointer register.
     pub fp: u64,
-    /// Whether the instruction was interrupted (or suspended) rather than in a call.
+    /// Whether the frame was interrupted (or suspended), rather than being in a call.
     pub is_exact: bool,
 }
 
-/// The walk: points at a frame, and can move to its caller.
+/// An unwind in progress: points at a frame, and can move to its caller.
 pub struct Cursor<'a> {
     stepper: &'a mut Stepper,
     rules: &'a mut RuleCache,
@@ -46,7 +46,7 @@ pub struct Cursor<'a> {
     stack: StackReader<'a>,
     registers: Pointers,
     frame: Frame,
-    /// Whether the instruction pointer is an interrupted instruction rather than a return address.
+    /// Whether the instruction pointer is that of an interrupted instruction rather than a return address.
     exact: bool,
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Cursor<'_> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor for an interrupted (or suspended) instruction; [`Self::start`] comes first.
+    /// Makes a cursor at an interrupted (or suspended) instruction. Call [`Self::start`] next.
     #[inline(always)] // it is large, and made in its place
     pub fn new(
         unwind: &'a mut Unwind,
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         self.place()
     }
 
-    /// Goes over to another stack, at a suspended instruction there.
+    /// Continues on another stack, at a suspended instruction there.
     pub fn restart(&mut self, registers: Registers, bounds: StackBounds) -> Result<(), End> {
         self.stack.set_bounds(bounds);
         self.stepper.begin(&registers);
@@ -100,19 +100,19 @@ impl<'a> Cursor<'a> {
         self.place()
     }
 
-    /// The frame that the cursor points at.
+    /// The current frame.
     #[inline]
     pub fn frame(&self) -> Frame {
         self.frame
     }
 
-    /// Stack pointer in that frame.
+    /// Stack pointer of the current frame.
     #[inline]
     pub fn sp(&self) -> u64 {
         self.registers.sp
     }
 
-    /// Where the walk stands; `None` while it depends on more registers than these.
+    /// The state of the unwind; `None` while it depends on more registers than a [`Position`] holds.
     #[inline]
     pub fn position(&self) -> Option<Position> {
         if self.stepper.needs_more_registers(self.exact) {
@@ -126,37 +126,37 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// What the walk has read.
+    /// The words that the unwind has read.
     #[inline]
     pub fn words(&self) -> &ReadLog {
         self.stack.words()
     }
 
-    /// The generation of the load map that the walk uses; `None` while modules come or go.
+    /// The generation of the load map in use; `None` while modules are being unloaded.
     #[inline]
     pub fn generation(&self) -> Option<u32> {
         loadmap::is_stable().then(|| self.snapshot.generation())
     }
 
-    /// Notes a word of a structure, read directly, that the walk depends on.
+    /// Logs a word that the unwind depends on and that the caller has read directly.
     #[inline]
     pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
         self.stack.note(address, value, is_stack);
     }
 
-    /// A word of the stack being walked.
+    /// Reads a word of the current stack, and logs it.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
         self.stack.read(address)
     }
 
-    /// A word of any memory, or nothing when it is not readable; it is not noted.
+    /// Reads a word of any memory without logging it; `None` when it is not readable.
     #[inline]
     pub fn peek(&mut self, address: u64) -> Option<u64> {
         self.stack.peek(address)
     }
 
-    /// Identifies the frame at the current registers.
+    /// Finds the frame at the current registers.
     #[inline]
     fn place(&mut self) -> Result<(), End> {
         let ip = self.registers.ip;

@@ -1,10 +1,10 @@
-//! The stepper by the crate framehop.
+//! The stepper that uses the crate framehop.
 //!
-//! It needs call frame information for a module as the native one does, and goes by the frame pointer where
-//! that information fails it: a guess, which the walk cannot tell from knowledge. So it is not the default
-//! where there is another.
+//! Like the native stepper it needs call frame information for a module. When that information fails it falls
+//! back to the frame pointer, and the cursor cannot tell this guess from a certain result. So it is the
+//! default only where there is no other stepper.
 //!
-//! Async-signal-safe after [`Framehop::new`] and [`Modules::of`]: framehop's fixed storage is used.
+//! Async-signal-safe after [`Framehop::new`] and [`Modules::of`]: uses framehop's fixed storage.
 
 use super::End;
 use super::loadmap::{self, Module};
@@ -19,7 +19,7 @@ use framehop::aarch64::{CacheAarch64 as Cache, UnwinderAarch64 as ArchUnwinder};
 #[cfg(target_arch = "x86_64")]
 use framehop::x86_64::{CacheX86_64 as Cache, UnwinderX86_64 as ArchUnwinder};
 
-/// The modules of a load map, as framehop wants them.
+/// The modules of a load map in framehop's form.
 pub(super) struct Modules(ArchUnwinder<&'static [u8], MustNotAllocateDuringUnwind>);
 
 impl Modules {
@@ -48,7 +48,7 @@ impl Modules {
     }
 }
 
-/// A thread's part: framehop's cache.
+/// framehop's cache, one per thread.
 pub(super) struct Framehop(Box<Cache<MustNotAllocateDuringUnwind>>);
 
 impl Framehop {
@@ -65,7 +65,7 @@ impl Framehop {
         if callee.method == Method::None {
             return Err(End::Broken(LossCause::NoUnwindInfo));
         }
-        // While modules come or go the sections of one may not be there any more.
+        // While modules are being unloaded, the sections of one may be unmapped already.
         let modules = callee.snapshot.framehop();
         let modules = modules.filter(|_| loadmap::is_stable());
         let modules = modules.ok_or(End::Broken(LossCause::UnknownModule))?;

@@ -1,7 +1,8 @@
 //! Physical unwinding: from a register state to the chain of frames.
 //!
-//! One walk ([`cursor`]) asks a `stepper` for each frame's caller; what is known of an address is kept in
-//! `rules`. Where no stepper knows a caller the walk ends with a counted cause.
+//! A [`cursor`] walks one stack. For each frame it asks the `stepper` for the caller. The rule cache keeps
+//! the module, the unwind method and the owner of each code address. When the stepper finds no caller, the
+//! unwind ends with a counted cause.
 //!
 //! Async-signal-safe after [`Unwind::new`].
 
@@ -14,12 +15,12 @@ mod instructions;
 pub mod loadmap;
 #[cfg(target_arch = "x86_64")]
 mod native;
+pub mod read_log;
 #[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
 pub mod registers;
 mod rule_cache;
 pub mod stack;
-// Some of what the walk says only the native stepper asks.
-pub mod read_log;
+// Only the native stepper uses all that the interface offers.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, dead_code))]
 mod stepper;
 #[cfg(target_arch = "x86_64")]
@@ -33,20 +34,20 @@ pub use stepper::UnwinderKind;
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 
-/// Where a walk ends.
+/// Why an unwind ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The outermost frame of the stack: its return address is undefined.
+    /// It reached the outermost frame of the stack, whose return address is undefined.
     Root,
-    /// The walk cannot go on.
+    /// It cannot find the next caller.
     Broken(LossCause),
 }
 
-/// Decides which agent owns a frame: `(look-up address, module) -> owner`. Pure; called once per
-/// address and [`loadmap`] generation, the result is cached.
+/// Decides which agent owns a frame: `(look-up address, module) -> owner`. Pure. The unwinder calls it once
+/// for an address and [`loadmap`] generation, and caches the result.
 pub type OwnerOf = fn(u64, ModuleId) -> u8;
 
-/// What a thread needs to unwind: caches and scratch space, allocated when the thread starts.
+/// The unwinder of one thread: caches and scratch space, allocated when the thread starts.
 pub struct Unwind {
     stepper: stepper::Stepper,
     rules: &'static mut rule_cache::RuleCache,
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Unwind {
 }
 
 impl Unwind {
-    /// Allocates the caches. Not async-signal-safe. `None` when memory cannot be had.
+    /// Allocates the caches. Not async-signal-safe. `None` when memory cannot be allocated.
     pub fn new(kind: UnwinderKind, owner_of: OwnerOf) -> Option<Unwind> {
         Some(Unwind {
             stepper: stepper::Stepper::new(kind),

@@ -1,13 +1,13 @@
-//! The stepper for x86-64 that guesses nothing.
+//! The native stepper for x86-64. It does not guess.
 //!
 //! | frame | stepped by |
 //! |---|---|
-//! | of the usual form, nearly all | three registers and two distances (`unwind_rule`) |
+//! | with an unwind rule, nearly all | three registers and two distances (`unwind_rule`) |
 //! | with other call frame information | gimli, over all registers (`cfi`) |
-//! | without | its machine code, followed to the return (`instructions`) |
+//! | without information | analysis of its machine code up to the return (`instructions`) |
 //!
-//! A walk keeps all registers while only `cfi` or `instructions` have stepped. When `cfi` wants one that was given
-//! up, the frames below are stepped again by `cfi`, from the start.
+//! A step by a rule drops all registers but three. When `cfi` later needs another register, it repeats the
+//! steps from the start over all registers.
 //!
 //! Async-signal-safe after [`Native::new`].
 
@@ -19,24 +19,26 @@ use super::stepper::{Callee, Method};
 use super::{cfi, instructions};
 use hpc_formats::loss::LossCause;
 
-/// Frames without information that are left with all registers: parts of one kernel call each other with conventions of
-/// their own. Then they are given up, so that a walk can go on in the way of the last one.
+/// Number of frames without information after which an unwind still keeps all registers. Functions of one
+/// hand-written kernel call each other with conventions of their own, which need them. After more such frames
+/// the registers are dropped, so that the backtrace cache can hit.
 const MOST_ANALYSED: u32 = 4;
 
-/// See the module's description.
+/// The state of one thread's unwind.
 pub(super) struct Native {
     cfi: Box<cfi::Context>,
-    /// All registers, while only `cfi` and `instructions` have stepped.
+    /// All registers of the current frame. A step by a rule drops them, and so does a step out of a frame
+    /// without information beyond the limit.
     full: Option<Registers>,
-    /// All registers at the start, or behind the last frame without information.
+    /// All registers at the start of the unwind, or after the last frame without information.
     start: Registers,
-    /// Whether the instruction there was interrupted.
+    /// Whether `start` is an interrupted instruction.
     start_exact: bool,
-    /// Steps since.
+    /// Number of steps since `start`.
     steps: u32,
-    /// Frames without information left since the registers were last given up.
+    /// Number of frames without information since the last step by a rule.
     analysed: u32,
-    /// The last step left a frame without information.
+    /// Whether the last step left a frame without information.
     is_after_analysis: bool,
 }
 
@@ -80,19 +82,19 @@ impl Native {
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
         if let Method::Rule(rule) = callee.method {
-            // From here on the walk depends on its position alone, and on the memory.
+            // From here on the unwind depends only on its position and on memory.
             self.full = None;
             self.analysed = 0;
             self.is_after_analysis = false;
             self.steps += 1;
             return rule.caller(callee.registers, stack);
         }
-        self.step_unusual(callee, stack)
+        self.step_without_rule(callee, stack)
     }
 
     #[cold]
     #[inline(never)]
-    fn step_unusual(
+    fn step_without_rule(
         &mut self,
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
@@ -109,7 +111,7 @@ impl Native {
         Ok(caller)
     }
 
-    /// Out of a frame without information, if its code leads there.
+    /// Steps out of a frame without information, by analysis of its instructions.
     fn step_by_instructions(
         &mut self,
         callee: &Callee<'_>,
@@ -131,15 +133,15 @@ impl Native {
         Ok(Pointers::of(&caller))
     }
 
-    /// Over all registers. When one is missing because frames below were stepped with three, those are
-    /// stepped again here.
+    /// Steps over all registers. When one is missing because a rule stepped an inner frame, repeats the steps
+    /// since `start`.
     fn step_cfi(
         &mut self,
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Pointers, End> {
         if std::mem::take(&mut self.is_after_analysis) {
-            // A function of the ABI: it cannot go by what its callee might have changed.
+            // The caller follows the ABI, so it does not rely on registers that its callee may change.
             self.start.forget_volatile();
             self.full.iter_mut().for_each(Registers::forget_volatile);
         }
@@ -171,13 +173,13 @@ impl Native {
         Ok(registers)
     }
 
-    /// All registers of the callee, from the start.
+    /// Computes all registers of the callee from `start`.
     fn replay(
         &mut self,
         callee: &Callee<'_>,
         stack: &mut StackReader<'_>,
     ) -> Result<Registers, End> {
-        // From here on the way depends on registers of the first frame.
+        // From here on the unwind depends on registers that no `Position` holds.
         stack.invalidate();
         let mut registers = self.start;
         let mut exact = self.start_exact;

@@ -1,29 +1,30 @@
-//! The words of memory that a walk has read, in the order in which it read them.
+//! Read log: the words of memory that an unwind has read, in order.
 //!
-//! A walk is a function of its first registers, the load map and these words: one that starts at
-//! the same registers and would read the same values takes the same way (see `logical::cache`).
+//! An unwind is a function of its initial registers, the load map and these words. An unwind that starts with
+//! the same registers and reads the same values therefore finds the same frames (see
+//! `logical::backtrace_cache`).
 //!
 //! Async-signal-safe after [`ReadLog::new`].
 
 use crate::memory::FixedArray;
 
-/// Most words of a walk that are kept.
+/// Capacity of the log.
 const MAX_WORDS: usize = 1 << 18;
 
-/// Of a [`Word`]'s address, which no address of a program has: it is to be read through the kernel alone.
+/// A flag in [`Word::address`]: the word must be re-read through the kernel. No user address has this bit.
 pub const CHECKED: u64 = 1 << 63;
 
-/// A word and where it was read.
+/// A word of memory and its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// Its address, in a stack that was known; with [`CHECKED`]: elsewhere; 0: something was read in another way, and cannot be
-    /// read again like this.
+    /// An address in a known stack; with [`CHECKED`], an address elsewhere; 0 for a read that cannot be
+    /// repeated.
     pub address: u64,
-    /// What was there.
+    /// The value that was read.
     pub value: u64,
 }
 
-/// See the module's description.
+/// The log of one unwind.
 #[derive(Debug)]
 pub struct ReadLog {
     list: FixedArray<Word>,
@@ -39,7 +40,7 @@ impl ReadLog {
         })
     }
 
-    /// The longest list there can be.
+    /// The maximal number of words.
     pub const MAX: usize = MAX_WORDS;
 
     #[inline]
@@ -55,30 +56,30 @@ impl ReadLog {
         }
     }
 
-    /// As [`Self::push`], of a word that is to be read through the kernel.
+    /// Like [`Self::push`], for a word that must be re-read through the kernel.
     #[cold]
     pub(super) fn push_checked(&mut self, address: u64, value: u64) {
         self.push(address | CHECKED, value);
     }
 
-    /// The way up to here depends on more than words that can be read again one by one.
+    /// Marks the log as incomplete: the unwind depends on more than these words.
     pub(super) fn invalidate(&mut self) {
         self.is_complete = false;
     }
 
-    /// The words; `None` when some that the walk depends on are missing.
+    /// The words; `None` when the log is incomplete.
     #[inline]
     pub fn get(&self) -> Option<&[Word]> {
         self.is_complete.then(|| self.list.as_slice())
     }
 
-    /// How many there are.
+    /// The number of words.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Whether the log is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

@@ -1,9 +1,9 @@
-//! The register file of a frame, in DWARF numbering, with a mask of what is known; and the few registers that
+//! The registers of a frame in DWARF numbering, with a mask of the known ones, and the three registers that
 //! most frames need.
 
 use framehop::x86_64::UnwindRegsX86_64;
 
-/// DWARF numbers of x86-64 registers that the unwinder names.
+/// DWARF numbers of the x86-64 registers that the unwinder names.
 pub mod number {
     /// Frame pointer.
     pub const RBP: u16 = 6;
@@ -13,19 +13,19 @@ pub mod number {
     pub const RA: u16 = 16;
 }
 
-/// The registers that nearly all frames are stepped with.
+/// The three registers that suffice for nearly all frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pointers {
     /// Instruction pointer.
     pub(super) ip: u64,
     /// Stack pointer.
     pub(super) sp: u64,
-    /// The frame pointer register; 0 where it is not known: no stack is there, so a step from it fails.
+    /// Frame pointer register. 0 if unknown: no stack lies there, so a step from it fails.
     pub(super) fp: u64,
 }
 
 impl Pointers {
-    /// Those of a register file.
+    /// Takes the three from a register file.
     #[inline]
     pub(super) fn of(registers: &Registers) -> Pointers {
         Pointers {
@@ -47,7 +47,7 @@ impl Pointers {
         }
     }
 
-    /// A register file that holds nothing else.
+    /// A register file with only these known.
     pub(super) fn alone(self) -> Registers {
         Registers::new(self.ip, self.sp, self.fp)
     }
@@ -61,7 +61,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Only the three registers that most frames need.
+    /// A register file with only the three registers that most frames need.
     pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
         let mut r = Registers {
             values: [0; 17],
@@ -73,7 +73,7 @@ impl Registers {
         r
     }
 
-    /// All registers, as a signal handler gets them.
+    /// All registers, from a signal handler's context.
     pub fn from_context(context: &libc::ucontext_t) -> Registers {
         const ORDER: [i32; 17] = [
             libc::REG_RAX,
@@ -111,7 +111,7 @@ impl Registers {
         (self.known >> register & 1 == 1).then_some(value)
     }
 
-    /// Sets a register; ignores numbers that this file does not hold.
+    /// Sets a register; ignores numbers outside this register file.
     #[inline]
     pub fn set(&mut self, register: u16, value: u64) {
         if let Some(slot) = self.values.get_mut(register as usize) {
@@ -128,7 +128,8 @@ impl Registers {
         }
     }
 
-    /// Marks as unknown what a callee may change by the System V ABI: rax, rdx, rcx, rsi, rdi, r8 to r11.
+    /// Marks as unknown the registers that the System V ABI lets a callee change: rax, rdx, rcx, rsi, rdi, r8
+    /// to r11.
     pub fn forget_volatile(&mut self) {
         for register in [0, 1, 2, 4, 5, 8, 9, 10, 11] {
             self.forget(register);

@@ -1,4 +1,4 @@
-//! The registers that framehop steps AArch64 frames with.
+//! The AArch64 registers of a frame that framehop needs.
 
 use framehop::aarch64::UnwindRegsAarch64;
 
@@ -9,20 +9,20 @@ pub struct Registers {
     pub(super) sp: u64,
     /// The frame pointer, x29.
     pub(super) fp: u64,
-    /// The link register, x30: where an interrupted function that has not saved it returns to.
+    /// The link register, x30: the return address of an interrupted function that has not saved it.
     pub(super) lr: u64,
 }
 
-/// All that there are.
+/// The unwinder needs no other registers here.
 pub(super) type Pointers = Registers;
 
 impl Registers {
-    /// Those of a suspended frame, whose link register is saved.
+    /// Registers of a suspended frame, whose link register is saved.
     pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
         Registers { ip, sp, fp, lr: 0 }
     }
 
-    /// As a signal handler gets them.
+    /// Registers from a signal handler's context.
     pub fn from_context(context: &libc::ucontext_t) -> Registers {
         let machine = &context.uc_mcontext;
         Registers {

@@ -1,5 +1,5 @@
-//! Reading stack memory: directly within the bounds of a stack that is known, through the
-//! kernel (`process_vm_readv`, which fails instead of faulting) everywhere else.
+//! Reads stack memory: directly within the bounds of a known stack, and through the kernel elsewhere
+//! (`process_vm_readv`, which fails instead of faulting).
 //!
 //! Async-signal-safe.
 
@@ -7,12 +7,12 @@ use super::read_log::ReadLog;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// The part of a stack that may be read directly: from the stack pointer up to its top.
+/// The part of a stack that may be read directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackBounds {
     /// Lowest readable address.
     pub low: u64,
-    /// One past the highest readable address; `low >= high`: nothing is.
+    /// One past the highest readable address; the bounds are empty if `low >= high`.
     pub high: u64,
 }
 
@@ -23,7 +23,7 @@ impl StackBounds {
 
 const WINDOW_WORDS: usize = 32;
 
-/// ReadLog of any memory, read through the kernel, some at once.
+/// A window of words of any memory, read with one call of the kernel.
 #[derive(Debug)]
 pub struct Window {
     words: [u64; WINDOW_WORDS],
@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Nothing is read yet.
+    /// An empty window.
     pub const fn new() -> Window {
         Window {
             words: [0; WINDOW_WORDS],
@@ -41,13 +41,13 @@ impl Window {
         }
     }
 
-    /// What was read may have changed.
+    /// Empties the window, because memory may have changed.
     #[inline]
     pub fn forget(&mut self) {
         self.len = 0;
     }
 
-    /// The word at `address`, or nothing when it is not readable.
+    /// Reads the word at `address`; `None` when it is not readable.
     #[cold]
     #[inline(never)]
     pub fn read(&mut self, address: u64) -> Option<u64> {
@@ -55,7 +55,7 @@ impl Window {
         if offset % 8 == 0 && offset / 8 < self.len as u64 {
             return Some(self.words[(offset / 8) as usize]);
         }
-        // A window first; a single word where the window would cross into unmapped pages.
+        // Reads a whole window, or a single word if the window would cross into unmapped pages.
         for words in [WINDOW_WORDS, 1] {
             let len = words * 8;
             let local = libc::iovec {
@@ -66,8 +66,8 @@ impl Window {
                 iov_base: address as *mut libc::c_void,
                 iov_len: len,
             };
-            // SAFETY: the kernel checks the remote range and writes at most `len` bytes into
-            // our window, which is that long.
+            // SAFETY: the kernel checks the remote range. It writes at most `len` bytes into `self.words`,
+            // which we borrow mutably and which has at least that length.
             let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
             if n >= 8 {
                 self.start = address;
@@ -86,7 +86,7 @@ impl Default for Window {
     }
 }
 
-/// What a [`StackReader`] works with; a thread has one.
+/// The memory of a [`StackReader`], one per thread.
 #[derive(Debug)]
 pub struct Scratch {
     words: ReadLog,
@@ -103,7 +103,7 @@ impl Scratch {
     }
 }
 
-/// Reads words of one stack, and keeps what it has read.
+/// Reads words of one stack and logs them.
 #[derive(Debug)]
 pub struct StackReader<'a> {
     bounds: StackBounds,
@@ -111,31 +111,31 @@ pub struct StackReader<'a> {
 }
 
 impl<'a> StackReader<'a> {
-    /// A reader for a stack with these bounds, which starts a list of words.
+    /// Makes a reader for a stack with these bounds, and clears the log.
     pub fn new(bounds: StackBounds, scratch: &'a mut Scratch) -> StackReader<'a> {
         scratch.words.clear();
         scratch.window.forget();
         StackReader { bounds, scratch }
     }
 
-    /// Goes over to another stack.
+    /// Continues on another stack.
     pub fn set_bounds(&mut self, bounds: StackBounds) {
         self.bounds = bounds;
         self.scratch.window.forget();
     }
 
-    /// What was read so far.
+    /// The words that were read so far.
     #[inline]
     pub fn words(&self) -> &ReadLog {
         &self.scratch.words
     }
 
-    /// What is read from now on does not depend on what was read so far alone.
+    /// Marks the log as incomplete: later reads depend on more than the logged words.
     pub fn invalidate(&mut self) {
         self.scratch.words.invalidate();
     }
 
-    /// Notes a word that was peeked at; `is_stack`: in a stack that is known.
+    /// Logs a word that was peeked at; `is_stack`: it lies in a known stack.
     #[inline]
     pub fn note(&mut self, address: u64, value: u64, is_stack: bool) {
         if is_stack {
@@ -145,7 +145,7 @@ impl<'a> StackReader<'a> {
         }
     }
 
-    /// The word at `address`, or nothing when it is not readable. It is noted.
+    /// Reads and logs the word at `address`; `None` when it is not readable.
     #[inline]
     pub fn read(&mut self, address: u64) -> Option<u64> {
         if let Some(value) = self.read_directly(address) {
@@ -156,7 +156,7 @@ impl<'a> StackReader<'a> {
         self.read_checked(address)
     }
 
-    /// As [`Self::read`], for what the walk may turn out not to depend on: it is not noted.
+    /// Like [`Self::read`], without logging, for words that the unwind may turn out not to depend on.
     #[inline]
     pub fn peek(&mut self, address: u64) -> Option<u64> {
         let value = self.read_directly(address);
@@ -168,10 +168,10 @@ impl<'a> StackReader<'a> {
         if address < self.bounds.low || address.checked_add(8)? > self.bounds.high {
             return None;
         }
-        // SAFETY: the bounds are those of a live stack, from the interrupted (or suspended)
-        // frame's stack pointer up: mapped and readable. The value may be anything. The
-        // owner of the stack is this thread or one suspended in a call that cannot return
-        // before our path is complete (the boundary's contract in hpcrun-abi).
+        // SAFETY: the bounds are those of a live stack, from the interrupted (or suspended) frame's stack
+        // pointer up, so the word is mapped and readable; any value is valid. The stack belongs to this
+        // thread, or to one suspended in a call that cannot return before our path is complete (the
+        // boundary's contract in hpcrun-abi).
         Some(unsafe { (address as *const u64).read_unaligned() })
     }
 
@@ -181,8 +181,8 @@ impl<'a> StackReader<'a> {
     }
 }
 
-/// One stack in the directory of stacks: lives as long as the process, is reused for items
-/// threads, and is empty (`low == high`) while it has no thread.
+/// One stack in the directory of stacks. It lives as long as the process, is reused for later threads, and is
+/// empty (`low == high`) while it has no thread.
 #[derive(Debug)]
 pub struct StackSlot {
     low: AtomicU64,
@@ -193,11 +193,11 @@ pub struct StackSlot {
     is_main: AtomicBool,
 }
 
-/// All slots; side by side, as each sample looks at both.
+/// The list of slots and its epoch. Each sample reads both, so they share a cache line.
 #[repr(align(16))]
 struct Directory {
     head: AtomicPtr<StackSlot>,
-    /// How often a stack left the directory, or has another root.
+    /// Counts the stacks that left the directory or changed their root.
     epoch: AtomicU32,
 }
 
@@ -206,7 +206,8 @@ static DIRECTORY: Directory = Directory {
     epoch: AtomicU32::new(0),
 };
 
-/// While this number stays the same, each stack that was known is known, and lives, with the same root.
+/// The epoch of the directory. While it stays the same, each stack that was known still lives, and has the
+/// same root.
 #[inline]
 pub fn epoch() -> u32 {
     DIRECTORY.epoch.load(Ordering::Acquire)
@@ -224,7 +225,7 @@ impl StackSlot {
         }
     }
 
-    /// Enters the slot into the directory, for good.
+    /// Adds the slot to the directory, permanently.
     pub fn publish(&'static self) {
         let this = ptr::from_ref(self).cast_mut();
         let mut head = DIRECTORY.head.load(Ordering::Acquire);
@@ -241,7 +242,7 @@ impl StackSlot {
         }
     }
 
-    /// The slot, which is empty, now stands for this stack.
+    /// Describes a stack in this slot, which must be empty.
     pub fn set(&self, low: u64, high: u64, is_main: bool, creation: (u32, u32)) {
         self.set_creation(creation);
         self.is_main.store(is_main, Ordering::Relaxed);
@@ -249,7 +250,7 @@ impl StackSlot {
         self.high.store(high, Ordering::Release);
     }
 
-    /// The program begins on this stack.
+    /// Marks this stack as the one that the program starts on.
     pub fn set_main(&self) {
         self.is_main.store(true, Ordering::Relaxed);
         DIRECTORY.epoch.fetch_add(1, Ordering::AcqRel);
@@ -260,7 +261,7 @@ impl StackSlot {
         self.creation.store(packed, Ordering::Relaxed);
     }
 
-    /// The slot's thread is about to be gone.
+    /// Empties the slot; its thread is about to end.
     pub fn clear(&self) {
         self.high.store(0, Ordering::Release);
         self.low.store(0, Ordering::Release);
@@ -286,8 +287,8 @@ fn slot_of(sp: u64) -> Option<&'static StackSlot> {
     None
 }
 
-/// What may be read directly of the stack that holds `sp`: from just below it (the red zone)
-/// up to its top; nothing for a stack that is not in the directory.
+/// The part of the stack around `sp` that may be read directly: from the red zone below `sp` up to the top of
+/// the stack; empty for a stack outside the directory.
 pub fn bounds_from(sp: u64) -> StackBounds {
     match slot_of(sp) {
         Some(slot) => StackBounds {
@@ -303,9 +304,9 @@ pub fn bounds_from(sp: u64) -> StackBounds {
 pub enum StackRoot {
     /// The program's entry point.
     Entry,
-    /// A thread that was created in this context (thread ordinal, record index).
+    /// The creation context of its thread (thread ordinal, record index).
     Thread(u32, u32),
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 

@@ -1,9 +1,12 @@
-//! From a frame to its caller: what the walk asks, and the two that answer.
+//! Steps from a frame to its caller: the interface that the cursor calls, and the choice between two
+//! steppers.
 //!
-//! [`native`](super::native), the default on x86-64, goes by call frame information and the code, and never
-//! guesses. [`framehop`](super::framehop) is selectable (`--unwinder framehop`), the only one on other
-//! processors, and what the tests compare the other with; it goes by the frame pointer where call frame
-//! information fails it.
+//! - [`native`](super::native), the default on x86-64, uses call frame information and machine code. It never
+//!   guesses.
+//! - [`framehop`](super::framehop), selected by `--unwinder framehop`, is the only stepper on other
+//!   processors,
+//!   and the reference that tests compare the native one with. It falls back to the frame pointer when call
+//!   frame information fails.
 //!
 //! Async-signal-safe after [`Stepper::new`].
 
@@ -17,17 +20,17 @@ use super::stack::StackReader;
 #[cfg(target_arch = "x86_64")]
 use super::unwind_rule::UnwindRule;
 
-/// Who steps.
+/// A stepper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnwinderKind {
-    /// Our own rules, on x86-64.
+    /// Our own, for x86-64.
     Native,
     /// The crate framehop.
     Framehop,
 }
 
 impl UnwinderKind {
-    /// The one that is used unless another is asked for.
+    /// The stepper that is used unless the user selects another.
     pub const DEFAULT: UnwinderKind = if cfg!(target_arch = "x86_64") {
         UnwinderKind::Native
     } else {
@@ -35,36 +38,36 @@ impl UnwinderKind {
     };
 }
 
-/// How the frames at one address are stepped.
+/// How to step the frames at one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)] // zero, which empty caches hold: the first
+#[repr(u8)] // empty caches hold zeros: the first variant
 pub(super) enum Method {
-    /// By few registers and two distances.
+    /// With an unwind rule.
     #[cfg(target_arch = "x86_64")]
     Rule(UnwindRule),
-    /// By call frame information.
+    /// With call frame information.
     Cfi,
-    /// As `Cfi`; the caller was interrupted, so its address is exact.
+    /// Like `Cfi`, for a signal trampoline: the caller was interrupted, so its instruction pointer is exact.
     SignalFrame,
     /// The return address is undefined: the outermost frame.
     Root,
-    /// There is no information for this address.
+    /// The module has no information for this address.
     None,
 }
 
-/// The frame whose caller is wanted.
+/// A frame whose caller is wanted.
 pub(super) struct Callee<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) registers: Pointers,
-    /// Its look-up address.
+    /// The look-up address of the frame.
     pub(super) lookup: u64,
-    /// Whether it was interrupted, rather than being in a call.
+    /// Whether the frame was interrupted, rather than being in a call.
     pub(super) is_exact: bool,
     pub(super) method: Method,
 }
 
-/// See the module's description.
-#[allow(clippy::large_enum_variant)] // a thread has one
+/// The stepper of one thread.
+#[allow(clippy::large_enum_variant)] // one per thread
 pub(super) enum Stepper {
     #[cfg(target_arch = "x86_64")]
     Native(Native),
@@ -81,7 +84,7 @@ impl Stepper {
         }
     }
 
-    /// A walk begins, or goes over to another stack, with these registers.
+    /// Starts an unwind, or continues it on another stack, with these registers.
     #[inline]
     pub(super) fn begin(&mut self, registers: &Registers) {
         match self {
@@ -91,7 +94,7 @@ impl Stepper {
         }
     }
 
-    /// How frames at an address, as the module states it, are stepped.
+    /// Finds the method for the frames at a link-time address.
     pub(super) fn classify(&mut self, sections: &UnwindSections, address: u64) -> Method {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -100,7 +103,7 @@ impl Stepper {
         }
     }
 
-    /// Whether the rest of the walk depends on more registers than [`Pointers`].
+    /// Whether the rest of the unwind depends on more registers than [`Pointers`].
     #[inline]
     pub(super) fn needs_more_registers(&self, is_exact: bool) -> bool {
         match self {
@@ -110,7 +113,7 @@ impl Stepper {
         }
     }
 
-    /// The caller's registers.
+    /// Computes the caller's registers.
     #[inline]
     pub(super) fn step(
         &mut self,

@@ -1,6 +1,9 @@
-//! Frames of the usual form: the caller's stack pointer is the stack or the frame pointer plus a constant, the
-//! return address lies below it, and the frame pointer is kept or saved. Nearly all compiled code is of
-//! this form; to step it takes three registers and six bytes that say how, found once for an address.
+//! Unwind rules: a compact form of the most common call frame information.
+//!
+//! A rule applies when the canonical frame address (CFA) is the stack pointer or the frame pointer plus a
+//! constant, the return address lies directly below the CFA, and the frame pointer is unchanged or saved.
+//! Nearly all compiled code is of this form. A rule takes six bytes, is found once for an address, and needs
+//! three registers to step.
 //!
 //! Async-signal-safe.
 
@@ -9,20 +12,20 @@ use super::registers::Pointers;
 use super::stack::StackReader;
 use hpc_formats::loss::LossCause;
 
-/// How such a frame is stepped; distances in words of 8 bytes.
+/// A rule; distances are in words of 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct UnwindRule {
-    /// From the register to the canonical frame address, which is the caller's stack pointer.
+    /// From the base register up to the CFA, which is the caller's stack pointer.
     cfa: u16,
-    /// From the saved frame pointer up to the canonical frame address; 0: it is not saved.
+    /// From the saved frame pointer up to the CFA; 0 if the frame pointer is not saved.
     saved_fp: u16,
-    /// The register is the frame pointer, not the stack pointer.
+    /// Whether the base register is the frame pointer rather than the stack pointer.
     from_fp: bool,
 }
 
 impl UnwindRule {
-    /// With distances in bytes: of the canonical frame address from the register, and of the saved frame
-    /// pointer from the canonical frame address. `None` when they do not fit.
+    /// Makes a rule from distances in bytes: from the base register to the CFA, and from the CFA to the saved
+    /// frame pointer. `None` when they do not fit.
     pub(super) fn new(from_fp: bool, cfa: i64, saved_fp: Option<i64>) -> Option<UnwindRule> {
         let words = |bytes: i64| match bytes % 8 {
             0 => u16::try_from(bytes / 8).ok(),
@@ -39,7 +42,7 @@ impl UnwindRule {
         })
     }
 
-    /// The caller's registers.
+    /// Computes the caller's registers.
     #[inline]
     pub(super) fn caller(
         self,

@@ -1,23 +1,23 @@
-//! The agents and which frames they own (paper, section 4.1: a frame's return address stands
-//! for at most one run-time system).
+//! The agents, and the frames that they own (paper, section 4.1: a frame's return address belongs to at most
+//! one run-time system).
 //!
 //! | agent | frames | bichord |
 //! |---|---|---|
-//! | native (identity) | that nobody else owns | 1 <-> 1 |
+//! | native (identity) | all that no other agent owns | 1 <-> 1 |
 //! | [`profiler`] | of the preloaded library | none: skipped |
-//! | [`thread_start`] | the outermost one of a thread whose creation was seen | ends: the path goes on in the creator's context (section 4.2) |
+//! | [`thread_start`] | the outermost one | none: continues in the creator's context (section 4.2) |
 //! | `work_stealing`, for each registered runtime | its code | 1 <-> 0 |
 //! | | its boundary, which enters a stolen task | 1 <-> M |
 //! | `stock_rayon`, which does not cooperate | its scheduler, no task above | idle |
-//! | | its scheduler below a task, and the rest of the stack | M <-> 0: the spawner is not known |
-//! | `spin_loops` of OpenMP's runtimes, TBB, OpenBLAS | a loop that waits, no frame of the program's above | idle |
+//! | | its scheduler below a task, and the rest of the stack | M <-> 0: the spawner is unknown |
+//! | `spin_loops` of OpenMP runtimes, TBB, OpenBLAS | a waiting loop, no program frame above | idle |
 //! | | other | 1 <-> 1 |
 //!
-//! An agent is a file with `owner_of`, which says whether a frame is its own, and a line in
-//! [`find_owner`]. One that goes by the code of modules has `ranges_of` and a line in [`scan`]. A frame that
-//! is to be stepped in a way of its own is a further [`Owner`] and an arm in each of the cursor's steps.
+//! To add an agent, add a file with `owner_of`, which tells whether it owns a frame, and a line in
+//! `find_owner`. An agent that depends on the code of modules has `ranges_of` and a line in [`scan`].
+//! Frames that need their own steps need a further [`Owner`], and an arm in each step of the cursor.
 //!
-//! Async-signal-safe, but for [`scan`] and [`evict`].
+//! Async-signal-safe, except [`scan`] and [`evict`].
 
 pub mod profiler;
 mod roles;
@@ -30,7 +30,7 @@ use crate::unwind::loadmap::Module;
 use hpc_formats::address::ModuleId;
 pub use roles::evict;
 
-/// Who owns a frame.
+/// The owner of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// The identity agent.
@@ -39,7 +39,7 @@ pub enum Owner {
     Profiler,
     /// The thread-start agent.
     ThreadStart,
-    /// Stock rayon's scheduler: a worker looks for a task.
+    /// Stock rayon's scheduler: the worker searches for a task.
     Scheduler,
     /// The entry of a task that stock rayon's scheduler runs.
     Task,
@@ -69,7 +69,7 @@ impl Owner {
         }
     }
 
-    /// Inverse of packing.
+    /// Unpacks the byte.
     #[inline]
     pub fn from_number(n: u8) -> Owner {
         match n {
@@ -99,7 +99,7 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
         .unwrap_or(Owner::Native)
 }
 
-/// Looks at a module that was mapped; whether an agent goes by its code. Not async-signal-safe.
+/// Scans a module that was mapped. Returns whether it has code with a role. Not async-signal-safe.
 pub fn scan(module: &Module) -> bool {
     let ranges = spin_loops::ranges_of(&module.path, module.code)
         .or_else(|| stock_rayon::ranges_of(&module.path, module.bias));

@@ -1,8 +1,8 @@
-//! What ranges of code are for, in runtimes that do not cooperate, as their agents have found out.
+//! Roles: the purpose of code ranges in runtimes that do not cooperate, as found by their agents.
 //!
 //! Async-signal-safe: [`owner_of`].
 //!
-//! Invariant: a published list is immutable, sorted, without overlaps, and never freed.
+//! Invariant: a published list is immutable, sorted, free of overlaps, and never freed.
 
 use super::Owner;
 use hpc_formats::address::ModuleId;
@@ -11,20 +11,20 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a range of code is for.
+/// The purpose of a range of code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Role {
-    /// A worker without a job looks for one, sleeps, or waits.
+    /// A worker without a job searches for one, sleeps, or waits.
     Scheduler,
-    /// A job is entered.
+    /// The entry of a job.
     Task,
-    /// A loop that waits for others.
+    /// A loop that waits for other threads.
     SpinLoop,
     /// Other code of a runtime that has such loops.
     Support,
 }
 
-/// A range of code, absolute addresses.
+/// A range of code, in absolute addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Range {
     pub(super) start: u64,
@@ -33,11 +33,11 @@ pub(super) struct Range {
 }
 
 static PUBLISHED: AtomicPtr<Vec<Range>> = AtomicPtr::new(ptr::null_mut());
-static LEARNT: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
+static SCANNED: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
 
-/// Whose the frame at an address is, if its code has a role.
+/// The owner of the frame at an address, if its code has a role.
 pub(super) fn owner_of(lookup: u64) -> Option<Owner> {
-    // SAFETY: null, or a leaked list (below).
+    // SAFETY: null, or a list that `publish` has leaked, so it lives forever and is immutable.
     let ranges = unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }?;
     let after = ranges.partition_point(|r| r.start <= lookup);
     let range = ranges.get(after.checked_sub(1)?)?;
@@ -49,35 +49,35 @@ pub(super) fn owner_of(lookup: u64) -> Option<Owner> {
     })
 }
 
-/// Keeps the ranges of a module; false when another thread is at it. Not async-signal-safe.
+/// Stores the ranges of a module; false when another thread holds the lock. Not async-signal-safe.
 pub(super) fn keep(module: ModuleId, ranges: Vec<Range>) -> bool {
-    let Ok(mut learnt) = LEARNT.try_lock() else {
+    let Ok(mut scanned) = SCANNED.try_lock() else {
         return false;
     };
-    learnt.retain(|(known, _)| *known != module);
-    learnt.push((module, ranges));
-    publish(&learnt);
+    scanned.retain(|(known, _)| *known != module);
+    scanned.push((module, ranges));
+    publish(&scanned);
     true
 }
 
-/// A module is gone. Not async-signal-safe.
+/// Drops the ranges of an unloaded module. Not async-signal-safe.
 pub fn evict(id: ModuleId) {
-    let Ok(mut learnt) = LEARNT.try_lock() else {
+    let Ok(mut scanned) = SCANNED.try_lock() else {
         return;
     };
-    let before = learnt.len();
-    learnt.retain(|(known, _)| *known != id);
-    if learnt.len() != before {
-        publish(&learnt);
+    let before = scanned.len();
+    scanned.retain(|(known, _)| *known != id);
+    if scanned.len() != before {
+        publish(&scanned);
     }
 }
 
-/// Modules that matter are few and rarely change: an old list is left for handlers that may still read it.
-fn publish(learnt: &[(ModuleId, Vec<Range>)]) {
-    let mut all: Vec<Range> = learnt.iter().flat_map(|(_, r)| r).copied().collect();
+/// Publishes a new list. Leaks the old one, which a handler may still read; changes are few and rare.
+fn publish(scanned: &[(ModuleId, Vec<Range>)]) {
+    let mut all: Vec<Range> = scanned.iter().flat_map(|(_, r)| r).copied().collect();
     all.sort_unstable();
-    // The black box hides the allocation: LLVM 19 (Rust 1.85) would keep it in a global of its own and
-    // shrink the atomic to a flag, whose load it then cannot translate.
+    // The black box hides the allocation. Otherwise LLVM 19 (Rust 1.85) keeps it in a global and shrinks the
+    // atomic to a flag, whose load it then cannot translate.
     let list = black_box(Box::into_raw(Box::new(all)));
     PUBLISHED.store(list, Ordering::Release);
 }

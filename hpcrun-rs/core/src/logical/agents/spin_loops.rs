@@ -1,24 +1,24 @@
-//! Loops in which the threads of known runtimes wait for each other: OpenMP's barriers and locks, TBB's
+//! Finds the loops in which threads of known runtimes wait for each other: OpenMP's barriers and locks, TBB's
 //! back-off, OpenBLAS's thread server.
 //!
-//! One duty: find them in a module's code, whose symbols distributions strip. Such a loop has a `pause`
-//! instruction in it, or OpenBLAS's row of `nop`s; it reaches from the target of the first backward jump
-//! behind that instruction to the last jump near by that leads into it. A thread whose innermost frames lie
-//! in the runtime, one of them in such a loop, waits: it is idle, though it burns CPU time. One with a
-//! procedure of the program's above the loop has found a task.
+//! Distributions strip the symbols, so the loops are found in the code. A loop contains a `pause`
+//! instruction, or OpenBLAS's row of `nop`s. It extends from the target of the first backward jump after that
+//! instruction to the last nearby jump into the loop. A thread waits if its innermost frames lie in the
+//! runtime and one of them is in such a loop: it is idle, though it uses CPU time. If a procedure of the
+//! program is above the loop, the thread has found a task.
 //!
-//! Loops around `sched_yield` need none of this: they are seen by their calls (`threads::working`).
+//! Loops around `sched_yield` are not found here: their calls are observed (`threads::working`).
 
 use super::roles::{Range, Role};
 use memchr::memmem;
 
-/// A runtime.
+/// A known runtime.
 struct Runtime {
-    /// Part of the names of its files.
+    /// Part of its file name.
     name: &'static str,
-    /// What its loops have in them.
+    /// Instructions that its loops contain.
     marker: &'static [u8],
-    /// Whether all its code serves the program's procedures. In a library of kernels other code is work.
+    /// Whether all its code is runtime support. In a library of kernels, the code outside the loops is work.
     is_support: bool,
 }
 
@@ -42,12 +42,12 @@ const RUNTIMES: [Runtime; 5] = [
     },
 ];
 
-/// Bytes from a marker to a jump of its loop, or from one such jump to the next, and back to the beginning,
-/// at most.
+/// Maximal number of bytes from a marker to a jump of its loop, or from one such jump to the next.
 const AHEAD: usize = 300;
+/// Maximal number of bytes from a marker back to the start of its loop.
 const BACK: usize = 4096;
 
-/// The roles of a module's code, which is mapped; `None` if it is no such runtime.
+/// The ranges of a module's mapped code; `None` if the module is no known runtime.
 pub(super) fn ranges_of(path: &str, code: &[u8]) -> Option<Vec<Range>> {
     let name = path.rsplit('/').next()?;
     let runtime = RUNTIMES.iter().find(|r| name.contains(r.name))?;
@@ -56,7 +56,7 @@ pub(super) fn ranges_of(path: &str, code: &[u8]) -> Option<Vec<Range>> {
     Some(ranges)
 }
 
-/// The whole of the code, in loops and what lies between.
+/// Divides the code into loops and the code between them.
 fn divide(code: &[u8], marker: &[u8]) -> Vec<Range> {
     let base = code.as_ptr() as u64;
     let mut loops = loops(code, marker);
@@ -83,7 +83,7 @@ fn divide(code: &[u8], marker: &[u8]) -> Vec<Range> {
     ranges
 }
 
-/// Offsets of the loops.
+/// Start and end offsets of the loops.
 fn loops(code: &[u8], marker: &[u8]) -> Vec<(usize, usize)> {
     memmem::find_iter(code, marker)
         .filter_map(|pause| {
@@ -97,7 +97,7 @@ fn loops(code: &[u8], marker: &[u8]) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The next jump from an offset on that leads to where `wanted` says: its target and its end.
+/// The next jump at or after an offset whose target is `wanted`: its target and its end.
 fn jump_behind(code: &[u8], from: usize, wanted: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
     (from..(from + AHEAD).min(code.len())).find_map(|at| {
         let (distance, end) = jump(code, at)?;
@@ -106,7 +106,7 @@ fn jump_behind(code: &[u8], from: usize, wanted: impl Fn(usize) -> bool) -> Opti
     })
 }
 
-/// The distance of the jump at an offset, if there is one, from its end, and its end.
+/// The jump at an offset, if there is one: the distance from its end to its target, and its end.
 fn jump(code: &[u8], at: usize) -> Option<(isize, usize)> {
     let short = |at: usize| Some((*code.get(at)? as i8 as isize, at + 1));
     let near = |at: usize| {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     const PAUSE: &[u8] = &[0xf3, 0x90];
-    /// `mov (%rdi), %rdx; cmp %rdx, %rax; pause; jae back to the first`, behind and before a `ret`.
+    /// `mov (%rdi), %rdx; cmp %rdx, %rax; pause; jae` to the `mov`, between two `ret`s.
     const WAITS: &[u8] = &[
         0xc3, 0x48, 0x8b, 0x17, 0x48, 0x39, 0xd0, 0xf3, 0x90, 0x73, 0xf6, 0xc3,
     ];

@@ -1,10 +1,9 @@
-//! Where stock rayon-core's scheduler lies in a module: the code that the agent for an
-//! uncooperative rayon goes by.
+//! Finds stock rayon-core's scheduler in a module. This rayon does not cooperate with the profiler.
 //!
-//! Input: the module's symbol table, read outside the handler. Two kinds of code matter, and rayon-core 1.x
-//! keeps both out of line: the loop in which a worker looks for a job (`WorkerThread::wait_until_cold`, and
-//! the `yield_now` pair that programs may call), and the entry of a job (`Job::execute`, called through a
-//! pointer). A module whose symbols were stripped, or that lacks either kind, teaches nothing.
+//! Input: the module's symbol table, read outside the handler. Two kinds of functions matter, and rayon-core
+//! 1.x never inlines them: the loop in which a worker searches for a job (`WorkerThread::wait_until_cold`,
+//! and the `yield_now` pair that programs may call), and the entry of a job (`Job::execute`, called through a
+//! pointer). A stripped module, or one that lacks either kind, has no ranges.
 
 use super::roles::{Range, Role};
 use hpc_formats::process::bytes_of;
@@ -14,7 +13,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 
-/// The ranges of a module's symbol table; `None` unless it has both roles.
+/// The ranges from a module's symbol table; `None` unless it has both roles.
 pub(super) fn ranges_of(path: &str, bias: u64) -> Option<Vec<Range>> {
     let path = OsString::from_vec(bytes_of(path));
     let file = ReadCache::new(File::open(path).ok()?);
@@ -36,7 +35,7 @@ fn symbol_ranges<'d, R: ReadRef<'d>>(
         .find(|s| s.sh_type(endian) == elf::SHT_SYMTAB)?;
     let names = sections.get(table.sh_link(endian) as usize)?;
     let names = names.data(endian, file).ok()?;
-    // Most programs have no rayon: one look at the names tells.
+    // Most programs have no rayon: one search of the names rules it out.
     if !contains(names, b"15wait_until_cold") {
         return None;
     }
@@ -58,7 +57,7 @@ fn symbol_ranges<'d, R: ReadRef<'d>>(
     Some(ranges.collect())
 }
 
-/// The role of a function by its mangled name, legacy or v0: both keep identifiers with their
+/// The role of a function by its mangled name. Both manglings (legacy and v0) contain identifiers with their
 /// lengths.
 fn role_of(name: &[u8]) -> Option<Role> {
     if !contains(name, b"rayon_core") {
@@ -78,10 +77,10 @@ fn role_of(name: &[u8]) -> Option<Role> {
     }
 }
 
-/// By libc, which looks at many bytes at once: tables of names are megabytes.
+/// Searches with libc's vectorised memmem, because string tables take megabytes.
 fn contains(text: &[u8], part: &[u8]) -> bool {
     let (text_start, part_start) = (text.as_ptr().cast(), part.as_ptr().cast());
-    // SAFETY: memmem reads within the two slices.
+    // SAFETY: memmem reads only within the two slices, which we borrow during the call.
     !unsafe { libc::memmem(text_start, text.len(), part_start, part.len()) }.is_null()
 }
 
@@ -105,11 +104,13 @@ mod tests {
                 Some(Role::Scheduler),
             ),
             (
-                "_ZN83_$LT$rayon_core..job..StackJob$LT$L$C$F$C$R$GT$$u20$as$u20$rayon_core..job..Job$GT$7execute17h0123456789abcdefE",
+                "_ZN83_$LT$rayon_core..job..StackJob$LT$L$C$F$C$R$GT$$u20$as$u20$\
+                 rayon_core..job..Job$GT$7execute17h0123456789abcdefE",
                 Some(Role::Task),
             ),
             (
-                "_RNvXs_NtCs3yRk2LxJZkM_10rayon_core3jobINtB4_7HeapJobNCNvC3app4mainE0ENtB4_3Job7executeC3app",
+                "_RNvXs_NtCs3yRk2LxJZkM_10rayon_core3jobINtB4_7HeapJobNCNvC3app4mainE0E\
+                 NtB4_3Job7executeC3app",
                 Some(Role::Task),
             ),
             (

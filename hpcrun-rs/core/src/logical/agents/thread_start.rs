@@ -1,4 +1,4 @@
-//! The outermost frame of a thread whose creation was seen.
+//! The outermost frame of a thread whose creation was observed.
 
 use super::Owner;
 use std::sync::atomic::{AtomicU64, Ordering};

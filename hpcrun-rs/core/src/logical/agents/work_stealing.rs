@@ -1,4 +1,4 @@
-//! The frames of runtimes that cooperate, by the tables that they registered (hpcrun-abi).
+//! The frames of cooperating runtimes, found by the tables that they registered (hpcrun-abi).
 
 use super::Owner;
 use crate::activity;

@@ -1,9 +1,8 @@
-//! The registers and the stack of a function as it goes on, as far as they are needed to find its way
-//! out.
+//! Tracks the registers and the stack of a function, as far as needed to find its return.
 //!
-//! Input: the registers at one instruction, and the effects of those that follow (`x86`). A value
-//! that is not known stays unknown: nothing below the stack pointer that the machine began with is read,
-//! as only what the function writes from here on counts there.
+//! Input: the registers at one instruction, and the effects of the following instructions (`x86`). A value
+//! that is unknown stays unknown. The machine never reads memory below its initial stack pointer: there, only
+//! words that the function writes along the path count.
 //!
 //! Async-signal-safe.
 
@@ -11,35 +10,35 @@ use super::super::registers::Registers;
 use super::super::stack::StackReader;
 use super::x86::{Effect, FP, Register, SP, Slot};
 
-/// DWARF's numbers of registers, by those in instructions.
+/// DWARF numbers of registers, indexed by their numbers in instructions.
 const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
-/// rax and rdx, by instructions' numbers: what a callee returns. Others that the ABI gives to the callee
-/// stay as they are: code that uses one after a call, without setting it, has a convention of its own
-/// with that callee, as parts of one kernel do.
+/// rax and rdx by their numbers in instructions: the registers that return values. Other registers that the
+/// ABI lets a callee change are kept. Code that uses one after a call, without setting it, has a convention
+/// of its own with that callee, as functions of one hand-written kernel do.
 const RESULTS: [Register; 2] = [0, 2];
-/// Most words that a function writes on its way out.
+/// Maximal number of words that a function writes along the path.
 const MOST_WRITTEN: usize = 12;
-/// Most words that are kept as those on which a way depends.
+/// Maximal number of words that a path depends on.
 const MOST_DEPENDS: usize = 6;
-/// The farthest from the stack pointer, in bytes, that a function saves something.
+/// Maximal distance, in bytes, of saved registers from the stack pointer.
 const LARGEST_FRAME: u64 = 1 << 20;
 
 fn displace(base: u64, slot: Slot) -> u64 {
     base.wrapping_add_signed(i64::from(slot.displacement))
 }
 
-/// See the module's description.
+/// Registers and stack at one point of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     registers: Registers,
-    /// The stack pointer at the beginning.
+    /// The initial stack pointer.
     floor: u64,
-    /// ReadLog written since, last last: address and value.
+    /// Words written since, in order of their first write: address and value.
     written: [(u64, Option<u64>); MOST_WRITTEN],
     count: usize,
-    /// Where in memory the registers' values come from; 0: from nowhere else than the beginning.
+    /// The address that each register's value was loaded from; 0 if it was not loaded.
     sources: [u64; 16],
-    /// ReadLog on which the stack pointer or the way has come to depend.
+    /// Addresses of words that the stack pointer or the choice of the path depends on.
     depends: [u64; MOST_DEPENDS],
     depends_count: usize,
 }
@@ -63,13 +62,13 @@ impl Machine {
         self.registers.get(DWARF[usize::from(register & 15)])
     }
 
-    /// Sets a register to what does not depend on memory.
+    /// Sets a register to a value that does not depend on memory.
     #[inline]
     fn set(&mut self, register: Register, value: Option<u64>) {
         self.set_from(register, value, 0);
     }
 
-    /// Sets a register; `source` is the word that the value comes from.
+    /// Sets a register; `source` is the address that the value was loaded from.
     fn set_from(&mut self, register: Register, value: Option<u64>, source: u64) {
         self.sources[usize::from(register & 15)] = source;
         if register == SP {
@@ -86,7 +85,7 @@ impl Machine {
         self.sources[usize::from(register & 15)]
     }
 
-    /// The result depends on the word at an address; 0: on nothing.
+    /// Records that the result depends on the word at `source`; 0 means no word.
     fn depend(&mut self, source: u64) {
         if source == 0 || self.depends[..self.depends_count.min(MOST_DEPENDS)].contains(&source) {
             return;
@@ -97,7 +96,7 @@ impl Machine {
         self.depends_count += 1;
     }
 
-    /// The value of a register, on which the way depends from here on.
+    /// The value of a register that the path depends on from here.
     pub(super) fn decide_by(&mut self, register: Register) -> Option<u64> {
         self.depend(self.source(register));
         self.get(register)
@@ -108,20 +107,20 @@ impl Machine {
         Some(displace(self.decide_by(slot.base)?, slot))
     }
 
-    /// The word of the stack at an address.
+    /// Reads a word of the stack.
     fn read(&self, address: u64, stack: &mut StackReader<'_>) -> Option<u64> {
         let written = self.written[..self.count].iter().rev();
         if let Some(&(_, value)) = written.into_iter().find(|(at, _)| *at == address) {
             return value;
         }
-        // Memory farther away does not hold a stack pointer, and may be costly to read.
+        // Memory farther away holds no saved registers, and may be costly to read.
         let above = address.wrapping_sub(self.floor);
         (above < LARGEST_FRAME)
             .then(|| stack.peek(address))
             .flatten()
     }
 
-    /// `None` when there is no space for it.
+    /// Writes a word; `None` when there is no space for it.
     fn write(&mut self, address: u64, from: Option<Register>) -> Option<()> {
         let value = from.and_then(|register| self.decide_by(register));
         let written = &mut self.written;
@@ -132,7 +131,7 @@ impl Machine {
         Some(())
     }
 
-    /// Pops a word: where it is, and what it is if that is known.
+    /// Pops a word: its address, and its value if known.
     fn pop(&mut self, stack: &mut StackReader<'_>) -> (u64, Option<u64>) {
         let Some(sp) = self.get(SP) else {
             return (0, None);
@@ -141,8 +140,8 @@ impl Machine {
         (sp, self.read(sp, stack))
     }
 
-    /// Does what an instruction that ends at `next` does to registers and stack. `None` when its effect
-    /// cannot be kept. Transfers of control are the caller's, save that a call returns.
+    /// Applies the effect of an instruction that ends at `next`. `None` when the effect cannot be tracked.
+    /// The caller handles transfers of control, except calls, which are assumed to return.
     pub(super) fn apply(
         &mut self,
         effect: Effect,
@@ -186,7 +185,7 @@ impl Machine {
                 self.set_from(to, value, address.unwrap_or(0));
             }
             Effect::Store { to, from } => {
-                // Only what is written to the stack can be a saved register.
+                // Saved registers are only in the stack, so other stores are ignored.
                 let Some(address) = self.at(to) else {
                     return Some(());
                 };
@@ -200,7 +199,7 @@ impl Machine {
                 let (source, saved) = self.pop(stack);
                 self.set_from(FP, saved, source);
             }
-            // The address of the next instruction, for code that needs it.
+            // Position-independent code gets the address of the next instruction this way.
             Effect::Call(Some(0)) => self.apply(Effect::Push(None), next, stack)?,
             Effect::Call(_) => {
                 for register in RESULTS {
@@ -220,15 +219,15 @@ impl Machine {
         Some(())
     }
 
-    /// The lowest address that the function may have for its own.
+    /// The lowest stack address that the function may use: the red zone included.
     fn lowest(&self) -> u64 {
         let red_zone = 128;
         let sp = self.get(SP).unwrap_or(self.floor);
         sp.min(self.floor).saturating_sub(red_zone)
     }
 
-    /// Where the word at the top of the stack leads, and the registers once it has been popped: those
-    /// of the caller, if the function returns here. All words on which that depends are noted.
+    /// Returns from the function: reads the return address at the top of the stack, and computes the
+    /// registers of the caller. Logs all words that they depend on.
     pub(super) fn caller(
         mut self,
         arguments: u16,

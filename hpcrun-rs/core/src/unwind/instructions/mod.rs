@@ -1,18 +1,19 @@
-//! The caller of a frame without unwind information: hand-written assembly, which often has none,
-//! and code of compilers that leave it out.
+//! Instruction analysis: steps out of a frame without unwind information, such as hand-written assembly or
+//! code of compilers that omit it.
 //!
-//! One duty: find that caller by following the machine code from the frame's instruction to the
-//! function's return. By the ABI, the stack pointer is at the return address there, whichever way the
-//! function goes; so any one way will do, and calls on it are passed over, as they leave the stack
-//! as it was. What the way finds is believed only if a call instruction ends right at the address that
-//! lies there. Nothing is guessed where no way leads to such a place, as where all go through a table of jumps:
-//! the walk ends, and is counted.
-//! The words that a way depends on are noted for the next walk; not those of ways that came to nothing, as
-//! all that lead out find the same.
+//! The analysis follows the machine code from the frame's instruction to the function's return. By the ABI,
+//! the stack pointer points at the return address there, on every path through the function. So any one path
+//! is enough. The analysis steps over calls, since they leave the stack as it was. It accepts a result only
+//! if a call instruction ends right at the return address that it finds. When no path leads to such an
+//! address, for instance because all go through a jump table, it does not guess: the unwind ends with a
+//! counted cause.
 //!
-//! * [`x86`] tells what an instruction does to the stack;
-//! * [`machine`] keeps registers and stack along a way;
-//! * this file chooses the ways.
+//! The words that the accepted path depends on are written to the read log. Words of failed paths are not:
+//! every path that succeeds finds the same result.
+//!
+//! * [`x86`] decodes the effect of an instruction on the stack;
+//! * [`machine`] tracks registers and stack along a path;
+//! * this file chooses the paths.
 //!
 //! Async-signal-safe.
 
@@ -24,35 +25,35 @@ use super::stack::StackReader;
 use machine::Machine;
 use x86::Effect;
 
-/// Most instructions that are looked at for one frame: the longest kernels have some thousands.
+/// Maximal number of instructions decoded for one frame; the longest kernels have some thousands.
 const MOST_INSTRUCTIONS: u32 = 8192;
-/// Most places of a function that ways lead to.
+/// Maximal number of distinct jump targets in a function.
 const MOST_PLACES: usize = 64;
-/// Most ways that are put off.
-const MOST_WAYS: usize = 6;
+/// Capacity of the worklist.
+const MOST_ITEMS: usize = 6;
 
 /// The code of the modules.
 pub(super) trait Code {
     /// The code from an address to the end of its segment; `None` outside of code.
     fn at(&mut self, address: u64) -> Option<&'static [u8]>;
 
-    /// Whether there is unwind information for an address.
+    /// Whether the module has unwind information for an address.
     fn is_described(&mut self, address: u64) -> bool;
 }
 
-/// A way through the function.
+/// A path to follow: the next instruction, and the machine's state there.
 #[derive(Clone, Copy)]
 struct WorkItem {
     at: u64,
     machine: Machine,
 }
 
-/// What is left to try.
+/// The paths still to follow, and the limits of the analysis.
 struct Worklist {
-    /// Put off until the way before has come to nothing.
-    items: [Option<WorkItem>; MOST_WAYS],
+    /// A stack: the last item is followed next.
+    items: [Option<WorkItem>; MOST_ITEMS],
     count: usize,
-    /// Where a way has jumped to, or has been put off at.
+    /// Targets of jumps and branches seen so far.
     places: [u64; MOST_PLACES],
     places_count: usize,
     instructions: u32,
@@ -60,7 +61,7 @@ struct Worklist {
 
 impl Worklist {
     fn new(first: WorkItem) -> Worklist {
-        let mut items = [None; MOST_WAYS];
+        let mut items = [None; MOST_ITEMS];
         items[0] = Some(first);
         Worklist {
             items,
@@ -76,7 +77,7 @@ impl Worklist {
         self.items[self.count]
     }
 
-    /// Notes a place; false if it was known, or there is no space for it.
+    /// Records a jump target. False if it was known, or if there is no space for it.
     fn is_new(&mut self, place: u64) -> bool {
         if self.places[..self.places_count].contains(&place) {
             return false;
@@ -89,42 +90,42 @@ impl Worklist {
         true
     }
 
-    /// One more to try. Without space the one put off first is dropped: the nearest to where ways part are
-    /// the likeliest to lead on.
-    fn push(&mut self, way: WorkItem) {
-        if self.count == MOST_WAYS {
+    /// Adds a path that is followed next. When the list is full, drops the oldest path: those near the
+    /// current branch are the likeliest to lead to a return.
+    fn push(&mut self, item: WorkItem) {
+        if self.count == MOST_ITEMS {
             self.items.copy_within(1.., 0);
             self.count -= 1;
         }
-        self.items[self.count] = Some(way);
+        self.items[self.count] = Some(item);
         self.count += 1;
     }
 
-    /// One to try if all others come to nothing.
-    fn push_last(&mut self, way: WorkItem) {
-        if self.count < MOST_WAYS {
-            self.items.copy_within(..MOST_WAYS - 1, 1);
-            self.items[0] = Some(way);
+    /// Adds a path that is followed after all others. Drops it when the list is full.
+    fn push_last(&mut self, item: WorkItem) {
+        if self.count < MOST_ITEMS {
+            self.items.copy_within(..MOST_ITEMS - 1, 1);
+            self.items[0] = Some(item);
             self.count += 1;
         }
     }
 }
 
-/// The registers in the caller of the function whose registers at an instruction are `registers`.
-/// `is_exact`: the instruction was interrupted, rather than being the one after a call.
+/// Computes the registers in the caller, from the registers at an instruction of the function. `is_exact`:
+/// the instruction was interrupted, rather than being the one after a call.
 pub(super) fn caller(
     registers: Registers,
     is_exact: bool,
     code: &mut impl Code,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
-    let mut ways = Worklist::new(WorkItem {
+    let mut worklist = Worklist::new(WorkItem {
         at: registers.ip(),
         machine: Machine::new(registers),
     });
     let mut after_call = !is_exact;
-    while let Some(way) = ways.next() {
-        if let Some(caller) = follow(way, after_call, &mut ways, code, stack) {
+    while let Some(item) = worklist.next() {
+        if let Some(caller) = follow(item, after_call, &mut worklist, code, stack) {
             return Some(caller);
         }
         after_call = false;
@@ -132,68 +133,70 @@ pub(super) fn caller(
     None
 }
 
-/// Goes one way to its end. Where the way parts, it goes straight on, and puts the branch off.
+/// Follows one path to its end. At a branch, it continues with the next instruction and adds the target to
+/// the worklist.
 fn follow(
-    mut way: WorkItem,
+    mut item: WorkItem,
     mut after_call: bool,
-    ways: &mut Worklist,
+    worklist: &mut Worklist,
     code: &mut impl Code,
     stack: &mut StackReader<'_>,
 ) -> Option<Registers> {
-    let mut rest = code.at(way.at)?;
+    let mut rest = code.at(item.at)?;
     loop {
-        ways.instructions += 1;
-        if ways.instructions > MOST_INSTRUCTIONS {
+        worklist.instructions += 1;
+        if worklist.instructions > MOST_INSTRUCTIONS {
             return None;
         }
         let instruction = x86::decode(rest)?;
-        let next = way.at + instruction.length as u64;
+        let next = item.at + instruction.length as u64;
         let target = |distance: i32| next.wrapping_add_signed(i64::from(distance));
         let mut jump = None;
         match instruction.effect {
-            Effect::Return(arguments) => return returned(&way.machine, arguments, code, stack),
-            // Out of the function: what it jumps to returns in its place.
-            Effect::JumpThrough => return returned(&way.machine, 0, code, stack),
+            Effect::Return(arguments) => return returned(&item.machine, arguments, code, stack),
+            // A tail call: the function that it jumps to returns in its place.
+            Effect::JumpThrough => return returned(&item.machine, 0, code, stack),
             Effect::Jump(distance) => jump = Some(target(distance)),
-            Effect::JumpTo(register) => jump = Some(way.machine.decide_by(register)?),
+            Effect::JumpTo(register) => jump = Some(item.machine.decide_by(register)?),
             Effect::Branch(distance) => {
                 let place = target(distance);
-                if ways.is_new(place) {
-                    ways.push(WorkItem {
+                if worklist.is_new(place) {
+                    worklist.push(WorkItem {
                         at: place,
-                        machine: way.machine,
+                        machine: item.machine,
                     });
                 }
             }
-            // A call that does not return is the last before a gap. There are gaps before loops, too.
+            // Padding after a call may mean that the call does not return; but compilers also align loops.
             Effect::Padding if after_call => {
-                ways.push_last(WorkItem {
+                worklist.push_last(WorkItem {
                     at: next,
-                    machine: way.machine,
+                    machine: item.machine,
                 });
                 return None;
             }
             Effect::JumpAnywhere | Effect::Stop => return None,
-            effect => way.machine.apply(effect, next, stack)?,
+            effect => item.machine.apply(effect, next, stack)?,
         }
         after_call = matches!(instruction.effect, Effect::Call(_));
         let Some(place) = jump else {
-            way.at = next;
+            item.at = next;
             rest = rest.get(instruction.length..)?;
             continue;
         };
         if code.is_described(place) {
-            return returned(&way.machine, 0, code, stack);
+            return returned(&item.machine, 0, code, stack);
         }
-        if !ways.is_new(place) {
+        if !worklist.is_new(place) {
             return None;
         }
-        way.at = place;
+        item.at = place;
         rest = code.at(place)?;
     }
 }
 
-/// The caller, if the function returns with these registers and a call led into it.
+/// The caller's registers if the function returns here; `None` if no call instruction precedes the return
+/// address.
 fn returned(
     machine: &Machine,
     arguments: u16,

@@ -1,8 +1,8 @@
-//! What an x86-64 instruction does to the stack pointer and to the words on the stack.
+//! Decodes the effect of an x86-64 instruction on the stack pointer and on the words of the stack.
 //!
-//! Input: bytes of code. Every instruction has a length here, whatever it computes; beyond that only
-//! those are told apart that move the stack pointer, copy it, save or restore a general register, or
-//! transfer control. Validity is not checked: the code has run.
+//! Input: bytes of code. The decoder finds the length of every instruction. It distinguishes only
+//! instructions that move or copy the stack pointer, save or restore a general register, or transfer control.
+//! It does not check validity: the code has run.
 //!
 //! Source of the encodings: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
 //! chapter 2 and appendix A; AMD64 Architecture Programmer's Manual, volume 6, for XOP.
@@ -13,7 +13,7 @@ mod operands;
 
 use operands::{Operands, Prefixes, Reader, operands};
 
-/// A general register, by its number in instructions: 4 is the stack pointer, 5 the frame pointer.
+/// A general register, by its number in instructions.
 pub(super) type Register = u8;
 
 /// `rsp`.
@@ -21,21 +21,21 @@ pub(super) const SP: Register = 4;
 /// `rbp`.
 pub(super) const FP: Register = 5;
 
-/// The word at a register plus a displacement.
+/// A memory operand: base register plus displacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slot {
     pub(super) base: Register,
     pub(super) displacement: i32,
 }
 
-/// What matters of an instruction. Distances count from its end.
+/// The effect of an instruction. Distances count from its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// Nothing that matters.
+    /// No effect that matters.
     None,
-    /// Nothing; it fills up space between functions.
+    /// A long `nop`, which compilers use to fill space between functions and before loops.
     Padding,
-    /// Pushes a register, or something else.
+    /// Pushes a register, or another value.
     Push(Option<Register>),
     /// Pops into a register, or elsewhere.
     Pop(Option<Register>),
@@ -45,12 +45,12 @@ pub(super) enum Effect {
         to: Register,
         from: Register,
     },
-    /// `lea`; without a slot where the address has an index or no base.
+    /// `lea`; no slot if the address has an index or no base.
     Address {
         to: Register,
         of: Option<Slot>,
     },
-    /// `lea` of what lies this far away.
+    /// `lea` relative to the instruction pointer.
     Near(Register, i32),
     Load {
         to: Register,
@@ -60,23 +60,23 @@ pub(super) enum Effect {
         to: Option<Slot>,
         from: Register,
     },
-    /// The register has a value that is not worked out.
+    /// Sets the register to a value that is not computed here.
     Change(Register),
     /// `leave`.
     Leave,
-    /// Calls what lies this far away, or something else.
+    /// Calls a function at this distance, or an unknown one.
     Call(Option<i32>),
-    /// Returns, and drops this many bytes of arguments.
+    /// Returns, and pops this many bytes of arguments.
     Return(u16),
     Jump(i32),
     Branch(i32),
-    /// Jumps to what a word at a constant address holds: out of the function.
+    /// Jumps to the address in a word at a constant distance: a tail call through a pointer.
     JumpThrough,
-    /// Jumps to where a register says.
+    /// Jumps to the address in a register.
     JumpTo(Register),
-    /// Jumps where a table says, or anywhere.
+    /// Jumps through a table or another pointer in memory.
     JumpAnywhere,
-    /// Control does not go on.
+    /// Ends the path: a trap, or a far transfer.
     Stop,
 }
 
@@ -114,7 +114,7 @@ impl Opcodes {
     }
 }
 
-/// Opcodes of one byte that a ModRM byte follows.
+/// One-byte opcodes with a ModRM byte.
 const MODRM: Opcodes = Opcodes::of(&[
     (0x00, 0x03),
     (0x08, 0x0b),
@@ -135,7 +135,7 @@ const MODRM: Opcodes = Opcodes::of(&[
     (0xf6, 0xf7),
     (0xfe, 0xff),
 ]);
-/// Those with an immediate (or a distance) of one byte.
+/// One-byte opcodes with an immediate or distance of one byte.
 const IMM8: Opcodes = Opcodes::of(&[
     (0x04, 0x04),
     (0x0c, 0x0c),
@@ -156,7 +156,7 @@ const IMM8: Opcodes = Opcodes::of(&[
     (0xe0, 0xe7),
     (0xeb, 0xeb),
 ]);
-/// Those with an immediate of the operand's size, of four bytes at most.
+/// One-byte opcodes with an immediate of the operand's size, at most four bytes.
 const IMM32: Opcodes = Opcodes::of(&[
     (0x05, 0x05),
     (0x0d, 0x0d),
@@ -171,7 +171,7 @@ const IMM32: Opcodes = Opcodes::of(&[
     (0xa9, 0xa9),
     (0xc7, 0xc7),
 ]);
-/// Opcodes after 0F that no ModRM byte follows.
+/// Opcodes after 0F without a ModRM byte.
 const NO_MODRM_0F: Opcodes = Opcodes::of(&[
     (0x04, 0x0c),
     (0x0e, 0x0e),
@@ -193,8 +193,7 @@ const IMM8_0F: Opcodes = Opcodes::of(&[
     (0xc4, 0xc6),
 ]);
 
-/// The instruction that `code` begins with; `None` where the bytes are no instruction, or of an
-/// extension that is not known here.
+/// Decodes the first instruction of `code`; `None` if it is invalid or of an unsupported extension.
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     let mut reader = Reader { code, at: 0 };
     let mut prefixes = Prefixes::default();
@@ -204,7 +203,7 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
             0x67 => prefixes.is_narrow = true,
             0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf0 | 0xf2 | 0xf3 => {}
             rex @ 0x40..=0x4f => {
-                // It counts only right before the opcode.
+                // A REX prefix takes effect only right before the opcode.
                 if is_prefix(reader.peek()?) {
                     continue;
                 }
@@ -221,12 +220,12 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         0x0f => escaped(&mut reader, prefixes)?,
         0xc4 | 0xc5 | 0x62 => vector(&mut reader, opcode)?,
         0x8f if reader.peek()? & 0x1f >= 8 => xop(&mut reader)?,
-        // REX2 and whatever was withdrawn in 64-bit mode.
+        // REX2, and opcodes that are invalid in 64-bit mode.
         0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x27 | 0x2f | 0x37 | 0x3f | 0x60
         | 0x61 | 0x82 | 0x9a | 0xce | 0xd4 | 0xd5 | 0xd6 | 0xea => return None,
         _ => one_byte(&mut reader, prefixes, opcode)?,
     };
-    // Pushes and pops of two bytes misalign the stack: nobody has them.
+    // Pushes and pops of two bytes misalign the stack; no compiler emits them.
     if prefixes.is_short && matches!(effect, Effect::Push(_) | Effect::Pop(_)) {
         return None;
     }
@@ -280,7 +279,7 @@ fn one_byte(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8) -> Option<E
         }
         0xc3 => Effect::Return(0),
         0xc9 => Effect::Leave,
-        // `enter`, far returns, `iret`: not in user code of today.
+        // `enter`, far returns, `iret`: current user code does not contain them.
         0xc8 | 0xca | 0xcb | 0xcf => return None,
         0xcc | 0xf1 | 0xf4 => Effect::Stop,
         0xe8 => Effect::Call(Some(reader.int32()?)),
@@ -293,7 +292,7 @@ fn one_byte(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8) -> Option<E
     })
 }
 
-/// Reads the immediate of an opcode of one byte; 0 where it has none.
+/// Reads the immediate of a one-byte opcode; 0 if it has none.
 fn immediate(reader: &mut Reader<'_>, prefixes: Prefixes, opcode: u8, group: u8) -> Option<i32> {
     let is_test = group < 2;
     if IMM8.has(opcode) || (opcode == 0xf6 && is_test) {
@@ -361,7 +360,7 @@ fn with_operands(prefixes: Prefixes, opcode: u8, o: Operands, immediate: i32) ->
     }
 }
 
-/// After 0F.
+/// Decodes an opcode after 0F.
 fn escaped(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Effect> {
     let opcode = reader.byte()?;
     if let 0x38 | 0x3a = opcode {
@@ -370,7 +369,7 @@ fn escaped(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Effect> {
         reader.skip(usize::from(opcode == 0x3a))?;
         return Some(Effect::None);
     }
-    // Control registers, only for the kernel; SSE4a with two immediates.
+    // Moves of control registers, which only the kernel uses; SSE4a with two immediates.
     if let 0x20..=0x23 | 0x78 = opcode {
         return None;
     }
@@ -393,10 +392,10 @@ fn escaped(reader: &mut Reader<'_>, prefixes: Prefixes) -> Option<Effect> {
     })
 }
 
-/// VEX and EVEX.
+/// Decodes a VEX or EVEX instruction.
 fn vector(reader: &mut Reader<'_>, opcode: u8) -> Option<Effect> {
     let first = reader.byte()?;
-    // Bits are inverted in them.
+    // These prefixes store the register bits inverted.
     let mut prefixes = Prefixes {
         reg: (!first & 0x80) >> 4,
         ..Prefixes::default()
@@ -425,7 +424,7 @@ fn vector(reader: &mut Reader<'_>, opcode: u8) -> Option<Effect> {
     Some(Effect::None)
 }
 
-/// XOP of AMD's family 15h.
+/// Decodes an XOP instruction of AMD's family 15h.
 fn xop(reader: &mut Reader<'_>) -> Option<Effect> {
     let map = reader.byte()? & 0x1f;
     reader.skip(2)?;

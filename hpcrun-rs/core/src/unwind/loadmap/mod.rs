@@ -1,9 +1,9 @@
-//! The load map: which module lies where, and where its unwind information is.
+//! The load map: the address range and the unwind information of each module.
 //!
-//! A [`Snapshot`] is immutable and shared by all threads; [`refresh`] publishes a new one, outside
-//! the handler. The handler never waits for it: an address in no snapshot module is looked up
-//! with glibc's lock-free `_dl_find_object`, and while a `dlclose` is under way nothing cached is
-//! believed ([`is_stable`]).
+//! A [`Snapshot`] is immutable and shared by all threads. [`refresh`] publishes a new one, outside the
+//! handler, and the handler never waits for it: an address that lies in no module of the snapshot is looked
+//! up with glibc's lock-free `_dl_find_object`. During a `dlclose` no cached information is used
+//! ([`is_stable`]).
 //!
 //! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
 //! [`refresh`].
@@ -20,29 +20,29 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// Unwind sections of a module, as mapped; addresses as the module states them.
+/// Unwind sections of a module: mapped bytes, with link-time addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct UnwindSections {
     /// `.eh_frame_hdr`.
     pub hdr: &'static [u8],
-    /// Its address.
+    /// Link-time address of `hdr`.
     pub hdr_address: u64,
-    /// `.eh_frame`, at least.
+    /// `.eh_frame`, and possibly what follows it in the mapping.
     pub eh_frame: &'static [u8],
-    /// Its address.
+    /// Link-time address of `eh_frame`.
     pub eh_frame_address: u64,
 }
 
 /// A mapped module.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// Its id.
+    /// Module id.
     pub id: ModuleId,
     /// Lowest mapped address.
     pub start: u64,
-    /// One past the highest.
+    /// One past the highest mapped address.
     pub end: u64,
-    /// Mapped address minus stated address.
+    /// Load bias: mapped address minus link-time address.
     pub bias: u64,
     /// Path, or `[vdso]`.
     pub path: String,
@@ -50,14 +50,14 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
-    /// Its executable segment (the largest, if there are several) as mapped, if it can be read.
+    /// The mapped bytes of its readable executable segment (the largest, if there are several); may be empty.
     pub code: &'static [u8],
 }
 
 /// An immutable load map.
 pub struct Snapshot {
     generation: u32,
-    /// glibc's counters of loads plus unloads when this was taken.
+    /// The sum of glibc's counters of loads and unloads when the snapshot was taken.
     version: u64,
     modules: Vec<Module>,
     framehop: Option<framehop::Modules>,
@@ -73,18 +73,18 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Counts snapshots; part of the key of every cache.
+    /// The number of this snapshot; part of the key of every cache.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The modules, by address.
+    /// The modules, in order of address.
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
 
-    /// The modules for framehop, if it is asked ([`prepare_framehop`]).
+    /// The modules in framehop's form, if [`prepare_framehop`] was called.
     pub(super) fn framehop(&self) -> Option<&framehop::Modules> {
         self.framehop.as_ref()
     }
@@ -98,7 +98,7 @@ impl Snapshot {
 
 static FOR_FRAMEHOP: AtomicBool = AtomicBool::new(false);
 
-/// Snapshots from now on serve framehop, too.
+/// Makes later snapshots include the modules in framehop's form.
 pub fn prepare_framehop() {
     FOR_FRAMEHOP.store(true, Ordering::Relaxed);
 }
@@ -109,23 +109,25 @@ static STALE: AtomicBool = AtomicBool::new(false);
 static INVALID: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
-/// That of the snapshot in force.
+/// `Snapshot::version` of the current snapshot.
 static VERSION: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 static INTERPRETER: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The snapshot in force; `None` before the first [`refresh`].
+/// The current snapshot; `None` before the first [`refresh`].
 ///
-/// The reference is good while the calling thread is marked busy (see `threads`): [`refresh`]
-/// frees a replaced snapshot only when no thread is.
+/// The reference is valid while the calling thread is marked busy (see `threads`): [`refresh`] frees a
+/// replaced snapshot only when no thread is busy.
 #[inline]
 pub fn current() -> Option<&'static Snapshot> {
-    // SAFETY: published with Release by `refresh`, freed only at quiescence (above).
+    // SAFETY: `refresh` publishes the snapshot with Release ordering, and frees it only at quiescence
+    // (above).
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// As [`current`], for threads that are not busy: no snapshot is freed meanwhile. `None`, too, when another
-/// thread is at it for longer than a tenth of a second. Not async-signal-safe.
+/// Reads the current snapshot in a thread that is not busy; the writer's lock keeps the snapshot alive.
+/// `None` if there is no snapshot, or if another thread holds the lock for a tenth of a second. Not
+/// async-signal-safe.
 pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
     for _ in 0..1000 {
         if let Ok(_writer) = WRITER.try_lock() {
@@ -136,13 +138,13 @@ pub fn with_current<T>(read: impl FnOnce(&Snapshot) -> T) -> Option<T> {
     None
 }
 
-/// Whether cached knowledge about addresses may be used: no `dlclose` is under way.
+/// Whether cached information about addresses is valid: no `dlclose` is in progress.
 #[inline]
 pub fn is_stable() -> bool {
     UNSTABLE.load(Ordering::Acquire) == 0
 }
 
-/// Whether the handler met a module that the snapshot lacks, so that a refresh would help.
+/// Whether the handler found a module outside the snapshot since the last [`refresh`].
 #[inline]
 pub fn is_stale() -> bool {
     STALE.load(Ordering::Relaxed)
@@ -153,31 +155,31 @@ pub fn is_outdated() -> bool {
     VERSION.load(Ordering::Relaxed) != scan::version()
 }
 
-/// Marks the time in which modules may vanish; pair with [`end_unload`] after a refresh.
+/// Marks the start of an unload, during which modules may vanish. Call [`end_unload`] after a refresh.
 pub fn begin_unload() {
     UNSTABLE.fetch_add(1, Ordering::AcqRel);
 }
 
-/// See [`begin_unload`].
+/// Marks the end of an unload.
 pub fn end_unload() {
     UNSTABLE.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Makes the next [`refresh`] take a new snapshot, and with it a new generation, in any case.
+/// Makes the next [`refresh`] take a new snapshot, with a new generation, even if no module changed.
 pub fn invalidate() {
     INVALID.store(true, Ordering::Release);
 }
 
-/// What is known of the module at an address.
+/// The module at an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
     /// Module id.
     pub id: ModuleId,
-    /// Mapped address minus stated address.
+    /// Load bias: mapped address minus link-time address.
     pub bias: u64,
     /// Unwind information, if any.
     pub sections: Option<UnwindSections>,
-    /// Whether the snapshot has the module.
+    /// Whether the module is in the snapshot.
     pub registered: bool,
 }
 
@@ -210,15 +212,15 @@ pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
     })
 }
 
-/// The code from an address to the end of its segment, in a module of the snapshot.
+/// The code from an address to the end of its segment; `None` outside the modules of the snapshot.
 pub fn code_at(snapshot: &Snapshot, address: u64) -> Option<&'static [u8]> {
     let module = snapshot.find(address).filter(|_| is_stable())?;
     let offset = address.checked_sub(module.code.as_ptr() as u64)?;
     module.code.get(offset as usize..).filter(|c| !c.is_empty())
 }
 
-/// Whether code without unwind information is where a process starts: the executable's entry
-/// point or the dynamic linker's start code.
+/// Whether an address without unwind information is in the code that starts a process: the executable's entry
+/// point or the dynamic linker.
 pub fn is_entry_code(lookup: u64, located: &Located) -> bool {
     let entry = ENTRY.load(Ordering::Relaxed);
     lookup.wrapping_sub(entry) < 64 || located.bias == INTERPRETER.load(Ordering::Relaxed)
@@ -251,9 +253,9 @@ fn find_object(address: u64) -> Option<FoundObject> {
     if function == 0 {
         return None;
     }
-    // SAFETY: glibc's `_dl_find_object` (2.35 and newer) is async-signal-safe and fills the
-    // structure, whose layout is part of its ABI; the link map is valid while the module is
-    // mapped, which it is as one of our frames executes in it.
+    // SAFETY: glibc's `_dl_find_object` (2.35 and newer) is async-signal-safe and fills the structure, whose
+    // layout is part of its ABI. The loader owns the link map, which is valid while the module is mapped; it
+    // is mapped because one of our frames executes in it.
     unsafe {
         type Function = unsafe extern "C" fn(*mut u8, *mut DlFindObject) -> i32;
         let function: Function = std::mem::transmute(function);
@@ -271,14 +273,15 @@ fn find_object(address: u64) -> Option<FoundObject> {
     }
 }
 
-/// Ids for modules that the handler meets before a snapshot has them.
+/// Ids of pending modules: those that the handler finds before a snapshot contains them.
 mod pending {
     use super::{ModuleId, next_id};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     const SLOTS: usize = 256;
     struct Slot {
-        /// generation << 32 | id; written last.
+        /// generation << 32 | id; written last, with Release ordering, so that a reader sees the other
+        /// fields.
         key: AtomicU64,
         start: AtomicU64,
         bias: AtomicU64,
@@ -303,8 +306,8 @@ mod pending {
         })
     }
 
-    /// Two threads may give one module two ids: harmless, both are written to the process file
-    /// under the same path by the next refresh or dropped with the module.
+    /// Finds or assigns the id of a module. Two threads may assign two ids to one module. This is harmless:
+    /// the next refresh writes both to the process file under the same path, or drops them with the module.
     pub(super) fn id_for(generation: u32, start: u64, bias: u64) -> Option<ModuleId> {
         if let Some(id) = find(generation, start, bias) {
             return Some(id);
@@ -321,7 +324,7 @@ mod pending {
         Some(id)
     }
 
-    /// All ids of one module.
+    /// All ids of a module.
     pub(super) fn all(generation: u32, start: u64, bias: u64) -> Vec<ModuleId> {
         let n = (COUNT.load(Ordering::Acquire) as usize).min(SLOTS);
         let same = |slot: &&Slot| {
@@ -353,14 +356,14 @@ fn next_id() -> Option<ModuleId> {
 /// What a refresh changed.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Modules that are new, or known under a further id.
+    /// Modules that are new, or have a further id.
     pub added: Vec<Module>,
-    /// Modules that are gone.
+    /// Modules that were unloaded.
     pub removed: Vec<ModuleId>,
 }
 
 struct Writer {
-    // Boxed: CURRENT points at the snapshots, which must not move with the vector.
+    // Boxed, because readers hold references to the snapshots, which must not move with the vector.
     #[allow(clippy::vec_box)]
     retired: Vec<Box<Snapshot>>,
 }
@@ -371,16 +374,15 @@ static WRITER: Mutex<Writer> = Mutex::new(Writer {
 
 /// Takes a new snapshot if modules were loaded or unloaded since the last one.
 ///
-/// `quiescent` says whether no thread is inside the profiler at this moment; replaced snapshots
-/// are freed then. Not async-signal-safe.
+/// `quiescent` tells whether no thread is inside the profiler; if so, replaced snapshots are freed. Not
+/// async-signal-safe.
 pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     find_symbols();
     STALE.store(false, Ordering::Relaxed);
     let (version, mut modules) = scan::scan();
-    // The scan holds glibc's loader lock, so it comes before ours: a program may call dlopen
-    // from its own dl_iterate_phdr callback.
-    // Not waiting for it: its holder does the same work, and in a child that was forked while
-    // another thread held it there is no holder any more.
+    // The scan takes glibc's loader lock, so it comes before our lock: a program may call dlopen from its own
+    // dl_iterate_phdr callback. We do not wait for our lock: its holder does the same work, and in a child
+    // that was forked while another thread held it, nobody will release it.
     let Ok(mut writer) = WRITER.try_lock() else {
         STALE.store(true, Ordering::Relaxed);
         return Changes::default();
@@ -404,7 +406,8 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
     let previous = CURRENT.swap(next, Ordering::AcqRel);
     pending::clear();
     if !previous.is_null() {
-        // SAFETY: came from Box::into_raw above and was just unpublished; freed only below.
+        // SAFETY: `previous` came from Box::into_raw above, and the swap has unpublished it, so we own it. It
+        // is freed only below, at quiescence.
         writer.retired.push(unsafe { Box::from_raw(previous) });
     }
     std::sync::atomic::fence(Ordering::SeqCst);
@@ -446,7 +449,7 @@ fn find_symbols() {
     if ENTRY.load(Ordering::Relaxed) != 0 {
         return;
     }
-    // SAFETY: dlsym and getauxval with constant arguments; outside the handler.
+    // SAFETY: dlsym and getauxval with constant arguments, called outside the handler.
     unsafe {
         let f = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr());
         FIND_OBJECT.store(f as usize, Ordering::Relaxed);

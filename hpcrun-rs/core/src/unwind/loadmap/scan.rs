@@ -1,5 +1,5 @@
-//! What the dynamic linker has loaded: one [`Module`] for each, with its unwind information and code as
-//! they are mapped.
+//! Scans the modules that the dynamic linker has loaded: one [`Module`] for each, with its mapped unwind
+//! information and code.
 //!
 //! Async-signal-safe: [`sections_at`]. Not: [`scan`].
 
@@ -9,16 +9,16 @@ use hpc_formats::process::text_of;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Finds `.eh_frame` behind a mapped `.eh_frame_hdr` in the usual encoding (pcrel sdata4 pointer,
+/// Finds `.eh_frame` by a mapped `.eh_frame_hdr` in the encoding that linkers produce (pcrel sdata4 pointer,
 /// udata4 count, datarel sdata4 table).
 ///
 /// # Safety
-/// `hdr..limit` must be mapped and stay so while the module is loaded.
+/// `hdr..limit` must be mapped, and must stay mapped while the module is loaded.
 pub(super) unsafe fn sections_at(hdr: u64, limit: u64, bias: u64) -> Option<UnwindSections> {
     if hdr == 0 || hdr.checked_add(12)? > limit {
         return None;
     }
-    // SAFETY: within the mapping (the caller's promise).
+    // SAFETY: the 12 bytes lie in `hdr..limit`, which is mapped (the caller's promise).
     let head: [u8; 12] = unsafe { (hdr as *const [u8; 12]).read() };
     if head[..4] != [1, 0x1b, 0x03, 0x3b] {
         return None;
@@ -50,7 +50,7 @@ struct Scan {
     modules: Vec<Module>,
 }
 
-/// glibc's counters of loads plus unloads, and the modules by address.
+/// The sum of glibc's counters of loads and unloads, and the modules in order of address.
 pub(super) fn scan() -> (u64, Vec<Module>) {
     let mut scan = Scan {
         version: 0,
@@ -58,25 +58,25 @@ pub(super) fn scan() -> (u64, Vec<Module>) {
         vdso: unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) },
         modules: Vec::new(),
     };
-    // SAFETY: the callback gets our `scan` back and is called only before this returns.
+    // SAFETY: `visit` gets a pointer to our `scan`, and is called only before this call returns.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut scan).cast()) };
     scan.modules.sort_by_key(|m| m.start);
     (scan.version, scan.modules)
 }
 
-/// glibc's counters of loads plus unloads.
+/// The sum of glibc's counters of loads and unloads.
 pub(super) fn version() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
         _size: libc::size_t,
         data: *mut libc::c_void,
     ) -> i32 {
-        // SAFETY: both pointers are valid for the call, and `data` is the number below.
+        // SAFETY: both pointers are valid during the call, and `data` points to `version` below.
         unsafe { *data.cast::<u64>() = (*info).dlpi_adds + (*info).dlpi_subs };
         1
     }
     let mut version = 0_u64;
-    // SAFETY: the callback gets our number back and is called only before this returns.
+    // SAFETY: `first` gets a pointer to our `version`, and is called only before this call returns.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut version).cast()) };
     version
 }
@@ -87,8 +87,8 @@ unsafe extern "C" fn visit(
     _size: libc::size_t,
     data: *mut libc::c_void,
 ) -> i32 {
-    // SAFETY: both pointers are valid for the call (dl_iterate_phdr's contract); `data` is the
-    // `Scan` that `scan` passed. A panic (allocation failure) aborts: the library is built so.
+    // SAFETY: both pointers are valid during the call (dl_iterate_phdr's contract), and `data` is the `Scan`
+    // that `scan` passed. A panic (allocation failure) aborts: the library is built with panic=abort.
     let (info, scan) = unsafe { (&*info, &mut *data.cast::<Scan>()) };
     scan.version = info.dlpi_adds + info.dlpi_subs;
     if let Some(module) = describe(info, scan.vdso) {
@@ -101,7 +101,7 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
     if info.dlpi_phdr.is_null() {
         return None;
     }
-    // SAFETY: the loader's program headers, valid while the module is loaded.
+    // SAFETY: the loader owns the program headers, which are valid while the module is loaded.
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let bias = info.dlpi_addr;
@@ -115,15 +115,15 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
             let segment =
                 loads().find(|l| h.p_vaddr >= l.p_vaddr && h.p_vaddr < l.p_vaddr + l.p_memsz)?;
             let limit = bias.wrapping_add(segment.p_vaddr + segment.p_memsz);
-            // SAFETY: the range lies in a mapped segment.
+            // SAFETY: the range lies in a mapped segment of the module.
             unsafe { sections_at(bias.wrapping_add(h.p_vaddr), limit, bias) }
         });
     let code = loads()
         .filter(|h| h.p_flags & (libc::PF_R | libc::PF_W | libc::PF_X) == libc::PF_R | libc::PF_X)
         .max_by_key(|h| h.p_filesz)
         .map_or(&[][..], |h| {
-            // SAFETY: a readable segment that is not written to, mapped as long as the module is
-            // loaded; who reads it is walking a stack with a frame in it, or in what that calls.
+            // SAFETY: a readable segment without write permission, mapped while the module is loaded. A
+            // reader unwinds a stack with a frame in this module, or in a function that such a frame calls.
             unsafe {
                 let at = bias.wrapping_add(h.p_vaddr) as *const u8;
                 std::slice::from_raw_parts(at, h.p_filesz as usize)
@@ -133,7 +133,8 @@ fn describe(info: &libc::dl_phdr_info, vdso: u64) -> Option<Module> {
         .iter()
         .filter(|h| h.p_type == libc::PT_NOTE)
         .find_map(|h| {
-            // SAFETY: note segments are mapped with the module.
+            // SAFETY: note segments are mapped while the module is loaded, and the loader holds its lock
+            // here.
             let bytes = unsafe {
                 let at = bias.wrapping_add(h.p_vaddr) as *const u8;
                 std::slice::from_raw_parts(at, h.p_memsz as usize)
@@ -157,7 +158,7 @@ fn module_path(info: &libc::dl_phdr_info, is_vdso: bool) -> String {
     if is_vdso {
         return "[vdso]".to_owned();
     }
-    // SAFETY: a NUL-terminated string of the loader's, or null.
+    // SAFETY: a NUL-terminated string of the loader, or null.
     let name = unsafe {
         if info.dlpi_name.is_null() {
             &[][..]

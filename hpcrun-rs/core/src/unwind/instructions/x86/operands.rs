@@ -1,8 +1,8 @@
-//! What lies around an opcode: prefixes, and operands as a ModRM byte gives them.
+//! The parts around an opcode: prefixes, and operands encoded in a ModRM byte.
 
 use super::{Register, Slot};
 
-/// Bytes of code, in order.
+/// Reads bytes of code in order.
 pub(super) struct Reader<'a> {
     pub(super) code: &'a [u8],
     pub(super) at: usize,
@@ -37,7 +37,7 @@ impl Reader<'_> {
     }
 }
 
-/// What comes before an opcode.
+/// The prefixes of an instruction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Prefixes {
     /// 66: operands of two bytes.
@@ -48,26 +48,26 @@ pub(super) struct Prefixes {
     pub(super) is_wide: bool,
     /// Added to the register number in `reg`.
     pub(super) reg: u8,
-    /// To that of an index.
+    /// Added to the number of an index register.
     pub(super) index: u8,
-    /// To that in `rm`, of a base, or in the opcode.
+    /// Added to the register number in `rm`, in a base, or in the opcode.
     pub(super) base: u8,
 }
 
-/// Operands as a ModRM byte gives them.
+/// Operands encoded in a ModRM byte.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) reg: Register,
-    /// The other one, where it is a register.
+    /// The operand in `rm`, if it is a register.
     pub(super) register: Option<Register>,
-    /// Where it is memory at a register and a displacement.
+    /// The operand in `rm`, if it is memory at a base register plus displacement.
     pub(super) slot: Option<Slot>,
-    /// Where it is memory this far from the instruction's end.
+    /// The operand in `rm`, if it is memory at this distance from the instruction's end.
     pub(super) near: Option<i32>,
 }
 
 impl Operands {
-    /// The opcode's extension in `reg`.
+    /// The opcode extension in `reg`.
     pub(super) fn group(&self) -> u8 {
         self.reg & 7
     }

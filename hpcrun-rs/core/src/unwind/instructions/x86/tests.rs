@@ -1,4 +1,4 @@
-//! Instructions against iced-x86, which was written from the same manuals by others.
+//! Tests of the decoder against iced-x86, an independent implementation of the same manuals.
 
 use super::*;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
@@ -10,7 +10,8 @@ fn number(register: iced_x86::Register) -> Option<Register> {
     is_general.then(|| register.number() as Register)
 }
 
-/// What an independent decoder tells of the same: length, way of control, change of the stack pointer.
+/// Compares length, control transfer, stack pointer change and operands with the independent decoder. Returns
+/// the length of a valid instruction.
 fn check(code: &[u8]) -> Option<usize> {
     let full = Decoder::with_ip(64, code, IP, DecoderOptions::NONE).decode();
     let ours = decode(code);
@@ -48,7 +49,7 @@ fn check(code: &[u8]) -> Option<usize> {
     if full.is_privileged() || full.mnemonic() == Mnemonic::Uiret {
         return Some(full.len());
     }
-    // ReadLog of the stack: the only way for the pointer to move unseen would be an effect without it.
+    // The change of the stack pointer must be the one that the effect implies.
     let moved = full.stack_pointer_increment();
     match ours.effect {
         Effect::Push(_) => assert_eq!(moved, -8, "{}", what()),
@@ -120,7 +121,7 @@ fn check(code: &[u8]) -> Option<usize> {
             };
             assert_eq!(r, register, "{}", what());
         }
-        // The stack pointer takes no value that goes unseen, in code that compilers make.
+        // In compiled code, every other write to the stack pointer must appear as `Change`.
         (effect, Mnemonic::Mov | Mnemonic::Add | Mnemonic::Sub | Mnemonic::And | Mnemonic::Or)
             if writes && number(written) == Some(SP) =>
         {
@@ -147,7 +148,7 @@ fn slot(full: &iced_x86::Instruction, effect: Effect, what: &dyn Fn() -> String)
     assert_eq!(slot, expected, "{}", what());
 }
 
-/// Code of this test and of libc, read one instruction after the other.
+/// Decodes the code of this test and of libc, one instruction after the other.
 #[test]
 fn real_code_is_read_as_by_an_independent_decoder() {
     use object::{Object as _, ObjectSection as _};
@@ -177,7 +178,7 @@ fn real_code_is_read_as_by_an_independent_decoder() {
     }
 }
 
-/// All opcodes of all maps with all operands and the usual prefixes.
+/// Decodes all opcodes of all maps, with many operands and the usual prefixes.
 #[test]
 fn all_forms_are_read_as_by_an_independent_decoder() {
     let legacy: [&[u8]; 8] = [
