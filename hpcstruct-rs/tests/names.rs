@@ -94,7 +94,8 @@ fn inlined_names_without_namespaces_are_qualified_by_their_file() {
     assert!(has_name(&structure, "core::intrinsics::rotate_left"));
 }
 
-/// Inlined async functions in a module, one of which begins with code that is inlined from the standard library.
+/// Inlined async functions in a module, one of which begins with code that is inlined from the standard
+/// library.
 const ASYNC_RS: &str = r#"
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -1,8 +1,8 @@
 //! Real files of every kind that is parsed, made here by our tools and the C compiler: what mutants
 //! begin with.
 //!
-//! Each function makes the files of one kind or two; [`of_all_targets`] has them by the fuzz targets (`fuzz/`)
-//! that take them. They are small, so that mutants are many.
+//! Each function makes the files of one kind or two; [`of_all_targets`] has them by the fuzz targets
+//! (`fuzz/`) that take them. They are small, so that mutants are many.
 
 use crate::elf;
 use crate::run::Spec;

@@ -102,8 +102,8 @@ fn workers_alive_at_the_end_keep_their_samples() {
 #[test]
 fn four_hundred_short_threads_are_all_seen() {
     let _cores = exclusive_cores();
-    // 1 ms a thread: about one sample each, none of them outside the creator's path. What a thread's beginning and end take is more
-    // where others have the cores: one run of three must be right.
+    // 1 ms a thread: about one sample each, none of them outside the creator's path. What a thread's
+    // beginning and end take is more where others have the cores: one run of three must be right.
     let mut found = Vec::new();
     let is_right = (0..3).any(|_| {
         let run = run("churn", &[]);

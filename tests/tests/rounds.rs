@@ -1,8 +1,8 @@
 //! Rounds of equal length: no program runs in step with its samples, at any rate.
 //!
-//! `rounds` has three phases in a round; the profile's shares of them are compared with those of the program's own
-//! CPU clocks. With samples at equal distances a share is off by 0.15 and more (whole phases are never seen, or alone),
-//! and with weights that depend on the place in a period by 0.06.
+//! `rounds` has three phases in a round; the profile's shares of them are compared with those of the
+//! program's own CPU clocks. With samples at equal distances a share is off by 0.15 and more (whole phases
+//! are never seen, or alone), and with weights that depend on the place in a period by 0.06.
 
 use hpcrun_tests::run::{Run, Spec, Truth};
 use hpcrun_tests::tools::exclusive_cores;
@@ -43,9 +43,10 @@ fn work(truth: &Truth) -> f64 {
     truth.sites.values().map(|v| value(v, "work")).sum()
 }
 
-/// Each phase's share of all phases, beside the program's own figure. `together`: as many samples as see the same phase
-/// because they come at one distance. On the average over distances from a whole period that is one: few distances fit a
-/// round, at the others a sequence of samples goes over it evenly. Larger here, as a run has some hundred distances only.
+/// Each phase's share of all phases, beside the program's own figure. `together`: as many samples as see the
+/// same phase because they come at one distance. On the average over distances from a whole period that is
+/// one: few distances fit a round, at the others a sequence of samples goes over it evenly. Larger here, as a
+/// run has some hundred distances only.
 fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
     let run = profile(rate, round_ms, samples, &[]);
     let (view, truth) = (run.database().top_down(), run.truth());
@@ -54,7 +55,8 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
     let period = 1.0 / f64::from(rate);
     for (site, values) in &truth.sites {
         let share = value(values, "work") / work(&truth);
-        // A share of independent draws is binomial, and whole periods for a weight add a quarter to the variance at most.
+        // A share of independent draws is binomial, and whole periods for a weight add a quarter to the
+        // variance at most.
         let independent = work(&truth) / period / together;
         let error = (share * (1.0 - share) * 1.25 / independent).sqrt();
         let what = format!("{site}: share at {rate} Hz in rounds of {round_ms} ms");
@@ -66,7 +68,8 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
     }
 }
 
-/// Timers that fire in ticks see a round of five ticks at five places, in steps of 10 and 5 ms at two or four of them.
+/// Timers that fire in ticks see a round of five ticks at five places, in steps of 10 and 5 ms at two or four
+/// of them.
 #[test]
 fn rounds_of_whole_ticks() {
     let _cores = exclusive_cores();
@@ -86,8 +89,8 @@ fn rounds_of_one_period() {
 
 /// Threads that live for less than a period have as many samples as their time is worth.
 ///
-/// That time is between what the program asks for and what its clocks say: a sample takes some of the thread's
-/// own time, and so a life that was sampled is longer by that than it would have been.
+/// That time is between what the program asks for and what its clocks say: a sample takes some of the
+/// thread's own time, and so a life that was sampled is longer by that than it would have been.
 #[test]
 fn lives_shorter_than_a_period() {
     let _cores = exclusive_cores();
@@ -114,8 +117,8 @@ fn lives_shorter_than_a_period() {
         );
         // A thread has one sample or none: a count, whose standard error is its root.
         let share = ERRORS / samples.sqrt();
-        // Time that a hypervisor takes ends with a tick, and is not the thread's: whoever it was taken from has a
-        // sample, which stands for a period. It takes a millisecond or more each time.
+        // Time that a hypervisor takes ends with a tick, and is not the thread's: whoever it was taken from
+        // has a sample, which stands for a period. It takes a millisecond or more each time.
         let extra = stolen * 1e3 / f64::from(rate);
         let right = measured.clamp(asked, work(&truth).max(asked));
         assert_close(&what, measured, right, share * asked + extra);

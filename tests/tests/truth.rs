@@ -1,8 +1,8 @@
 //! Truth: what the views say of programs whose work, idleness and overhead are known.
 //!
 //! Each program measures its own spins by CPU clocks (see `fixtures/README.md`). Both views have to
-//! agree with it within 5 % at 200 Hz and 3 % at 1000 Hz, plus two samples (and the scatter of a count, where a cost is
-//! small and comes in pieces).
+//! agree with it within 5 % at 200 Hz and 3 % at 1000 Hz, plus two samples (and the scatter of a count, where
+//! a cost is small and comes in pieces).
 
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
 use hpcrun_tests::tools::{c_program, exclusive_cores};

@@ -23,7 +23,8 @@
 //! | `fifo` | first-in-first-out order on top of a stack |
 //! | `pool` | pools, the global pool, installing work from outside |
 //! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures
+//! |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
 //! `parallel_overhead/`, and every out-of-line function that is runtime work does.

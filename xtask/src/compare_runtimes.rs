@@ -45,8 +45,8 @@ pub(crate) struct Options {
     /// Timed repetitions in one run
     #[arg(long, default_value_t = 2)]
     repetitions: usize,
-    /// Align loops and functions to cache lines in both Rust programs, so that where the same code of a kernel
-    /// happens to lie does not tell them apart
+    /// Align loops and functions to cache lines in both Rust programs, so that where the same code of a
+    /// kernel happens to lie does not tell them apart
     #[arg(long)]
     aligned: bool,
     /// Which kernels

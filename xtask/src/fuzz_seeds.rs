@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz-seeds`: real files for the fuzz targets to begin with.
 //!
-//! One duty: have the ignored test of `tests/tests/mutations.rs` write them into `fuzz/corpus/`, where cargo-fuzz
-//! looks for them. They are made by our tools and the C compiler; none is kept in the repository.
+//! One duty: have the ignored test of `tests/tests/mutations.rs` write them into `fuzz/corpus/`, where
+//! cargo-fuzz looks for them. They are made by our tools and the C compiler; none is kept in the repository.
 
 use crate::build;
 use std::process::Command;
