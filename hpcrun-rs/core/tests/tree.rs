@@ -211,7 +211,7 @@ fn no_context_has_two_nodes() {
 /// Each profile of a file with several is the same as in its own file, and is complete before the chain leads
 /// to it.
 #[test]
-fn profiles_in_one_file_know_nothing_of_each_other() {
+fn profiles_in_one_file_are_independent() {
     let paths = sample_paths();
     let alone = contents(&write_all(&paths));
     let file = fresh_path();

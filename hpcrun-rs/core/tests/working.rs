@@ -193,7 +193,7 @@ fn a_worker_may_leave_the_runtime_that_it_entered_first() {
 }
 
 #[test]
-fn a_thread_that_ends_is_counted_no_more_though_its_runtime_was_not_told() {
+fn an_ended_thread_is_not_counted_even_if_its_runtime_does_not_know() {
     // Like a thread that registered itself as worker of a pool, and never leaves it.
     on_a_thread(|thread| {
         let runtime = runtime();

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_is_behind_the_name() {
+    fn the_state_follows_the_name() {
         assert_eq!(parse(b"7 (a) b) S 1 2"), Kernel::Asleep);
         assert_eq!(parse(b"7 (S) R 1 2"), Kernel::Ready);
         assert_eq!(parse(b"7 (x) Z 1"), Kernel::Gone);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_seen_to_run_to_sleep_and_to_be_gone() {
+    fn the_kernel_tells_running_sleeping_and_ended_threads_apart() {
         // SAFETY: no arguments.
         let gettid = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         let process = std::process::id();

@@ -57,7 +57,7 @@ pub struct LogicalCursor<'a> {
 
 impl<'a> LogicalCursor<'a> {
     /// Makes a logical cursor that starts where the physical cursor starts.
-    #[inline(always)] // it is large, and made in its place
+    #[inline(always)] // large, so it is constructed in place
     pub fn new(physical: Cursor<'a>) -> LogicalCursor<'a> {
         LogicalCursor {
             physical,

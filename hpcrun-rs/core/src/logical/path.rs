@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_bichord_with_shared_outer_notes_the_inner_ones_are_formed() {
+    fn only_the_inner_notes_of_a_shared_bichord_are_formed() {
         let mut path = PathBuffer::new().unwrap();
         path.open();
         path.push_pnote(address(9));

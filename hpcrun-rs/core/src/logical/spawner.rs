@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_says_who_made_it() {
+    fn a_task_header_names_its_spawner() {
         let site = Box::new(SpawnSite { ip: 77, entry: 1 });
         let task = Box::new(TaskHeader {
             site: &*site,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_task_is_told_and_does_not_fault() {
+    fn an_invalid_task_is_refused_without_a_fault() {
         for task in [0, 8, 0x10_0000, 1 << 47, !0 - 30, !0 - 8, !0] {
             assert_eq!(spawner(task), None, "{task:#x}");
         }

@@ -171,7 +171,7 @@ mod tests {
         cpu: Cell<u64>,
         /// How far the counter has jumped.
         jumped: Cell<u64>,
-        asked: Cell<u32>,
+        reads: Cell<u32>,
     }
 
     impl Machine {
@@ -189,7 +189,7 @@ mod tests {
             interpolated.since_by(counter, |clock| match clock {
                 libc::CLOCK_MONOTONIC => self.real.get(),
                 _ => {
-                    self.asked.set(self.asked.get() + 1);
+                    self.reads.set(self.reads.get() + 1);
                     self.cpu.get()
                 }
             })
@@ -206,12 +206,12 @@ mod tests {
             let real = interpolated.real().unwrap();
             assert!(real.abs_diff(machine.real.get()) < 100, "{real}");
         }
-        assert_eq!(machine.asked.get(), 11, "the first and every sixteenth");
-        assert_eq!(sum, 161 * MS as i64, "the last was asked for");
+        assert_eq!(machine.reads.get(), 11, "the first and every sixteenth");
+        assert_eq!(sum, 161 * MS as i64, "the last sample reads the clock");
     }
 
     #[test]
-    fn the_clock_is_asked_when_a_sample_is_late() {
+    fn the_clock_is_read_when_a_sample_is_late() {
         let (machine, interpolated) = Machine::fresh(MS);
         assert_eq!(machine.sample(&interpolated, MS, MS), MS as i64);
         assert_eq!(machine.sample(&interpolated, 2 * MS, MS), MS as i64);
@@ -220,15 +220,15 @@ mod tests {
             machine.sample(&interpolated, 50 * MS, 50 * MS),
             50 * MS as i64
         );
-        assert_eq!(machine.asked.get(), 3);
+        assert_eq!(machine.reads.get(), 3);
         let since = machine.sample(&interpolated, MS, MS);
         assert!(since.abs_diff(MS as i64) < 10, "{since}");
-        assert_eq!(machine.asked.get(), 3);
+        assert_eq!(machine.reads.get(), 3);
     }
 
     /// The counter jumps rarely, more often, and at every sample.
     #[test]
-    fn a_counter_that_cannot_be_relied_on_changes_nothing() {
+    fn an_unreliable_counter_does_not_change_the_sum() {
         for jumps in [1, 7, 40] {
             let (machine, interpolated) = Machine::fresh(MS);
             let mut sum = 0;
@@ -241,16 +241,16 @@ mod tests {
                 sum += machine.sample(&interpolated, MS, MS);
             }
             assert!((sum - 161 * MS as i64).abs() < 1_000, "{jumps}: {sum}");
-            assert!(machine.asked.get() > 11);
+            assert!(machine.reads.get() > 11);
         }
     }
 
     #[test]
-    fn without_a_distance_the_clock_is_asked_always() {
+    fn the_clock_is_always_read_without_a_distance() {
         let (machine, interpolated) = Machine::fresh(0);
         for sample in 1..20 {
             assert_eq!(machine.sample(&interpolated, 5 * MS, MS), MS as i64);
-            assert_eq!(machine.asked.get(), sample);
+            assert_eq!(machine.reads.get(), sample);
         }
         assert_eq!(interpolated.real(), None);
     }

@@ -60,7 +60,7 @@ impl std::fmt::Debug for Cursor<'_> {
 
 impl<'a> Cursor<'a> {
     /// Makes a cursor at an interrupted (or suspended) instruction. Call [`Self::start`] next.
-    #[inline(always)] // it is large, and made in its place
+    #[inline(always)] // large, so it is constructed in place
     pub fn new(
         unwind: &'a mut Unwind,
         snapshot: &'a Snapshot,

@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_word_is_read_and_what_is_not_mapped_is_told() {
+    fn mapped_words_are_read_and_unmapped_ones_refused() {
         let words: Box<[AtomicU64]> = (0..100).map(AtomicU64::new).collect();
         let address = |i: usize| ptr::from_ref(&words[i]) as u64;
         let mut window = Window::new();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_goes_is_counted() {
+    fn an_unregistered_stack_changes_the_epoch() {
         static SLOT: StackSlot = StackSlot::new();
         SLOT.publish();
         SLOT.set(4096, 8192, false, (0, 0));

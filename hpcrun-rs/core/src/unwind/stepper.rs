@@ -4,9 +4,8 @@
 //! - [`native`](super::native), the default on x86-64, uses call frame information and machine code. It never
 //!   guesses.
 //! - [`framehop`](super::framehop), selected by `--unwinder framehop`, is the only stepper on other
-//!   processors,
-//!   and the reference that tests compare the native one with. It falls back to the frame pointer when call
-//!   frame information fails.
+//!   processors, and the reference that tests compare the native one with. It falls back to the frame pointer
+//!   when call frame information fails.
 //!
 //! Async-signal-safe after [`Stepper::new`].
 

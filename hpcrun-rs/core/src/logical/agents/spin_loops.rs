@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_library_of_kernels_the_loops_alone_are_known() {
+    fn only_the_loops_of_a_kernel_library_have_roles() {
         let mut code = vec![0xc3];
         code.extend([0x90; 8]);
         code.extend([0x76, 0xf6, 0xc3]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_goes_on_to_the_last_jump_into_it() {
+    fn a_loop_extends_to_the_last_jump_into_it() {
         let mut code = WAITS[..11].to_vec();
         code.extend([0x90, 0x90, 0x75, 0xf4, 0xc3]);
         assert_eq!(loops(&code, PAUSE), [(1, 15)]);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_rayon_teaches_nothing() {
+    fn a_program_without_rayon_has_no_ranges() {
         let this = std::env::current_exe().expect("a test has a file");
         let path = this.to_str().expect("its name is text");
         assert_eq!(ranges_of(path, 0), None);
