@@ -7,6 +7,8 @@ use std::path::{Component, Path};
 
 /// No source file is longer.
 const MOST_LINES: usize = 800;
+/// Columns of a line.
+const LONGEST_LINE: usize = 110;
 
 #[test]
 fn every_source_file_opens_with_its_duty() {
@@ -23,6 +25,28 @@ fn every_source_file_opens_with_its_duty() {
             "{}: {lines} lines, split it",
             path.display()
         );
+    }
+}
+
+/// Table rows and addresses in documents, and the sources of test programs in string literals, cannot be
+/// broken.
+#[test]
+fn lines_are_short() {
+    for path in files_with(&["rs", "md"]) {
+        let is_document = path.extension().is_some_and(|e| e == "md");
+        let is_test = path.components().any(|c| c.as_os_str() == "tests");
+        for (number, line) in (1..).zip(read(&path).lines()) {
+            let may_be_long = match is_document {
+                true => line.starts_with('|') || line.contains("://"),
+                false => is_test && !line.trim_start().starts_with("//"),
+            };
+            let columns = line.chars().count();
+            let place = format!("{}:{number}", path.display());
+            assert!(
+                may_be_long || columns <= LONGEST_LINE,
+                "{place}: {columns} columns"
+            );
+        }
     }
 }
 

@@ -71,7 +71,10 @@ std::size_t tables(const std::vector<std::string>& texts, std::map<std::string, 
     for (const auto& text : texts) {
         try {
             json parsed = json::parse(text);
-            for (auto& item : parsed.items()) { counts[item.key()] += 1; good += item.value().dump(2).size(); }
+            for (auto& item : parsed.items()) {
+                counts[item.key()] += 1;
+                good += item.value().dump(2).size();
+            }
         } catch (const json::parse_error&) { continue; }
         catch (const std::exception& error) { good += std::string(error.what()).size(); }
     }
