@@ -27,6 +27,25 @@ fn every_source_file_opens_with_its_duty() {
 }
 
 #[test]
+fn every_file_of_tests_belongs_to_a_test_program() {
+    let roots = ["end_to_end", "repository"];
+    let folder = Path::new("tests/tests");
+    let modules = roots
+        .map(|root| read(&folder.join(root).with_extension("rs")))
+        .concat();
+    for path in files_with(&["rs"]) {
+        let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
+        assert!(
+            path.parent() != Some(folder)
+                || roots.contains(&name)
+                || modules.lines().any(|line| line == format!("mod {name};")),
+            "{}: no test program has it as a module, so nothing runs it",
+            path.display()
+        );
+    }
+}
+
+#[test]
 fn no_file_names_a_place_on_one_machine() {
     // In pieces, so that this file does not name them itself.
     let places = [
