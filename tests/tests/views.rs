@@ -5,19 +5,24 @@ use hpcrun_tests::tools::{check, folder, machine, release, tool};
 use hpcrun_tests::view::{Node, value};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 const VIEWS: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
-fn measured(test: &str) -> (Run, Database) {
-    let run = Spec::fixture(test, "spawns").rate(1000).succeed();
-    let database = run.database();
-    (run, database)
+/// One profile for all that only read its views.
+fn measured() -> &'static (Run, Database) {
+    static MEASURED: OnceLock<(Run, Database)> = OnceLock::new();
+    MEASURED.get_or_init(|| {
+        let run = Spec::fixture("views", "spawns").rate(1000).succeed();
+        let database = run.database();
+        (run, database)
+    })
 }
 
 #[test]
 fn every_view_and_projection_conserves_every_metric() {
     let _machine = machine();
-    let (run, database) = measured("conservation");
+    let (run, database) = measured();
     let recorded = run.recorded();
     let mut totals = None;
     for view in VIEWS {
@@ -46,7 +51,7 @@ fn every_view_and_projection_conserves_every_metric() {
 #[test]
 fn the_json_is_what_scripts_rely_on() {
     let _machine = machine();
-    let (_run, database) = measured("schema");
+    let (_run, database) = measured();
     let kinds = [
         "procedure",
         "inlined",
@@ -111,7 +116,7 @@ fn has_hash(name: &str) -> bool {
 #[test]
 fn a_function_has_its_file_and_line() {
     let _machine = machine();
-    let (_run, database) = measured("lines");
+    let (_run, database) = measured();
     let view = database.top_down();
     let mut seen = 0;
     view.walk(&mut |_, node| {
@@ -143,7 +148,7 @@ fn a_function_has_its_file_and_line() {
 #[test]
 fn text_csv_and_folded_name_the_contexts() {
     let _machine = machine();
-    let (_run, database) = measured("text");
+    let (_run, database) = measured();
     for view in VIEWS {
         let text = database.text(view, &[]);
         assert!(text.contains("spawns::task"), "{view}:\n{text}");
@@ -187,7 +192,7 @@ fn a_stripped_program_is_profiled_and_the_reader_is_told() {
 #[test]
 fn one_measurement_gives_one_result() {
     let _machine = machine();
-    let (run, database) = measured("determinism");
+    let (run, database) = measured();
     let again = run.folder.join("again");
     let output = hpcrun_tests::run::build(&run.measurements, &again);
     assert!(output.status.success());
