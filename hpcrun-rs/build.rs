@@ -1,6 +1,8 @@
 //! Builds the preloaded library, which the launcher contains, so that an installed `hpcrun-rs` is complete.
 //!
 //! A second cargo builds it, with its own profile and target folder, from the same workspace and lock file.
+//! All profiles of the launcher, and clippy, share that folder, so the library is compiled once; each has a
+//! copy.
 
 use std::env;
 use std::hash::{DefaultHasher, Hasher};
@@ -10,7 +12,12 @@ use std::process::Command;
 fn main() {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    let target = out.join("preload");
+    // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
+    let target = out
+        .ancestors()
+        .nth(4)
+        .unwrap_or(&out)
+        .join("hpcrun-preload");
     for source in [
         "preload",
         "core",
@@ -36,9 +43,11 @@ fn main() {
         Ok(status) => panic!("building the preloaded library failed: {status}"),
         Err(error) => panic!("cannot run cargo for the preloaded library: {error}"),
     }
-    let library = target.join("preload/libhpcrun_preload.so");
+    let built = target.join("preload/libhpcrun_preload.so");
+    let content = std::fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
+    let library = out.join("libhpcrun_preload.so");
+    std::fs::write(&library, &content).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
     println!("cargo::rustc-env=HPCRUN_PRELOAD={}", library.display());
-    let content = std::fs::read(&library).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
     let mut hasher = DefaultHasher::new();
     hasher.write(&content);
     println!(

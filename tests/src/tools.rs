@@ -6,9 +6,11 @@
 use nix::fcntl::{Flock, FlockArg};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// The repository's root.
 pub fn workspace() -> &'static Path {
@@ -35,6 +37,22 @@ pub fn scratch() -> PathBuf {
 #[derive(Debug)]
 pub struct ExclusiveCores {
     _lock: Flock<File>,
+    since: Instant,
+}
+
+impl Drop for ExclusiveCores {
+    /// Notes for how long which test had the cores; `.ci/run` prints the longest.
+    fn drop(&mut self) {
+        let path = scratch().join("times");
+        let seconds = self.since.elapsed().as_secs_f64();
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a thread without a name");
+        let file = File::options().create(true).append(true).open(path);
+        let noted = file.and_then(|mut file| writeln!(file, "{seconds:.1} {test}"));
+        if let Err(error) = noted {
+            eprintln!("the test's time cannot be noted: {error}");
+        }
+    }
 }
 
 /// Waits for exclusive use of the cores, then builds what is not built yet.
@@ -43,7 +61,8 @@ pub fn exclusive_cores() -> ExclusiveCores {
     let file = File::create(scratch().join("cores.lock")).expect("the lock file can be made");
     let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock file can be locked");
     BUILT.get_or_init(build);
-    ExclusiveCores { _lock: lock }
+    let since = Instant::now();
+    ExclusiveCores { _lock: lock, since }
 }
 
 /// The same command, with interrupts as at a terminal: whoever started the tests in the background of

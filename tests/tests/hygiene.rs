@@ -28,8 +28,8 @@ fn every_source_file_opens_with_its_duty() {
     }
 }
 
-/// Output, table rows and addresses in documents, and the sources of test programs in string literals, cannot be
-/// broken.
+/// Output, table rows and addresses in documents cannot be broken, nor can the sources of test programs in
+/// string literals.
 #[test]
 fn lines_are_short() {
     for path in files_with(&["rs", "md"]) {
@@ -49,6 +49,25 @@ fn lines_are_short() {
                 "{place}: {columns} columns"
             );
         }
+    }
+}
+
+#[test]
+fn every_file_of_tests_belongs_to_a_test_program() {
+    let roots = ["end_to_end", "repository"];
+    let folder = Path::new("tests/tests");
+    let modules = roots
+        .map(|root| read(&folder.join(root).with_extension("rs")))
+        .concat();
+    for path in files_with(&["rs"]) {
+        let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
+        assert!(
+            path.parent() != Some(folder)
+                || roots.contains(&name)
+                || modules.lines().any(|line| line == format!("mod {name};")),
+            "{}: no test program has it as a module, so nothing runs it",
+            path.display()
+        );
     }
 }
 

@@ -81,36 +81,36 @@ fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8
 fn measurements() {
     let _cores = exclusive_cores();
     let [profiles, processes] = seeds::of_measurement("mutations");
-    run("profiles", &profiles, 3, 500, parsers::profile);
-    run("process files", &processes, 3, 500, parsers::process);
+    run("profiles", &profiles, 1, 500, parsers::profile);
+    run("process files", &processes, 1, 500, parsers::process);
 }
 
 #[test]
 fn structures_and_binaries() {
     let _cores = exclusive_cores();
     let structures = seeds::structures("mutations-structure");
-    run("structures", &structures, 3, 300, parsers::structure);
+    run("structures", &structures, 1, 300, parsers::structure);
     let library = vec![seeds::library()];
     run(
         "machine code",
         &seeds::code(&library[0]),
-        3,
+        1,
         300,
         parsers::code,
     );
     run(
         "debug information",
         &seeds::debug_information(&library),
-        6,
+        2,
         300,
         parsers::debug_information,
     );
-    run("libraries", &library, 8, 200, parsers::analyse);
+    run("libraries", &library, 3, 200, parsers::analyse);
     // A Rust program, with inlining and several units: few mutants, as each takes a while.
     run(
         "programs",
         &seeds::read_all(&[release("recursion")]),
-        5,
+        2,
         5,
         parsers::analyse,
     );

@@ -13,7 +13,7 @@ pub(crate) fn run() -> Result<(), String> {
             .current_dir(build::workspace())
             .env("CARGO_TARGET_DIR", build::target()?)
             .env("FUZZ_SEEDS", build::workspace().join("fuzz/corpus"))
-            .args(["test", "-q", "-p", "hpcrun-tests", "--test", "mutations"])
+            .args(["test", "-q", "-p", "hpcrun-tests", "--test", "end_to_end"])
             .args([
                 "--",
                 "--ignored",

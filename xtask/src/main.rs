@@ -5,6 +5,7 @@
 //! * `fuzz-seeds` ([`fuzz_seeds`]): real files for the fuzz targets to begin with.
 //! * `install` ([`install`]): the tools, built once, into cargo's folder of programs.
 //! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
+//! * `nightly` ([`nightly`]): every check, and the long tests.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
 //! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
@@ -19,6 +20,7 @@ mod fuzz_seeds;
 mod images;
 mod install;
 mod loop_oracle;
+mod nightly;
 mod overhead;
 mod rayon_tests;
 mod real_programs;
@@ -53,6 +55,8 @@ enum Task {
     CompareRuntimes(compare_runtimes::Options),
     /// Install published rayon programs with our rayon-core, compare and profile them
     RealPrograms(real_programs::Options),
+    /// Run every check whatever has changed, all conditions, and the long tests
+    Nightly(nightly::Options),
     /// Random fork-join trees with panics in all places, profiled and judged
     Torture(torture::Options),
 }
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::RealPrograms(options) => real_programs::run(&options),
+        Task::Nightly(options) => nightly::run(&options),
         Task::Torture(options) => torture::run(&options),
     };
     match result {

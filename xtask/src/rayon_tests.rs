@@ -66,10 +66,10 @@ pub mod registry {
 pub(crate) struct Options {
     /// Only the versions of the newest line
     #[arg(long)]
-    newest: bool,
+    pub(crate) newest: bool,
     /// Leave out the doc tests, which take the longest
     #[arg(long)]
-    no_doc: bool,
+    pub(crate) no_doc: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {

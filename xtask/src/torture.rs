@@ -10,10 +10,10 @@ use std::process::Command;
 pub(crate) struct Options {
     /// For how long
     #[arg(long, default_value_t = 10)]
-    minutes: u64,
+    pub(crate) minutes: u64,
     /// The first seed (default: by the clock)
     #[arg(long)]
-    seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         .current_dir(build::workspace())
         .env("CARGO_TARGET_DIR", build::target()?)
         .env("TORTURE_MINUTES", options.minutes.to_string())
-        .args(["test", "-p", "hpcrun-tests", "--test", "torture", "--"])
+        .args(["test", "-p", "hpcrun-tests", "--test", "end_to_end", "--"])
         .args(["--ignored", "--nocapture", "random_trees_for_a_long_time"]);
     if let Some(seed) = options.seed {
         command.env("TORTURE_SEED", seed.to_string());

@@ -18,7 +18,7 @@ fn a_packages_own_profile_does_not_take_the_lines_away() {
         )
         .main("src/main.rs", JOIN_MAIN)
         .locked();
-    let outcome = Outcome::of(&mut project.bare(&["-e", "cpu-time@1000"])).succeed();
+    let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
     assert_rooted(&project.database("hpcrun-packages-database"), "packages");
@@ -139,7 +139,7 @@ fn a_stripped_build_is_refused_in_words() {
         .manifest("stripped", "[dependencies]\nrayon = \"1.11\"")
         .main("src/main.rs", RAYON_MAIN)
         .locked();
-    let mut command = project.bare(&[]);
+    let mut command = project.command(&[]);
     let outcome = Outcome::of(command.env("RUSTFLAGS", "-C strip=symbols"));
     outcome.assert_clear(&["without symbols", "RUSTFLAGS"]);
     assert!(release("cargo-hpcrun").is_file());

@@ -1,0 +1,23 @@
+//! The end-to-end tests as one program, so that the tools are built and linked once. Each file is a module:
+//! `cargo test -p hpcrun-tests --test end_to_end -- oracle::` runs one.
+
+mod children;
+mod damage;
+mod deep_paths;
+mod demo;
+mod harness;
+mod launcher;
+mod lifecycle;
+mod mutations;
+mod node;
+mod oracle;
+mod rayon;
+mod rounds;
+mod runtimes;
+mod scenarios;
+mod signal_safety;
+mod tableless;
+mod tag_shares;
+mod torture;
+mod truth;
+mod views;
