@@ -1,7 +1,7 @@
 //! One profiled run of a program, and the database made from it.
 //!
 //! Input: a program and how to sample it. Output: its exit status and output, the measurement
-//! directory, the views. Invariant: caller holds [`crate::tools::Machine`] while it measures.
+//! directory, the views. Invariant: caller holds [`crate::tools::ExclusiveCores`] while it measures.
 
 use crate::tools::{c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};

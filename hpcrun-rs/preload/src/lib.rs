@@ -6,7 +6,7 @@
 //! | module | duty |
 //! |---|---|
 //! | `start` | constructor, exit |
-//! | `threads` | creation contexts, ends of threads |
+//! | `threads`, `thread_life` | creation contexts; beginnings and ends of threads |
 //! | `exec`, `children` | programs that are started |
 //! | `fork` | the forked child |
 //! | `signals` | keeps our signal deliverable and its stack large enough |
@@ -32,5 +32,6 @@ mod real;
 mod runtime;
 mod signals;
 mod start;
+mod thread_life;
 mod threads;
 mod waits;

@@ -1,7 +1,7 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
 use crate::real::real;
-use crate::{fork, threads};
+use crate::{fork, thread_life};
 use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
@@ -45,7 +45,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     let sigaction = unsafe {
         real!(c"sigaction": fn(i32, *const libc::sigaction, *mut libc::sigaction) -> i32)
     };
-    threads::prepare();
+    thread_life::prepare();
     session::start(config, arguments, Libc { sigaction })?;
     if let Some(module) = session::module_of(begin as *const () as u64) {
         agents::profiler::set_module(module);
@@ -60,7 +60,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         state.begin_yield();
         session::arm(state);
         state.end_yield();
-        threads::announce(state);
+        thread_life::announce(state);
     }
     Ok(())
 }

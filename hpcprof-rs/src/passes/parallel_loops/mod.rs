@@ -8,6 +8,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `rules` | the table of libraries: one entry makes the loops of another one known |
+//! | `rule` | what an entry says |
 //! | `rayon` | rayon's entry |
 //! | `recognise` | follows paths: where a loop begins, and which contexts are its frames |
 //! | `counts` | gives the runtime's counts of splits and steals to loops |
@@ -17,4 +18,5 @@ pub mod counts;
 pub mod names;
 mod rayon;
 pub mod recognise;
+mod rule;
 pub mod rules;

@@ -9,6 +9,7 @@
 use crate::model::contexts::{ContextIndex, ContextTree};
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Symbols};
+use crate::passes::parallel_loops::rule::last_part;
 use crate::passes::parallel_loops::rules;
 use crate::sources::source_text::SourceFiles;
 use std::collections::BTreeMap;
@@ -40,38 +41,6 @@ pub fn name(loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
             known.name += &format!(" at column {}", key.column);
         }
     }
-}
-
-/// The last component of a name's path, without generic arguments.
-pub(super) fn last_part(name: &str) -> &str {
-    let mut parts = parts(name);
-    let last = parts.next().unwrap_or(name);
-    match last.starts_with('<') {
-        true => parts.next().unwrap_or(last),
-        false => last,
-    }
-}
-
-/// The components of a path, the last one first; generic arguments and `<impl A for B>` are one each.
-fn parts(name: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(name);
-    std::iter::from_fn(move || {
-        let path = rest?;
-        let bytes = path.as_bytes();
-        let mut depth = 0_usize;
-        let start = (0..bytes.len()).rev().find(|&at| {
-            // The arrow of a function type closes nothing.
-            let is_arrow = at > 0 && matches!(bytes[at - 1], b'-' | b'=');
-            match bytes[at] {
-                b'>' if !is_arrow => depth += 1,
-                b'<' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            depth == 0 && at > 0 && bytes[at - 1..=at] == *b"::"
-        });
-        rest = start.map(|at| &path[..at - 1]);
-        Some(start.map_or(path, |at| &path[at + 1..]))
-    })
 }
 
 /// For each loop the adaptors through which it is driven, innermost (first applied) first; the

@@ -1,8 +1,7 @@
 //! The parallel loops of the crate `rayon`.
 
 use crate::model::scaffolding;
-use crate::passes::parallel_loops::names::last_part;
-use crate::passes::parallel_loops::rules::Rule;
+use crate::passes::parallel_loops::rule::{Rule, last_part};
 use hpcstruct_rs::columns::is_of_parallel_iterators;
 
 /// Its entry in the table.

@@ -2,24 +2,8 @@
 
 use crate::model::symbols::{ProcedureIndex, Symbols};
 use crate::passes::parallel_loops::rayon;
+use crate::passes::parallel_loops::rule::Rule;
 use hpc_formats::structure::Origin;
-
-/// How the parallel loops of one library are recognised and named. Procedures are known by name.
-#[derive(Debug)]
-pub struct Rule {
-    /// A runtime's procedure that is part of the library. User code that calls one begins a loop.
-    pub is_library: fn(&str) -> bool,
-    /// A user's procedure that implements the library's interfaces: a frame within a loop, not its body.
-    pub is_extension: fn(&str) -> bool,
-    /// A system procedure between a loop and its body: a frame of the loop.
-    pub is_shim: fn(&str) -> bool,
-    /// An entry that the program does not call itself: its method alone would say nothing.
-    pub is_internal: fn(&str) -> bool,
-    /// The part that a frame adds to the name of its loop, `map` of an adaptor's frame.
-    pub adaptor: fn(&str) -> Option<String>,
-    /// Prefixes of the methods that begin a loop's expression in Rust source.
-    pub source_starts: &'static [&'static str],
-}
 
 /// All libraries.
 pub static RULES: [Rule; 1] = [rayon::RULE];

@@ -4,10 +4,10 @@
 //! describes. Async-signal-safe: all storage is fixed.
 
 use super::End;
+use super::callee::Method;
 use super::loadmap::UnwindSections;
 use super::registers::{Registers, number};
 use super::stack::StackReader;
-use super::stepper::Method;
 use super::unwind_rule::UnwindRule;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult,

@@ -2,12 +2,13 @@
 //!
 //! Async-signal-safe. `Cursor::place` turns a return address into a look-up address by subtracting one.
 
+use super::callee::{Callee, Method};
 use super::loadmap::{self, Snapshot};
 use super::read_log::ReadLog;
 use super::registers::{Pointers, Registers};
 use super::rule_cache::{Rule, RuleCache};
 use super::stack::{StackBounds, StackReader};
-use super::stepper::{Callee, Method, Stepper};
+use super::stepper::Stepper;
 use super::{End, OwnerOf, Unwind};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;

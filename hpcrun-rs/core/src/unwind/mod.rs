@@ -8,6 +8,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod cfi;
+// Some of what the cursor says only the native stepper asks.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod callee;
 pub mod cursor;
 mod framehop;
 #[cfg(target_arch = "x86_64")]

@@ -12,10 +12,10 @@
 //! Async-signal-safe after [`Native::new`].
 
 use super::End;
+use super::callee::{Callee, Method};
 use super::loadmap::{self, Located, Snapshot, UnwindSections};
 use super::registers::{Pointers, Registers};
 use super::stack::StackReader;
-use super::stepper::{Callee, Method};
 use super::{cfi, instructions};
 use hpc_formats::loss::LossCause;
 

@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe.
 
-use super::stepper::Method;
+use super::callee::Method;
 use crate::memory;
 use hpc_formats::address::CodeAddress;
 

@@ -8,11 +8,14 @@
 //! Async-signal-safe: [`current`], [`is_stable`], [`locate`], [`code_at`], [`is_entry_code`]. Not:
 //! [`refresh`].
 
+mod for_framehop;
+mod module;
 mod scan;
 
-use super::framehop;
 use crate::system;
+use for_framehop::FramehopModules;
 use hpc_formats::address::ModuleId;
+pub use module::{Module, UnwindSections};
 pub use scan::executable_path;
 use std::ptr;
 use std::sync::Mutex;
@@ -20,47 +23,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// Unwind sections of a module: mapped bytes, with link-time addresses.
-#[derive(Clone, Copy, Debug)]
-pub struct UnwindSections {
-    /// `.eh_frame_hdr`.
-    pub hdr: &'static [u8],
-    /// Link-time address of `hdr`.
-    pub hdr_address: u64,
-    /// `.eh_frame`, and possibly what follows it in the mapping.
-    pub eh_frame: &'static [u8],
-    /// Link-time address of `eh_frame`.
-    pub eh_frame_address: u64,
-}
-
-/// A mapped module.
-#[derive(Clone, Debug)]
-pub struct Module {
-    /// Module id.
-    pub id: ModuleId,
-    /// Lowest mapped address.
-    pub start: u64,
-    /// One past the highest mapped address.
-    pub end: u64,
-    /// Load bias: mapped address minus link-time address.
-    pub bias: u64,
-    /// Path, or `[vdso]`.
-    pub path: String,
-    /// GNU build id, or empty.
-    pub build_id: Vec<u8>,
-    /// Unwind information, if any.
-    pub sections: Option<UnwindSections>,
-    /// The mapped bytes of its readable executable segment (the largest, if there are several); may be empty.
-    pub code: &'static [u8],
-}
-
 /// An immutable load map.
 pub struct Snapshot {
     generation: u32,
     /// The sum of glibc's counters of loads and unloads when the snapshot was taken.
     version: u64,
     modules: Vec<Module>,
-    framehop: Option<framehop::Modules>,
+    framehop: Option<FramehopModules>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -85,7 +54,7 @@ impl Snapshot {
     }
 
     /// The modules in framehop's form, if [`prepare_framehop`] was called.
-    pub(super) fn framehop(&self) -> Option<&framehop::Modules> {
+    pub(super) fn framehop(&self) -> Option<&FramehopModules> {
         self.framehop.as_ref()
     }
 
@@ -400,7 +369,7 @@ pub fn refresh(quiescent: impl FnOnce() -> bool) -> Changes {
         version,
         framehop: FOR_FRAMEHOP
             .load(Ordering::Relaxed)
-            .then(|| framehop::Modules::of(&modules)),
+            .then(|| FramehopModules::of(&modules)),
         modules,
     }));
     let previous = CURRENT.swap(next, Ordering::AcqRel);

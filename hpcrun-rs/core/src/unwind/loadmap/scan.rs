@@ -3,7 +3,7 @@
 //!
 //! Async-signal-safe: [`sections_at`]. Not: [`scan`].
 
-use super::{Module, UnwindSections};
+use super::module::{Module, UnwindSections};
 use hpc_formats::address::ModuleId;
 use hpc_formats::process::text_of;
 use std::ffi::CStr;

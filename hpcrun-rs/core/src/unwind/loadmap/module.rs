@@ -1,0 +1,37 @@
+//! A mapped module and its unwind information.
+
+use hpc_formats::address::ModuleId;
+
+/// Unwind sections of a module: mapped bytes, with link-time addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct UnwindSections {
+    /// `.eh_frame_hdr`.
+    pub hdr: &'static [u8],
+    /// Link-time address of `hdr`.
+    pub hdr_address: u64,
+    /// `.eh_frame`, and possibly what follows it in the mapping.
+    pub eh_frame: &'static [u8],
+    /// Link-time address of `eh_frame`.
+    pub eh_frame_address: u64,
+}
+
+/// A mapped module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Module id.
+    pub id: ModuleId,
+    /// Lowest mapped address.
+    pub start: u64,
+    /// One past the highest mapped address.
+    pub end: u64,
+    /// Load bias: mapped address minus link-time address.
+    pub bias: u64,
+    /// Path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id, or empty.
+    pub build_id: Vec<u8>,
+    /// Unwind information, if any.
+    pub sections: Option<UnwindSections>,
+    /// The mapped bytes of its readable executable segment (the largest, if there are several); may be empty.
+    pub code: &'static [u8],
+}

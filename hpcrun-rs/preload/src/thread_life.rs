@@ -1,0 +1,157 @@
+//! A thread from its first instruction to the last of its destructors: it begins its state before its start
+//! routine and retires it at the end.
+
+use hpcrun_core::logical::agents;
+use hpcrun_core::session;
+use hpcrun_core::threads::{self, ThreadState};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) type StartRoutine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// The data that the creator passes to the new thread.
+pub(crate) struct Start {
+    routine: StartRoutine,
+    argument: *mut c_void,
+    creation: (u32, u32),
+    pub(crate) state: Option<&'static ThreadState>,
+    /// The bounds of its stack, if libc does not know them. Such a thread uses its creator's thread-local
+    /// storage.
+    pub(crate) stack: Option<(u64, u64)>,
+}
+
+/// The data in the stack frame of `hpcrun_thread_start`.
+#[repr(C)]
+struct StartFrame {
+    routine: StartRoutine,
+    argument: *mut c_void,
+}
+
+// The outermost frame of every thread whose creation we observe. It calls the program's start routine from
+// one known address, where a path leaves the thread's stack for its creation context. It has no personality
+// routine, so cancellation and pthread_exit unwind through it.
+core::arch::global_asm!(
+    ".text",
+    ".p2align 4",
+    ".globl hpcrun_thread_start",
+    ".hidden hpcrun_thread_start",
+    ".type hpcrun_thread_start,@function",
+    "hpcrun_thread_start:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "sub rsp, 16",
+    "mov rsi, rsp",
+    "call {enter}",
+    "mov rdi, qword ptr [rsp + 8]",
+    "call qword ptr [rsp]",
+    ".globl hpcrun_thread_start_return",
+    ".hidden hpcrun_thread_start_return",
+    "hpcrun_thread_start_return:",
+    "leave",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size hpcrun_thread_start, . - hpcrun_thread_start",
+    enter = sym enter,
+);
+
+unsafe extern "C" {
+    pub(crate) fn hpcrun_thread_start(start: *mut c_void) -> *mut c_void;
+    static hpcrun_thread_start_return: u8;
+}
+
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Prepares for threads: creates the key whose destructor ends a thread's profile, and sets the address by
+/// which the thread-start agent recognises its frames.
+pub(crate) fn prepare() {
+    let mut key = 0;
+    // SAFETY: `key` is a local; the destructor is a function of this library, which is never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(leave)) } == 0 {
+        KEY.store(key, Ordering::Release);
+    }
+    agents::thread_start::set_return(&raw const hpcrun_thread_start_return as u64);
+}
+
+/// Begins the new thread's state, before its start routine.
+unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
+    // SAFETY: `Start::new` boxed `start` for this thread alone; `frame` is stack space of
+    // `hpcrun_thread_start`. A panic aborts.
+    let (start, frame) = unsafe { (Box::from_raw(start), &mut *frame) };
+    *frame = StartFrame {
+        routine: start.routine,
+        argument: start.argument,
+    };
+    if !session::is_running() {
+        start.state.inspect(|state| threads::release(state));
+        return;
+    }
+    let Some(state) = start.state else {
+        threads::WITHOUT_STATE.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    match start.stack {
+        Some(stack) => threads::begin_unnamed(state, start.creation, stack, false),
+        None => {
+            let stack = session::pthread_stack().unwrap_or((0, 0));
+            threads::begin(state, start.creation, stack, false);
+            announce(state);
+        }
+    }
+    session::arm(state);
+}
+
+/// Makes the key's destructor run at the end of the calling thread, whose state this is.
+pub(crate) fn announce(state: &'static ThreadState) {
+    // SAFETY: `prepare` created the key; the value is a thread state, which is never freed.
+    unsafe {
+        let value = ptr::from_ref(state).cast();
+        libc::pthread_setspecific(KEY.load(Ordering::Acquire), value);
+    }
+}
+
+/// The number of rounds of key destructors that POSIX guarantees; ours ends the profile in the last.
+const DESTRUCTOR_ROUNDS: usize = 4;
+
+/// The key's destructor.
+unsafe extern "C" fn leave(value: *mut c_void) {
+    // SAFETY: `announce` set the value to a thread state, which is never freed.
+    let state: &'static ThreadState = unsafe { &*value.cast() };
+    if state.count_destructor_round() < DESTRUCTOR_ROUNDS {
+        // SAFETY: sets the value again, so that the next round calls this destructor.
+        unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), value) };
+        return;
+    }
+    state.retire();
+}
+
+impl Start {
+    pub(crate) fn new(
+        routine: StartRoutine,
+        argument: *mut c_void,
+        creation: (u32, u32),
+    ) -> *mut Start {
+        Box::into_raw(Box::new(Start {
+            routine,
+            argument,
+            creation,
+            state: threads::acquire(),
+            stack: None,
+        }))
+    }
+}
+
+/// Frees the data of a thread that did not start.
+///
+/// # Safety
+/// `start` must come from [`Start::new`], and must not be used again.
+pub(crate) unsafe fn take_back(start: *mut Start) {
+    // SAFETY: the caller's promise.
+    let start = unsafe { Box::from_raw(start) };
+    start.state.inspect(|state| threads::release(state));
+}
