@@ -34,13 +34,10 @@
 mod columns;
 mod decode;
 mod encode;
-mod tables;
 
 use std::fmt;
 
 pub use columns::Columns;
-pub use encode::write;
-pub use tables::{Counts, Identity, Tables};
 
 /// First bytes of every structure file.
 pub const MAGIC: [u8; 8] = *b"HPCRSSTR";

@@ -8,7 +8,7 @@
 
 use super::{
     Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
-    Tables, VERSION_MAJOR, VERSION_MINOR,
+    VERSION_MAJOR, VERSION_MINOR,
 };
 use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -146,71 +146,58 @@ impl Structure {
         out.into_inner()
     }
 
-    /// Writes a structure file: [`write()`].
+    /// Writes a structure file at the current position of `out`, on up to `threads` threads. Afterwards
+    /// the position is behind the file.
     ///
     /// # Errors
     /// An error of `out`, which may then hold a part of the file.
     pub fn write<W: Write + Seek + Send>(&self, out: &mut W, threads: usize) -> Result<()> {
-        write(self, out, threads)
-    }
-}
-
-/// Writes a structure file at the current position of `out`, on up to `threads` threads. Afterwards the
-/// position is behind the file.
-///
-/// # Errors
-/// An error of `out`, which may then hold a part of the file.
-pub fn write<W: Write + Seek + Send>(
-    tables: &impl Tables,
-    out: &mut W,
-    threads: usize,
-) -> Result<()> {
-    let start = out.stream_position()?;
-    out.write_all(&[0; HEADER_SIZE])?;
-    let parts = parts(tables);
-    let turns = Turns {
-        state: Mutex::new(State {
-            written: Some(Written {
-                out,
-                sum: crc32fast::Hasher::new(),
-                length: 0,
-                error: None,
+        let start = out.stream_position()?;
+        out.write_all(&[0; HEADER_SIZE])?;
+        let parts = parts(self);
+        let turns = Turns {
+            state: Mutex::new(State {
+                written: Some(Written {
+                    out,
+                    sum: crc32fast::Hasher::new(),
+                    length: 0,
+                    error: None,
+                }),
+                waiting: parts.iter().map(|_| None).collect(),
+                turn: 0,
             }),
-            waiting: parts.iter().map(|_| None).collect(),
-            turn: 0,
-        }),
-        next: AtomicUsize::new(0),
-    };
-    let threads = threads.clamp(1, parts.len());
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|| turns.work(tables, &parts));
+            next: AtomicUsize::new(0),
+        };
+        let threads = threads.clamp(1, parts.len());
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| turns.work(self, &parts));
+            }
+            // This thread works, too.
+            turns.work(self, &parts);
+        });
+        let state = turns
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        // All threads have ended, so none holds it.
+        let Some(written) = state.written else {
+            return Err(Error::other("a thread ended while it wrote"));
+        };
+        let Written {
+            out,
+            sum,
+            length,
+            error,
+        } = written;
+        if let Some(error) = error {
+            return Err(error);
         }
-        // This thread works, too.
-        turns.work(tables, &parts);
-    });
-    let state = turns
-        .state
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    // All threads have ended, so none holds it.
-    let Some(written) = state.written else {
-        return Err(Error::other("a thread ended while it wrote"));
-    };
-    let Written {
-        out,
-        sum,
-        length,
-        error,
-    } = written;
-    if let Some(error) = error {
-        return Err(error);
+        out.seek(SeekFrom::Start(start))?;
+        out.write_all(&header(self.complete, length, sum.finalize()))?;
+        out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
+        Ok(())
     }
-    out.seek(SeekFrom::Start(start))?;
-    let is_complete = tables.identity().complete;
-    out.write_all(&header(is_complete, length, sum.finalize()))?;
-    out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
-    Ok(())
 }
 
 fn header(is_complete: bool, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
@@ -226,14 +213,13 @@ fn header(is_complete: bool, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
 }
 
 /// The parts of the payload, in order. Every table has at least one: its first part has its count.
-fn parts(tables: &impl Tables) -> Vec<(Table, Range<usize>)> {
+fn parts(structure: &Structure) -> Vec<(Table, Range<usize>)> {
     let mut parts = vec![(Table::Identity, 0..0)];
-    let counts = tables.counts();
     for (table, length) in [
-        (Table::Strings, counts.strings),
-        (Table::Procedures, counts.procedures),
-        (Table::Scopes, counts.scopes),
-        (Table::Spans, counts.spans),
+        (Table::Strings, structure.strings.len()),
+        (Table::Procedures, structure.procedures.len()),
+        (Table::Scopes, structure.scopes.len()),
+        (Table::Spans, structure.spans.len()),
     ] {
         parts.push((table, 0..length.min(PART)));
         let further = (PART..length).step_by(PART);
@@ -244,66 +230,59 @@ fn parts(tables: &impl Tables) -> Vec<(Table, Range<usize>)> {
 }
 
 /// Appends a part of the payload.
-fn encode_part(tables: &impl Tables, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
-    let counts = tables.counts();
+fn encode_part(structure: &Structure, table: Table, range: Range<usize>, out: &mut Vec<u8>) {
     let length = match table {
-        Table::Identity => return identity(tables, out),
-        Table::Columns => return columns(tables, out),
-        Table::Strings => counts.strings,
-        Table::Procedures => counts.procedures,
-        Table::Scopes => counts.scopes,
-        Table::Spans => counts.spans,
+        Table::Identity => return identity(structure, out),
+        Table::Columns => return columns(structure, out),
+        Table::Strings => structure.strings.len(),
+        Table::Procedures => structure.procedures.len(),
+        Table::Scopes => structure.scopes.len(),
+        Table::Spans => structure.spans.len(),
     };
     if range.start == 0 {
         count(out, length);
     }
     let mut element = Element::new();
-    // From the element before the part.
-    let with_before = range.start.saturating_sub(1)..range.end;
     match table {
         Table::Identity | Table::Columns => {}
-        Table::Strings => tables.strings(range, |string| bytes(out, string.as_bytes())),
-        Table::Procedures => tables.procedures(range, |procedure| {
-            element.procedure(procedure);
-            element.append_to(out);
-        }),
+        Table::Strings => {
+            let strings = structure.strings[range].iter();
+            strings.for_each(|string| bytes(out, string.as_bytes()));
+        }
+        Table::Procedures => {
+            for procedure in &structure.procedures[range] {
+                element.procedure(procedure);
+                element.append_to(out);
+            }
+        }
         Table::Scopes => {
-            let (mut own, mut before) = (with_before.start, 0);
-            tables.scopes(with_before, |scope| {
-                if own >= range.start {
-                    element.scope(own, scope, before);
-                    element.append_to(out);
-                }
-                own += 1;
-                before = scope.procedure.0;
-            });
+            for own in range {
+                let before = own.checked_sub(1);
+                let before = before.map_or(0, |b| structure.scopes[b].procedure.0);
+                element.scope(own, &structure.scopes[own], before);
+                element.append_to(out);
+            }
         }
         Table::Spans => {
-            let mut before: Option<Span> = None;
-            let mut own = with_before.start;
-            tables.spans(with_before, |span| {
-                if own >= range.start {
-                    element.span(span, before.as_ref());
-                    element.append_to(out);
-                }
-                own += 1;
-                before = Some(*span);
-            });
+            for own in range {
+                let before = own.checked_sub(1).map(|b| &structure.spans[b]);
+                element.span(&structure.spans[own], before);
+                element.append_to(out);
+            }
         }
     }
 }
 
-fn identity(tables: &impl Tables, out: &mut Vec<u8>) {
-    let identity = tables.identity();
-    bytes(out, identity.module.as_bytes());
-    bytes(out, identity.build_id);
-    count(out, identity.notes.len());
-    let notes = identity.notes.iter();
+fn identity(structure: &Structure, out: &mut Vec<u8>) {
+    bytes(out, structure.module.as_bytes());
+    bytes(out, &structure.build_id);
+    count(out, structure.notes.len());
+    let notes = structure.notes.iter();
     notes.for_each(|note| bytes(out, note.as_bytes()));
 }
 
-fn columns(tables: &impl Tables, out: &mut Vec<u8>) {
-    let Columns { scopes, calls } = tables.identity().columns;
+fn columns(structure: &Structure, out: &mut Vec<u8>) {
+    let Columns { scopes, calls } = &structure.columns;
     let scopes = scopes.iter().map(|(s, c)| (u64::from(s.0), *c));
     list(scopes, out);
     list(calls.iter().copied(), out);
@@ -363,14 +342,14 @@ impl<W: Write> Written<'_, W> {
 }
 
 impl<'w, W: Write> Turns<'w, W> {
-    fn work(&self, tables: &impl Tables, parts: &[(Table, Range<usize>)]) {
+    fn work(&self, structure: &Structure, parts: &[(Table, Range<usize>)]) {
         // Relaxed: the counter hands out numbers and publishes nothing.
         while let Some((i, part)) = {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             parts.get(i).map(|part| (i, part))
         } {
             let mut data = Vec::with_capacity(part.1.len() * USUAL);
-            encode_part(tables, part.0, part.1.clone(), &mut data);
+            encode_part(structure, part.0, part.1.clone(), &mut data);
             let mut sum = crc32fast::Hasher::new();
             sum.update(&data);
             self.lock().waiting[i] = Some(Encoded { data, sum });

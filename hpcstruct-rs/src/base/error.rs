@@ -3,30 +3,42 @@
 //! Damage inside an otherwise readable file is not an error: it becomes a note of the structure,
 //! and everything that could still be read is kept.
 
-use std::fmt;
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// Why there is no structure.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StructError {
     /// The file could not be opened or read.
+    #[error("cannot read {}: {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// The system's answer.
+        #[source]
         error: std::io::Error,
     },
     /// The file could not be written.
+    #[error("cannot write {}: {error}: choose another place with -o", path.display())]
     Write {
         /// Which file.
         path: PathBuf,
         /// The system's answer.
+        #[source]
         error: std::io::Error,
     },
     /// The file is not ELF.
+    #[error(
+        "{} is not an ELF file: give an executable, a shared library or a measurement directory",
+        .0.display()
+    )]
     NotElf(PathBuf),
     /// An ELF file that ends early, or whose headers contradict each other.
+    #[error(
+        "{} is a truncated or corrupt ELF file ({what}): build or copy it again",
+        path.display()
+    )]
     BadElf {
         /// Which file.
         path: PathBuf,
@@ -34,6 +46,10 @@ pub enum StructError {
         what: String,
     },
     /// An ELF file that is no load module: an object file or a core dump.
+    #[error(
+        "{} is {kind}: give the executable or shared library that was linked from it",
+        path.display()
+    )]
     NotLoadable {
         /// Which file.
         path: PathBuf,
@@ -41,8 +57,17 @@ pub enum StructError {
         kind: &'static str,
     },
     /// A module of the Linux kernel, whose code has no addresses before it is loaded.
+    #[error(
+        "{path} is a kernel module, whose code has no addresses yet: give it some, with ld \
+         -e 0 --unresolved-symbols=ignore-all -o module.elf {path}, and analyse module.elf",
+        path = .0.display()
+    )]
     KernelModule(PathBuf),
     /// A rules file has a line that is no rule.
+    #[error(
+        "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",
+        path.display()
+    )]
     Rules {
         /// Which file.
         path: PathBuf,
@@ -52,76 +77,21 @@ pub enum StructError {
         what: &'static str,
     },
     /// The file was written to while it was read.
+    #[error(
+        "{} was written to while it was read: try again when it is complete",
+        .0.display()
+    )]
     WrittenTo(PathBuf),
     /// The file's build id is not the one that was measured.
+    #[error(
+        "{} was rebuilt since the measurement: measure it again, or put the old file back",
+        .0.display()
+    )]
     Changed(PathBuf),
     /// A measurement directory without a readable process file.
+    #[error(
+        "{} has no readable process file: give a directory that hpcrun-rs wrote",
+        .0.display()
+    )]
     NoMeasurements(PathBuf),
-}
-
-impl fmt::Display for StructError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StructError::Read { path, error } => {
-                write!(f, "cannot read {}: {error}", path.display())
-            }
-            StructError::Write { path, error } => write!(
-                f,
-                "cannot write {}: {error}: choose another place with -o",
-                path.display()
-            ),
-            StructError::NotElf(path) => write!(
-                f,
-                "{} is not an ELF file: give an executable, a shared library or a measurement directory",
-                path.display()
-            ),
-            StructError::BadElf { path, what } => write!(
-                f,
-                "{} is a truncated or corrupt ELF file ({what}): build or copy it again",
-                path.display()
-            ),
-            StructError::NotLoadable { path, kind } => write!(
-                f,
-                "{} is {kind}: give the executable or shared library that was linked from it",
-                path.display()
-            ),
-            StructError::KernelModule(path) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "{path} is a kernel module, whose code has no addresses yet: give it some, with ld \
-                     -e 0 --unresolved-symbols=ignore-all -o module.elf {path}, and analyse module.elf"
-                )
-            }
-            StructError::Rules { path, line, what } => write!(
-                f,
-                "{}:{line}: {what}: a rule is 'procedure|module|file GLOB CATEGORY'",
-                path.display()
-            ),
-            StructError::WrittenTo(path) => write!(
-                f,
-                "{} was written to while it was read: try again when it is complete",
-                path.display()
-            ),
-            StructError::Changed(path) => write!(
-                f,
-                "{} was rebuilt since the measurement: measure it again, or put the old file back",
-                path.display()
-            ),
-            StructError::NoMeasurements(path) => write!(
-                f,
-                "{} has no readable process file: give a directory that hpcrun-rs wrote",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StructError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StructError::Read { error, .. } | StructError::Write { error, .. } => Some(error),
-            _ => None,
-        }
-    }
 }

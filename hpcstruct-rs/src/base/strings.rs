@@ -151,19 +151,6 @@ impl Interner {
         StringId(number * SHARDS as u32 + place as u32)
     }
 
-    /// The id of a text that is given once, and never looked up: an equal one has another id.
-    /// `place` spreads such texts over the shards.
-    pub(crate) fn add(&self, text: &str, place: u64) -> StringId {
-        let place = place as usize % SHARDS;
-        let mut shard = lock(&self.shards[place]);
-        let number = shard.ends.len() as u32;
-        shard.text.push_str(text);
-        let end = shard.text.len();
-        shard.ends.push(end);
-        shard.hashes.push(0);
-        StringId(number * SHARDS as u32 + place as u32)
-    }
-
     /// Larger than every id so far.
     fn end(&self) -> usize {
         let longest = self.shards.iter().map(|s| lock(s).ends.len()).max();

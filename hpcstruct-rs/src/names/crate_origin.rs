@@ -181,52 +181,38 @@ fn last_segment(name: &str) -> &str {
 fn split_angles(name: &str) -> Option<Angles<'_>> {
     const AS: &str = " as ";
     let body = name.strip_prefix('<')?;
-    let bytes = body.as_bytes();
-    let mut depth = 0usize;
-    let mut before = b' ';
-    let mut end_of_self = None;
-    for (i, b) in bytes.iter().enumerate() {
-        match b {
-            b'<' => depth += 1,
-            // The arrow of a function type closes nothing.
-            b'>' if before == b'-' => {}
-            b'>' if depth == 0 => {
-                return Some(Angles {
-                    self_type: &body[..end_of_self.unwrap_or(i)],
-                    of_trait: end_of_self.map(|end| &body[end + AS.len()..i]),
-                    rest: &body[i + 1..],
-                });
-            }
-            b'>' => depth -= 1,
-            b' ' if depth == 0
-                && end_of_self.is_none()
-                && bytes[i..].starts_with(AS.as_bytes()) =>
-            {
-                end_of_self = Some(i);
-            }
-            _ => {}
-        }
-        before = *b;
-    }
-    None
+    let close = matching_angle(body)?;
+    let (inside, rest) = (&body[..close], &body[close + 1..]);
+    let is_as = |(i, b): &(usize, u8)| *b == b' ' && inside[*i..].starts_with(AS);
+    let found = outside_of_angles(inside).find(is_as);
+    Some(Angles {
+        self_type: found.map_or(inside, |(at, _)| &inside[..at]),
+        of_trait: found.map(|(at, _)| &inside[at + AS.len()..]),
+        rest,
+    })
 }
 
-/// The position of the `>` that closes an angle opened just before `text`. The arrow of a
-/// function type closes nothing.
+/// The position of the `>` that closes an angle opened just before `text`.
 fn matching_angle(text: &str) -> Option<usize> {
-    let mut depth = 0usize;
-    let mut before = b' ';
-    for (i, b) in text.bytes().enumerate() {
+    outside_of_angles(text)
+        .find(|(_, b)| *b == b'>')
+        .map(|(i, _)| i)
+}
+
+/// The bytes of `text` that are in no angles, with their positions, and each `>` that closes none of its
+/// angles. The arrow of a function type closes nothing.
+fn outside_of_angles(text: &str) -> impl Iterator<Item = (usize, u8)> {
+    let (mut depth, mut before) = (0usize, b' ');
+    text.bytes().enumerate().filter(move |(_, b)| {
+        let is_arrow = std::mem::replace(&mut before, *b) == b'-';
+        let is_outside = depth == 0 && *b != b'<' && !(*b == b'>' && is_arrow);
         match b {
             b'<' => depth += 1,
-            b'>' if before == b'-' => {}
-            b'>' if depth == 0 => return Some(i),
-            b'>' => depth -= 1,
+            b'>' if !is_arrow => depth = depth.saturating_sub(1),
             _ => {}
         }
-        before = b;
-    }
-    None
+        is_outside
+    })
 }
 
 /// Appends the path that a type is named by; `false` for primitives and generic parameters.

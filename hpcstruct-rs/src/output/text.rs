@@ -1,7 +1,8 @@
 //! A readable form of a structure: procedure > inlined call or loop > spans.
 
 use crate::TagUse;
-use hpc_formats::structure::{ProcedureId, ScopeKind, SourceLine, Span, Structure};
+use crate::input::debug_file::hex;
+use hpc_formats::structure::{Procedure, ScopeKind, SourceLine, Span, Structure};
 use std::fmt::Write as _;
 
 /// One line per procedure, per entered scope and per span, indented by depth.
@@ -9,12 +10,7 @@ pub fn render(structure: &Structure) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(out, "module {}", structure.module);
-    let build_id: String = structure
-        .build_id
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    let _ = writeln!(out, "build-id {build_id}");
+    let _ = writeln!(out, "build-id {}", hex(&structure.build_id));
     let _ = writeln!(
         out,
         "procedures {} scopes {} spans {}{}",
@@ -31,8 +27,14 @@ pub fn render(structure: &Structure) -> String {
         let _ = writeln!(out, "note {note}");
     }
     tags(structure, &mut out);
-    for (id, spans) in by_procedure(structure) {
-        procedure(structure, id, &spans, &mut out);
+    let mut lists: Vec<Vec<&Span>> = vec![Vec::new(); structure.procedures.len()];
+    for span in &structure.spans {
+        if let Some(list) = lists.get_mut(span.procedure.0 as usize) {
+            list.push(span);
+        }
+    }
+    for (p, spans) in structure.procedures.iter().zip(lists) {
+        procedure(structure, p, &spans, &mut out);
     }
     out
 }
@@ -84,17 +86,6 @@ fn tags(structure: &Structure, out: &mut String) {
     }
 }
 
-fn by_procedure(structure: &Structure) -> Vec<(ProcedureId, Vec<&Span>)> {
-    let mut lists: Vec<Vec<&Span>> = vec![Vec::new(); structure.procedures.len()];
-    for span in &structure.spans {
-        if let Some(list) = lists.get_mut(span.procedure.0 as usize) {
-            list.push(span);
-        }
-    }
-    let numbered = lists.into_iter().enumerate();
-    numbered.map(|(i, l)| (ProcedureId(i as u32), l)).collect()
-}
-
 fn place(structure: &Structure, line: Option<SourceLine>) -> String {
     match line {
         None => "-".to_owned(),
@@ -104,10 +95,7 @@ fn place(structure: &Structure, line: Option<SourceLine>) -> String {
     }
 }
 
-fn procedure(structure: &Structure, id: ProcedureId, spans: &[&Span], out: &mut String) {
-    let Some(p) = structure.procedures.get(id.0 as usize) else {
-        return;
-    };
+fn procedure(structure: &Structure, p: &Procedure, spans: &[&Span], out: &mut String) {
     let tag = p.tag.map_or("", |t| structure.string(t));
     let _ = writeln!(
         out,

@@ -15,8 +15,6 @@ use hpc_formats::structure::{ProcedureId, ScopeId, ScopeKind, SourceLine, Span, 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Stands for a character that XML forbids.
-const REPLACEMENT: &str = "\u{fffd}";
 /// The name of an `A` that only changes the file.
 const GUARD: &str = "<inline>";
 
@@ -338,19 +336,10 @@ impl<'s> Writer<'s> {
     /// Address ranges; those that touch become one.
     fn ranges(&mut self, ranges: &[(u64, u64)]) {
         self.out.push_str(" v=\"{");
-        let mut rest = ranges;
-        let mut separator = "";
-        while let Some(((start, end), after)) = rest.split_first() {
-            let (mut end, mut after) = (*end, after);
-            while let Some(((next, next_end), later)) = after.split_first() {
-                if *next != end {
-                    break;
-                }
-                (end, after) = (*next_end, later);
-            }
+        for (i, touching) in ranges.chunk_by(|a, b| a.1 == b.0).enumerate() {
+            let separator = if i > 0 { " " } else { "" };
+            let (start, end) = (touching[0].0, touching[touching.len() - 1].1);
             let _ = write!(self.out, "{separator}[{start:#x}-{end:#x})");
-            separator = " ";
-            rest = after;
         }
         self.out.push_str("}\"");
     }
@@ -358,29 +347,18 @@ impl<'s> Writer<'s> {
 
 /// Writes `text` as an attribute's value; what XML has no way to say becomes U+FFFD.
 fn escape(text: &str, out: &mut String) {
-    let bytes = text.as_bytes();
-    // The end of what is written.
-    let mut rest = 0;
-    for (i, byte) in bytes.iter().enumerate() {
-        let (replacement, length) = match byte {
-            b'&' => ("&amp;", 1),
-            b'<' => ("&lt;", 1),
-            b'>' => ("&gt;", 1),
-            b'"' => ("&quot;", 1),
-            b'\'' => ("&apos;", 1),
-            b'\t' | b'\n' | b'\r' => (" ", 1),
-            0..=0x1f => (REPLACEMENT, 1),
-            // U+FFFE and U+FFFF.
-            0xef if matches!(bytes.get(i + 1..i + 3), Some([0xbf, 0xbe | 0xbf])) => {
-                (REPLACEMENT, 3)
-            }
-            _ => continue,
-        };
-        out.push_str(&text[rest..i]);
-        out.push_str(replacement);
-        rest = i + length;
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            '\t' | '\n' | '\r' => out.push(' '),
+            ..'\u{20}' | '\u{fffe}' | '\u{ffff}' => out.push(char::REPLACEMENT_CHARACTER),
+            _ => out.push(c),
+        }
     }
-    out.push_str(&text[rest..]);
 }
 
 #[cfg(test)]

@@ -331,8 +331,7 @@ impl Sources<'_, '_> {
                 });
                 strings.id(&name)
             }),
-            // There is one loop with that header.
-            Err(header) => strings.add(&format!("loop at {header:#x}"), header / 16),
+            Err(header) => strings.id(&format!("loop at {header:#x}")),
         }
     }
 }

@@ -109,35 +109,15 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
     #[inline]
     pub(crate) fn file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         // The unit has its own line table.
-        if unit == self.unit {
-            let known = usize::try_from(file)
-                .ok()
-                .map(|f| self.memory.own_files.get(f));
-            if let Some(Some(Some(known))) = known {
-                return *known;
-            }
-        }
-        self.find_file(unit, file)
-    }
-
-    /// The same, which may not have been asked for yet.
-    fn find_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
-        let unit = self.debug.lines_of(unit);
-        let own = usize::try_from(file)
-            .ok()
-            .filter(|f| unit == self.unit && *f < MAX_OWN_FILES);
-        let Some(index) = own else {
-            if let Some(known) = self.memory.other_files.get(&(unit, file)) {
-                return *known;
-            }
-            let found = self.read_file(unit, file);
-            self.memory.other_files.insert((unit, file), found);
-            return found;
+        let is_own = unit == self.unit || self.debug.lines_of(unit) == self.unit;
+        let own = usize::try_from(file).ok();
+        let Some(index) = own.filter(|f| is_own && *f < MAX_OWN_FILES) else {
+            return self.file_of_other(self.debug.lines_of(unit), file);
         };
         if let Some(Some(known)) = self.memory.own_files.get(index) {
             return *known;
         }
-        let found = self.read_file(unit, file);
+        let found = self.read_file(self.unit, file);
         if self.memory.own_files.len() <= index {
             self.memory.own_files.resize(index + 1, None);
         }
@@ -145,7 +125,16 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         found
     }
 
-    /// As [`Self::find_file`], without the cache; `unit` has the line table.
+    fn file_of_other(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
+        if let Some(known) = self.memory.other_files.get(&(unit, file)) {
+            return *known;
+        }
+        let found = self.read_file(unit, file);
+        self.memory.other_files.insert((unit, file), found);
+        found
+    }
+
+    /// As [`Self::file`], without the cache; `unit` has the line table.
     fn read_file(&mut self, unit: u32, file: u64) -> Option<FileFacts> {
         let written = line_table::written(self.debug, unit, file)?;
         let UnitCache {

@@ -119,15 +119,12 @@ pub(crate) fn known_never_to_return(name: &[u8]) -> bool {
 /// `core::panicking::panic…`, whatever the length of the last part.
 fn panicking(name: &str) -> bool {
     const PATH: &str = "4core9panicking";
-    // Most names lack it, and this search is several times as fast.
-    if !name.contains(PATH) {
-        return false;
-    }
-    let Some((_, rest)) = name.split_once(PATH) else {
-        return false;
-    };
-    rest.trim_start_matches(|c: char| c.is_ascii_digit())
-        .starts_with("panic")
+    // Most names lack it, and this search is several times as fast as `split_once`.
+    name.contains(PATH)
+        && name.split_once(PATH).is_some_and(|(_, rest)| {
+            rest.trim_start_matches(|c: char| c.is_ascii_digit())
+                .starts_with("panic")
+        })
 }
 
 /// C and C++ procedures that throw no exceptions, among those that cleanups and handlers call.
@@ -194,9 +191,6 @@ pub(crate) struct Scratch {
 
 /// Whether a procedure may return, given which others never do.
 ///
-/// Without `others` no call or tail jump to a procedure returns: a procedure that may return even
-/// then does so whatever the others do.
-///
 /// Without `others` every call and tail jump to a procedure counts as one that does not return:
 /// what returns even so, returns whatever the others do.
 pub(crate) fn may_return(
@@ -260,81 +254,36 @@ pub(crate) fn settle<'a>(
     mut never: Vec<bool>,
     threads: usize,
 ) -> Vec<bool> {
-    let chunks = count.div_ceil(CHUNK);
     let numbers = |c: usize| c * CHUNK..((c + 1) * CHUNK).min(count);
-    // Most procedures that never return are short and depend on no other; most others call one of
-    // them, and need only one test once these are known.
-    let short = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
-        let gone = numbers(c).filter(|p| {
-            let short = procedure(*p).filter(|(_, code)| code.steps.len() <= SHORT && !never[*p]);
-            short.is_some_and(|(layout, code)| !may_return(layout, code, Some(&never), scratch))
-        });
-        gone.collect::<Vec<usize>>()
-    });
-    short.concat().into_iter().for_each(|p| never[p] = true);
-    let first = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
-        let mut calls = Calls::default();
-        let mut gone = Vec::new();
-        for p in numbers(c) {
-            let decoded = procedure(p);
-            calls.add(decoded.map(|(_, code)| code), count);
-            if never[p] {
-                continue;
-            }
-            if let Some((layout, code)) = decoded {
-                if !may_return(layout, code, Some(&never), scratch) {
-                    gone.push(p as u32);
-                }
-            }
-        }
-        (calls, gone)
-    });
-    let (calls, gone): (Vec<Calls>, Vec<Vec<u32>>) = first.into_iter().unzip();
-    let mut gone = gone.concat();
-    while !gone.is_empty() {
-        // Callers of newly found procedures are tested again.
-        let mut fresh = vec![false; count];
-        for p in &gone {
-            never[*p as usize] = true;
-            fresh[*p as usize] = true;
-        }
-        let more = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
-            let asked = numbers(c).zip(0..).filter(|(p, i)| {
-                !never[*p] && calls[c].of(*i).iter().any(|callee| fresh[*callee as usize])
+    // Those that the last round found.
+    let mut fresh = Vec::new();
+    for round in 0.. {
+        // Most procedures that never return are short and depend on no other; most others call one of
+        // them, and need only one test once these are known. Then callers of new ones are tested again.
+        let is_asked = |code: Code<'_>| match round {
+            0 => code.steps.len() <= SHORT,
+            1 => true,
+            _ => code.callees().any(|c| fresh.get(c as usize) == Some(&true)),
+        };
+        let chunks = count.div_ceil(CHUNK);
+        let gone = parallel::run_with(chunks, threads, Scratch::default, |scratch, c| {
+            let gone = numbers(c).filter(|p| {
+                let open = procedure(*p).filter(|(_, code)| !never[*p] && is_asked(*code));
+                open.is_some_and(|(layout, code)| !may_return(layout, code, Some(&never), scratch))
             });
-            let gone = asked.filter(|(p, _)| {
-                let mut returns = |(layout, code)| may_return(layout, code, Some(&never), scratch);
-                procedure(*p).is_some_and(|decoded| !returns(decoded))
-            });
-            gone.map(|(p, _)| p as u32).collect::<Vec<u32>>()
+            gone.collect::<Vec<usize>>()
         });
-        gone = more.concat();
+        let gone = gone.concat();
+        if gone.is_empty() && round > 0 {
+            break;
+        }
+        fresh = vec![false; count];
+        for p in gone {
+            never[p] = true;
+            fresh[p] = true;
+        }
     }
     never
-}
-
-/// Whom the procedures of a chunk call, in compressed rows.
-#[derive(Default)]
-struct Calls {
-    /// Ends of the rows.
-    ends: Vec<u32>,
-    callees: Vec<u32>,
-}
-
-impl Calls {
-    /// Adds a row.
-    fn add(&mut self, code: Option<Code<'_>>, count: usize) {
-        if let Some(code) = code {
-            let inside = code.callees().filter(|c| (*c as usize) < count);
-            self.callees.extend(inside);
-        }
-        self.ends.push(self.callees.len() as u32);
-    }
-
-    fn of(&self, row: usize) -> &[u32] {
-        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.callees[start as usize..self.ends[row] as usize]
-    }
 }
 
 #[cfg(test)]
