@@ -56,6 +56,7 @@ use input::address_filter::AddressFilter;
 use input::file_bytes::FileBytes;
 use input::image::Image;
 use input::{debug_file, vdso};
+use object::Object as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use structure::assemble::{self, Assembled};
@@ -118,10 +119,7 @@ pub fn analyse(path: &Path, options: &Options) -> Result<Structure, StructError>
 /// As [`analyse`].
 pub fn analyse_fully(path: &Path, options: &Options) -> Result<Analysis, StructError> {
     if path.as_os_str() == vdso::NAME {
-        let bytes = vdso::read().map_err(|error| StructError::Read {
-            path: path.to_owned(),
-            error,
-        })?;
+        let bytes = vdso::read().map_err(StructError::reading(path))?;
         return analyse_in(path, &bytes, false, options).map(Unfinished::finish);
     }
     let bytes = FileBytes::open(path)?;
@@ -175,7 +173,7 @@ fn analyse_in(
     let parsed = files.parse();
     let with_entries = parsed.with_entries(&image);
     let sections = dwarf::load(&with_entries, threads, &mut notes);
-    let endian = dwarf::endian(is_little_endian(&image));
+    let endian = dwarf::endian(image.file.is_little_endian());
     let images = parsed.with_symbols(&image);
     let ((mut debug, found), ((unwind, memory), candidates)) = parallel::both(
         threads,
@@ -198,7 +196,9 @@ fn analyse_in(
             files: &[path, parsed.path().unwrap_or(path)],
             folders,
         };
-        split::open(wanted_skeletons(&debug, &wanted), search)
+        let mut skeletons = debug.skeletons();
+        skeletons.retain(|skeleton| may_have(&debug, &wanted, skeleton.unit));
+        split::open(skeletons, search)
     });
     let split_sections = split_files
         .as_ref()
@@ -288,7 +288,9 @@ fn products(
     inputs: &Inputs<'_, '_>,
     progress: Option<&Progress>,
 ) -> Vec<unit_analysis::UnitAnalysis> {
-    let units = units_with_wanted_code(inputs);
+    let units = inputs.debug.compilation_units();
+    let units = units.filter(|unit| may_have(inputs.debug, inputs.wanted, *unit));
+    let units: Vec<u32> = units.collect();
     let weight = |i: usize| inputs.debug.weight(units[i]);
     if let Some(progress) = progress {
         progress.begin((0..units.len()).map(weight).sum());
@@ -309,35 +311,12 @@ fn products(
     )
 }
 
-fn is_little_endian(image: &Image<'_>) -> bool {
-    use object::Object as _;
-    image.file.is_little_endian()
-}
-
-/// Skeleton units whose stated ranges hold wanted addresses, or that state none.
-fn wanted_skeletons<'d>(
-    debug: &dwarf::Debug<'d>,
-    wanted: &AddressFilter,
-) -> Vec<dwarf::Skeleton<'d>> {
-    let mut skeletons = debug.skeletons();
-    skeletons.retain(|skeleton| may_have(debug, wanted, skeleton.unit));
-    skeletons
-}
-
 /// Whether a unit's stated ranges hold wanted addresses; one that states none may.
 fn may_have(debug: &dwarf::Debug<'_>, wanted: &AddressFilter, unit: u32) -> bool {
     wanted.is_all()
         || debug
             .unit_ranges(unit)
             .is_none_or(|ranges| ranges.iter().any(|r| wanted.hits(r)))
-}
-
-/// Units whose stated ranges hold wanted addresses, and units that state none.
-fn units_with_wanted_code(inputs: &Inputs<'_, '_>) -> Vec<u32> {
-    let units = inputs.debug.compilation_units();
-    units
-        .filter(|unit| may_have(inputs.debug, inputs.wanted, *unit))
-        .collect()
 }
 
 /// Each note once, on one line, with the number of times that it was made.

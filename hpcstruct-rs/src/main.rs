@@ -163,10 +163,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
     if arguments.tags {
         let analysis = progress_bar::watch(options, || analyse_fully(&arguments.input, options))?;
         let text = text::render_tags(&analysis.structure, &analysis.tags);
-        return print(text.as_bytes()).map_err(|error| StructError::Write {
-            path: PathBuf::from("-"),
-            error,
-        });
+        return print(text.as_bytes()).map_err(StructError::writing(Path::new("-")));
     }
     let output = arguments.output.clone().unwrap_or_else(|| {
         let name = arguments.input.file_name().unwrap_or_default();
@@ -175,10 +172,8 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
         PathBuf::from(name)
     });
     if is_same_file(&output, &arguments.input) {
-        return Err(StructError::Write {
-            path: output,
-            error: std::io::Error::other("it is the binary"),
-        });
+        let error = std::io::Error::other("it is the binary");
+        return Err(StructError::writing(&output)(error));
     }
     let structure = structure_of(arguments, &arguments.input, options)?;
     report_notes(&structure);
@@ -209,10 +204,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
         .unwrap_or_else(|| arguments.input.join(format.folder()));
     let to_stdout = folder.as_os_str() == "-";
     if !to_stdout {
-        std::fs::create_dir_all(&folder).map_err(|error| StructError::Write {
-            path: folder.clone(),
-            error,
-        })?;
+        std::fs::create_dir_all(&folder).map_err(StructError::writing(&folder))?;
     }
     let (mut done, mut procedures) = (0, 0);
     for module in &sampled.modules {
@@ -292,20 +284,13 @@ fn write(
     let format = format.unwrap_or(default);
     if to_stdout {
         let bytes = bytes_of(structure, format, options)?;
-        return print(&bytes).map_err(|error| StructError::Write {
-            path: path.to_owned(),
-            error,
-        });
+        return print(&bytes).map_err(StructError::writing(path));
     }
-    match format {
-        Format::Binary if !is_stream(path) => {
-            write_file(path, |file| structure.write(file, options.threads))
-        }
-        _ => {
-            let bytes = bytes_of(structure, format, options)?;
-            write_file(path, |file| file.write_all(&bytes))
-        }
+    if format == Format::Binary && !is_stream(path) {
+        return write_file(path, |file| structure.write(file, options.threads));
     }
+    let bytes = bytes_of(structure, format, options)?;
+    write_file(path, |file| file.write_all(&bytes))
 }
 
 /// Writes the file at `path`, whole or not at all; a device or a pipe is written to as it is.
@@ -315,10 +300,7 @@ fn write_file(
 ) -> Result<(), StructError> {
     if is_stream(path) {
         let written = File::create(path).and_then(|mut file| write(&mut file));
-        return written.map_err(|error| StructError::Write {
-            path: path.to_owned(),
-            error,
-        });
+        return written.map_err(StructError::writing(path));
     }
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
@@ -328,10 +310,7 @@ fn write_file(
     written.map_err(|error| {
         // Best effort: the temporary file may not even exist.
         let _ = std::fs::remove_file(&temporary);
-        StructError::Write {
-            path: path.to_owned(),
-            error,
-        }
+        StructError::writing(path)(error)
     })
 }
 

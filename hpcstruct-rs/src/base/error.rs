@@ -3,7 +3,7 @@
 //! Damage inside an otherwise readable file is not an error: it becomes a note of the structure,
 //! and everything that could still be read is kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why there is no structure.
@@ -94,4 +94,22 @@ pub enum StructError {
         .0.display()
     )]
     NoMeasurements(PathBuf),
+}
+
+impl StructError {
+    /// Of a failure to read `path`.
+    pub fn reading(path: &Path) -> impl Fn(std::io::Error) -> StructError {
+        |error| StructError::Read {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Of a failure to write `path`.
+    pub fn writing(path: &Path) -> impl Fn(std::io::Error) -> StructError {
+        |error| StructError::Write {
+            path: path.to_owned(),
+            error,
+        }
+    }
 }

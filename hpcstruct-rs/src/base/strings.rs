@@ -97,7 +97,6 @@ struct Shard {
     text: String,
     /// Ends of the strings in `text`.
     ends: Vec<usize>,
-    /// Their hashes.
     hashes: Vec<u64>,
 }
 
@@ -185,7 +184,6 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Notes a string.
     pub(crate) fn add(&mut self, id: StringId) {
         let at = id.0 as usize;
         match self.seen.get_mut(at) {
@@ -216,7 +214,6 @@ impl Uses {
 pub(crate) struct Numbering {
     /// By shared id.
     to: Vec<StringId>,
-    /// By final number.
     pub(crate) texts: Vec<String>,
 }
 

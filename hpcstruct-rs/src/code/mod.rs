@@ -93,31 +93,14 @@ pub fn loops_of_bytes(architecture: Architecture, address: u64, bytes: &[u8]) ->
     let memory = LoadedImage::of_bytes(address, bytes);
     let end = address.checked_add(bytes.len() as u64);
     let layout = end.and_then(|end| Layout::new(std::iter::once(address..end).collect(), 0));
-    let program = Program {
-        architecture,
-        memory: &memory,
-        stubs: &[],
-        handlers: &[],
-        wanted: layout.into_iter().collect(),
-        others: Vec::new(),
-        named: Vec::new(),
-        noted: Vec::new(),
-        threads: 1,
-    };
-    program
-        .find()
-        .loops
-        .pop()
-        .and_then(|mut last| last.pop())
-        .unwrap_or_default()
+    let program = Program::new(architecture, &memory, layout.into_iter().collect());
+    program.find_all().pop().unwrap_or_default()
 }
 
 /// The code of a module, cut into procedures.
 #[derive(Debug)]
 pub(crate) struct Program<'a, 'd> {
-    /// Instruction set.
     pub(crate) architecture: Architecture,
-    /// Its bytes.
     pub(crate) memory: &'a LoadedImage<'d>,
     /// Ranges of linkage stubs (`.plt`), sorted.
     pub(crate) stubs: &'a [Range<u64>],
@@ -127,11 +110,9 @@ pub(crate) struct Program<'a, 'd> {
     pub(crate) wanted: Vec<Layout>,
     /// Further procedures, sorted; they overlap neither each other nor the wanted ones.
     pub(crate) others: Vec<Range<u64>>,
-    /// Names of procedures by address.
     pub(crate) named: Vec<(u64, &'d [u8])>,
     /// By wanted procedure, whether calls of it are to be reported. May be shorter: the rest is not.
     pub(crate) noted: Vec<bool>,
-    /// Threads to use.
     pub(crate) threads: usize,
 }
 
@@ -155,7 +136,30 @@ pub(crate) struct Call {
 /// Bytes of code that one job decodes or analyses.
 const JOB_BYTES: u64 = 1 << 17;
 
-impl Program<'_, '_> {
+impl<'a, 'd> Program<'a, 'd> {
+    /// Of procedures about which nothing else is known.
+    pub(crate) fn new(
+        architecture: Architecture,
+        memory: &'a LoadedImage<'d>,
+        wanted: Vec<Layout>,
+    ) -> Self {
+        Program {
+            architecture,
+            memory,
+            stubs: &[],
+            handlers: &[],
+            wanted,
+            others: Vec::new(),
+            named: Vec::new(),
+            noted: Vec::new(),
+            threads: 1,
+        }
+    }
+
+    pub(crate) fn find_all(self) -> Vec<ProcedureLoops> {
+        self.find().loops.into_iter().flatten().collect()
+    }
+
     /// The loops of every wanted procedure, and noted calls.
     pub(crate) fn find(mut self) -> Findings {
         let mut units = std::mem::take(&mut self.wanted);
@@ -214,13 +218,6 @@ struct Codes {
 }
 
 impl Codes {
-    fn new(count: usize) -> Codes {
-        Codes {
-            chunks: Vec::new(),
-            places: vec![(u32::MAX, 0); count],
-        }
-    }
-
     fn get(&self, procedure: usize) -> Option<Code<'_>> {
         let (chunk, index) = *self.places.get(procedure)?;
         self.chunks.get(chunk as usize)?.get(index as usize)
@@ -265,7 +262,6 @@ struct Analysis<'a, 'd> {
     units: Vec<Layout>,
     /// How many are wanted.
     wanted: usize,
-    /// Procedures by their entry addresses.
     by_entry: Map<u64, u32>,
     by_name: ByName,
 }
@@ -273,7 +269,10 @@ struct Analysis<'a, 'd> {
 impl Analysis<'_, '_> {
     /// Decodes the wanted procedures, and others as far as their returning matters.
     fn decode(&self) -> Codes {
-        let mut codes = Codes::new(self.units.len());
+        let mut codes = Codes {
+            chunks: Vec::new(),
+            places: vec![(u32::MAX, 0); self.units.len()],
+        };
         let jobs = jobs(&self.units[..self.wanted]);
         let threads = self.program.threads;
         let first =

@@ -190,18 +190,9 @@ fn room_for_a_patch_runs_into_its_procedure() {
 /// The loops of procedures that lie in these ranges, the code from 0x1000 on.
 fn of_procedures(ranges: Vec<Range<u64>>, code: &[u8]) -> Vec<ProcedureLoops> {
     let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
-    let program = Program {
-        architecture: Architecture::X86_64,
-        memory: &LoadedImage::of_bytes(0x1000, code),
-        stubs: &[],
-        handlers: &[],
-        wanted: ranges.into_iter().filter_map(layout).collect(),
-        others: Vec::new(),
-        named: Vec::new(),
-        noted: Vec::new(),
-        threads: 1,
-    };
-    program.find().loops.into_iter().flatten().collect()
+    let wanted = ranges.into_iter().filter_map(layout).collect();
+    let memory = LoadedImage::of_bytes(0x1000, code);
+    Program::new(Architecture::X86_64, &memory, wanted).find_all()
 }
 
 #[test]
@@ -214,29 +205,8 @@ fn code_behind_a_call_that_never_returns_is_no_target_of_an_unknown_jump() {
         0xeb, 0xf7, // b: jmp 4
         0x0f, 0x0b, // d: ud2
     ];
-    let layout = |range: Range<u64>| Layout::new(std::iter::once(range).collect(), 0);
-    let program = Program {
-        architecture: Architecture::X86_64,
-        memory: &LoadedImage::of_bytes(0x1000, &code),
-        stubs: &[],
-        handlers: &[],
-        wanted: [0x1000..0x100d, 0x100d..0x100f]
-            .into_iter()
-            .filter_map(layout)
-            .collect(),
-        others: Vec::new(),
-        named: Vec::new(),
-        noted: Vec::new(),
-        threads: 1,
-    };
-    assert!(
-        program
-            .find()
-            .loops
-            .iter()
-            .flatten()
-            .all(|p| p.loops.is_empty())
-    );
+    let found = of_procedures([0x1000..0x100d, 0x100d..0x100f].to_vec(), &code);
+    assert!(found.iter().all(|p| p.loops.is_empty()));
 }
 
 #[test]
@@ -250,22 +220,13 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
     bytes.extend([0xff, 0xff, 0x01, 4, 0, 4, 8, 0]);
     let layout = Layout::new(std::iter::once(0x1000..0x100c).collect(), 0);
     let find = |handlers: &[Handler]| {
-        let code = Program {
-            architecture: Architecture::AArch64,
-            memory: &LoadedImage::of_bytes(0x1000, &bytes),
-            stubs: &[],
+        let memory = LoadedImage::of_bytes(0x1000, &bytes);
+        let wanted = layout.clone().into_iter().collect();
+        let program = Program {
             handlers,
-            wanted: layout.clone().into_iter().collect(),
-            others: Vec::new(),
-            named: Vec::new(),
-            noted: Vec::new(),
-            threads: 1,
+            ..Program::new(Architecture::AArch64, &memory, wanted)
         };
-        code.find()
-            .loops
-            .pop()
-            .and_then(|mut last| last.pop())
-            .unwrap_or_default()
+        program.find_all().pop().unwrap_or_default()
     };
     assert_eq!(find(&[]).loops, []);
     let found = find(&[Handler {
@@ -281,13 +242,8 @@ fn a_loop_of_aarch64_that_only_an_exception_repeats() {
 
 #[test]
 fn any_bytes_are_code() {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut source = fastrand::Rng::with_seed(1);
+    let mut random = || source.u64(..);
     for round in 0..400 {
         let mut bytes: Vec<u8> = (0..random() % 2000).map(|_| random() as u8).collect();
         if round % 2 == 0 {

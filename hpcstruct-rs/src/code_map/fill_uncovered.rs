@@ -278,11 +278,7 @@ impl Filler<'_, '_> {
         if self.fresh.is_empty() {
             return;
         }
-        if self.added.is_empty() {
-            std::mem::swap(&mut self.added, &mut self.fresh);
-        } else {
-            self.added.append(&mut self.fresh);
-        }
+        self.added.append(&mut self.fresh);
         // Two sorted lists: the sort merges them in one pass.
         self.added.sort_by_key(|s| s.start);
         let before = std::mem::take(&mut self.free);
@@ -302,7 +298,6 @@ impl Filler<'_, '_> {
         }
     }
 
-    /// Adds the new code_ranges to the code_map.
     fn finish(self) {
         let code_ranges = &mut self.code_map.code_ranges;
         if code_ranges.is_empty() {

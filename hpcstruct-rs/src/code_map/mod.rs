@@ -17,7 +17,6 @@ use std::ops::Range;
 /// A procedure that has code.
 #[derive(Debug)]
 pub(crate) struct MappedProcedure {
-    /// Its names, origin and tag.
     pub(crate) info: FunctionInfo,
     /// Where its scopes and pieces are: numbers of its unit and its function. `None` = it is
     /// known by a symbol or an unwind entry alone.
@@ -27,13 +26,9 @@ pub(crate) struct MappedProcedure {
 /// Consecutive code of one procedure.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeRange {
-    /// First address.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
-    /// Index into [`CodeMap::procedures`].
     pub(crate) procedure: u32,
-    /// What is in it.
     pub(crate) code: Code,
 }
 
@@ -46,12 +41,19 @@ pub(crate) enum Code {
     Plain(Option<SourceLine>, Option<OverheadTag>),
 }
 
-/// All procedures and their code.
+impl Code {
+    /// Number of pieces.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Code::Pieces(range) => range.len(),
+            Code::Plain(..) => 1,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct CodeMap {
-    /// Procedures.
     pub(crate) procedures: Vec<MappedProcedure>,
-    /// Code, by address.
     pub(crate) code_ranges: Vec<CodeRange>,
 }
 
@@ -85,7 +87,6 @@ impl CodeMap {
         code_map
     }
 
-    /// The code_ranges of each procedure.
     pub(crate) fn by_procedure(&self) -> ByProcedure {
         let mut first = vec![0u32; self.procedures.len() + 2];
         for code_range in &self.code_ranges {
@@ -138,7 +139,6 @@ impl CodeMap {
         }
     }
 
-    /// Adds a procedure; returns its number.
     fn add_procedure(&mut self, info: FunctionInfo, function: Option<(u32, u32)>) -> u32 {
         let number = self.procedures.len() as u32;
         self.procedures.push(MappedProcedure { info, function });

@@ -32,7 +32,6 @@ impl Attributes<'_> {
 pub(super) struct UnitRef<'a, 'd> {
     debug: &'a Debug<'d>,
     pub(super) unit: &'a Unit<Reader<'d>>,
-    /// Index into [`Debug::units`].
     pub(super) index: u32,
     dwarf: &'a Dwarf<Reader<'d>>,
 }

@@ -7,10 +7,8 @@ use gimli::AttributeValue;
 /// Longest chain of origins that is followed; real ones have two links.
 const MAX_LINKS: usize = 8;
 
-/// What an entry and its origins say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Description<'d> {
-    /// Name in the symbol table.
     pub(crate) linkage: Option<Text<'d>>,
     /// Plain name.
     pub(crate) name: Option<Text<'d>>,

@@ -11,9 +11,7 @@ use std::ops::Range;
 /// Code of one source line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// First address.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
     /// File index in the unit's line table.
     pub(crate) file: u32,
@@ -111,7 +109,6 @@ fn remove_overlaps(rows: &mut Vec<Row>) {
     });
 }
 
-/// The row that holds `address`.
 pub(crate) fn row_at(rows: &[Row], address: u64) -> Option<&Row> {
     let after = rows.partition_point(|r| r.start <= address);
     rows.get(after.checked_sub(1)?).filter(|r| address < r.end)

@@ -79,7 +79,6 @@ pub(crate) fn from_sections<'d>(
     }
 }
 
-/// The units of one file.
 #[derive(Debug)]
 struct DebugFile<'d> {
     dwarf: Arc<Dwarf<Reader<'d>>>,
@@ -96,7 +95,6 @@ pub(crate) struct Debug<'d> {
     files: Vec<DebugFile<'d>>,
     /// All units, file by file, in the order of each file.
     pub(crate) units: Vec<Unit<Reader<'d>>>,
-    /// Number of units in the first file.
     own: usize,
     /// By unit: its file, and the unit that has its line table.
     places: Vec<Place>,
@@ -113,7 +111,6 @@ struct Place {
 /// A debug information entry: index of its unit, offset in the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct EntryRef {
-    /// Index into [`Debug::units`].
     pub(crate) unit: u32,
     /// Offset from the unit's start.
     pub(crate) offset: gimli::UnitOffset<usize>,
@@ -122,7 +119,6 @@ pub(crate) struct EntryRef {
 /// A unit whose entries are in another file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skeleton<'d> {
-    /// Index of the unit.
     pub(crate) unit: u32,
     /// What the other file's unit calls itself.
     pub(crate) id: Option<gimli::DwoId>,
@@ -301,7 +297,6 @@ impl<'d> Debug<'d> {
         dwarf.map_or(0, |d| d.debug_str.reader().slice().len())
     }
 
-    /// Whether there is any debug information.
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty()
     }

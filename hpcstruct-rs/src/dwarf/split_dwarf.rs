@@ -18,9 +18,7 @@ use std::path::{Path, PathBuf};
 /// Where split units may lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search<'a> {
-    /// The module, and its separate debug file.
     pub(crate) files: &'a [&'a Path],
-    /// Folders with separate debug files.
     pub(crate) folders: &'a [PathBuf],
 }
 

@@ -14,7 +14,6 @@ use std::ops::Range;
 /// A procedure with code.
 #[derive(Debug)]
 pub(crate) struct FunctionDie {
-    /// Its entry.
     pub(crate) entry: EntryRef,
     /// Its code, one range or several (hot and cold part), as stated.
     pub(crate) ranges: Vec<Range<u64>>,
@@ -25,7 +24,6 @@ pub(crate) struct FunctionDie {
 /// An inlined call. Its fields are small, as there are many.
 #[derive(Debug)]
 pub(crate) struct ScopeDie {
-    /// Its procedure, an index into [`Walked::functions`].
     pub(crate) function: u32,
     /// Enclosing scope, an index into [`Walked::scopes`].
     pub(crate) parent: Option<u32>,
@@ -64,10 +62,8 @@ enum ContextName<'d> {
     Procedure(EntryRef),
 }
 
-/// A unit's procedures.
 #[derive(Debug, Default)]
 pub(crate) struct Walked<'d> {
-    /// The unit that was walked.
     unit: u32,
     /// Procedures with wanted code.
     pub(crate) functions: Vec<FunctionDie>,
@@ -103,7 +99,6 @@ impl<'d> Walked<'d> {
         self.contexts.len() - 1
     }
 
-    /// The code of a scope.
     pub(crate) fn ranges_of(&self, scope: &ScopeDie) -> &[Range<u64>] {
         &self.ranges[scope.ranges.start as usize..scope.ranges.end as usize]
     }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// The wanted addresses.
 #[derive(Clone, Debug)]
 pub(crate) enum AddressFilter {
     /// Every procedure.

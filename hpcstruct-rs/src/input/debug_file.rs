@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 /// The files around a module that tell more of it.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// The separate debug file.
     separate: Option<(PathBuf, FileBytes)>,
     /// The file that dwz shares among modules.
     shared: Option<FileBytes>,

@@ -21,16 +21,13 @@ pub(crate) struct FileBytes {
 impl FileBytes {
     /// Maps the file at `path`; a directory, a device or an unreadable file is an error.
     pub(crate) fn open(path: &Path) -> Result<FileBytes, StructError> {
-        let read = |error| StructError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let read = StructError::reading(path);
         // Before it is opened: to open a named pipe is to wait for its writer.
-        if !std::fs::metadata(path).map_err(read)?.is_file() {
+        if !std::fs::metadata(path).map_err(&read)?.is_file() {
             return Err(read(std::io::Error::other("not a regular file")));
         }
-        let file = File::open(path).map_err(read)?;
-        let metadata = file.metadata().map_err(read)?;
+        let file = File::open(path).map_err(&read)?;
+        let metadata = file.metadata().map_err(&read)?;
         let mapped = match metadata.len() {
             0 => None,
             // SAFETY: the mapping is private and read-only, owned by the returned value, and every
@@ -60,7 +57,6 @@ impl FileBytes {
         Ok(())
     }
 
-    /// The bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.mapped.as_deref().unwrap_or(&[])
     }

@@ -5,6 +5,7 @@
 
 use crate::base::error::StructError;
 use object::elf::{PT_GNU_EH_FRAME, SHF_ALLOC, SHF_EXECINSTR};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader as _};
 use object::{Object, ObjectKind, ObjectSection, ObjectSegment, SectionFlags};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,7 +19,6 @@ const MAX_SECTION: u64 = 8 << 30;
 /// An ELF image that has passed its first checks.
 #[derive(Debug)]
 pub(crate) struct Image<'d> {
-    /// The parsed file.
     pub(crate) file: object::File<'d>,
     /// Executable address ranges, sorted, with the section's name (empty for a segment).
     pub(crate) code: Vec<(Range<u64>, String)>,
@@ -144,18 +144,15 @@ pub(crate) fn section_of<'d>(file: &object::File<'d>, name: &str) -> Result<Cow<
 }
 
 fn eh_frame_header_address(file: &object::File<'_>) -> Option<u64> {
-    use object::read::elf::ProgramHeader as _;
+    fn of<E: FileHeader>(elf: &ElfFile<'_, E>) -> Option<u64> {
+        let endian = elf.endian();
+        let mut headers = elf.elf_program_headers().iter();
+        let found = headers.find(|p| p.p_type(endian) == PT_GNU_EH_FRAME)?;
+        Some(found.p_vaddr(endian).into())
+    }
     match file {
-        object::File::Elf64(elf) => elf
-            .elf_program_headers()
-            .iter()
-            .find(|p| p.p_type(elf.endian()) == PT_GNU_EH_FRAME)
-            .map(|p| p.p_vaddr(elf.endian())),
-        object::File::Elf32(elf) => elf
-            .elf_program_headers()
-            .iter()
-            .find(|p| p.p_type(elf.endian()) == PT_GNU_EH_FRAME)
-            .map(|p| u64::from(p.p_vaddr(elf.endian()))),
+        object::File::Elf64(elf) => of(elf),
+        object::File::Elf32(elf) => of(elf),
         _ => None,
     }
 }

@@ -113,13 +113,10 @@ pub fn structure_file_name(path: &str, build_id: &[u8]) -> String {
 }
 
 fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, StructError> {
-    let read = |error| StructError::Read {
-        path: directory.to_owned(),
-        error,
-    };
+    let read = StructError::reading(directory);
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(read)? {
-        let path = entry.map_err(read)?.path();
+    for entry in std::fs::read_dir(directory).map_err(&read)? {
+        let path = entry.map_err(&read)?.path();
         // hpcrun-rs writes regular files only, and reading a pipe would block.
         if path.extension().is_some_and(|e| e == extension) && path.is_file() {
             files.push(path);

@@ -6,7 +6,6 @@
 use crate::input::image::section_of;
 use std::io::Read as _;
 
-/// The section's name.
 pub(crate) const SECTION: &str = ".gnu_debugdata";
 
 /// Largest unpacked table; real ones have a few megabytes.

@@ -9,7 +9,6 @@ pub(crate) const NAME: &str = "[vdso]";
 /// It has a few pages; more is not a vdso.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// The bytes of the vdso.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let absent = || io::Error::new(io::ErrorKind::NotFound, "this process has no vdso");

@@ -7,7 +7,7 @@
 //! 3. the smallest line of the branches that leave or repeat the loop;
 //! 4. any line of the loop.
 
-use super::place::{LoopPlace, Nesting, Part};
+use super::place::{LoopPlace, Nesting, Part, common};
 use crate::base::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 
@@ -79,16 +79,9 @@ impl Nesting<'_> {
         }
     }
 
-    /// The innermost loop around both; a loop comes after the one around it.
-    fn common_loop(&self, mut a: Option<u32>, mut b: Option<u32>) -> Option<u32> {
-        while a != b {
-            if a > b {
-                a = self.loops.loops[a? as usize].parent;
-            } else {
-                b = self.loops.loops[b? as usize].parent;
-            }
-        }
-        a
+    /// The innermost loop around both.
+    fn common_loop(&self, a: Option<u32>, b: Option<u32>) -> Option<u32> {
+        common(a, b, |found| self.loops.loops[found as usize].parent)
     }
 
     /// The smallest line of the branches that leave or repeat a loop, as its level sees them.
@@ -102,7 +95,6 @@ impl Nesting<'_> {
         Some(others.fold(first, |a, b| if b.line < a.line { b } else { a }))
     }
 
-    /// The first line of a loop's header.
     fn line_of_header(&self, index: usize) -> Option<SourceLine> {
         let found = &self.loops.loops[index];
         self.parts_from(found.header)

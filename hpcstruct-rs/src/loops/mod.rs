@@ -19,15 +19,11 @@ use std::ops::Range;
 /// What the loops are found with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources<'a, 'd> {
-    /// The load module.
     pub(crate) image: &'a Image<'d>,
     /// It as the code sees it.
     pub(crate) memory: &'a LoadedImage<'d>,
-    /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
-    /// Its unwind entries.
     pub(crate) unwind: &'a Unwind,
-    /// Threads to use.
     pub(crate) threads: usize,
 }
 
@@ -160,18 +156,15 @@ pub(crate) fn of_image(sources: &Sources<'_, '_>) -> Vec<ProcedureLoops> {
     let stubs = stubs(sources.image);
     let ranges = others(std::iter::empty(), sources, &stubs);
     let layout = |range| Layout::new(std::iter::once(range).collect(), 0);
+    let wanted = ranges.into_iter().filter_map(layout).collect();
     let program = Program {
-        architecture,
-        memory: sources.memory,
         stubs: &stubs,
         handlers: &sources.unwind.handlers,
-        wanted: ranges.into_iter().filter_map(layout).collect(),
-        others: Vec::new(),
         named: named(sources.symbols),
-        noted: Vec::new(),
         threads: sources.threads,
+        ..Program::new(architecture, sources.memory, wanted)
     };
-    program.find().loops.into_iter().flatten().collect()
+    program.find_all()
 }
 
 /// Ranges of linkage stubs.
@@ -181,7 +174,6 @@ fn stubs(image: &Image<'_>) -> Vec<Range<u64>> {
     stubs.map(|(range, _)| range.clone()).collect()
 }
 
-/// Names of procedures by address.
 fn named<'d>(symbols: &Symbols<'d>) -> Vec<(u64, &'d [u8])> {
     symbols.sorted.iter().map(|s| (s.start, s.name)).collect()
 }
@@ -204,7 +196,6 @@ fn ranges(code_map: &CodeMap, code_ranges: &[u32], stubs: &[Range<u64>]) -> Vec<
     ranges
 }
 
-/// Whether an address lies in linkage stubs.
 fn is_stub(stubs: &[Range<u64>], address: u64) -> bool {
     stubs.iter().any(|s| s.contains(&address))
 }

@@ -14,7 +14,6 @@ use hpc_formats::structure::{Origin, SourceLine};
 /// A procedure without loops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a> {
-    /// Whose code it is.
     pub(crate) origin: Origin,
     /// Its scopes, parents before children.
     pub(crate) scopes: &'a [InlinedScope],
@@ -144,27 +143,17 @@ impl Placed {
             return known - 1;
         }
         // Chains are short, and their outer parts mostly known.
-        let mut unknown = 1;
-        let mut parent = None;
-        let mut next = body.scope(scope).parent;
-        while let Some(outer) = next {
-            let known = self.plain[outer as usize];
-            if known > 0 {
-                parent = Some(known - 1);
-                break;
-            }
-            unknown += 1;
-            next = body.scope(outer).parent;
+        let mut unknown = vec![scope];
+        let mut outer = body.scope(scope).parent;
+        while let Some(scope) = outer.filter(|s| self.plain[*s as usize] == 0) {
+            unknown.push(scope);
+            outer = body.scope(scope).parent;
         }
-        let first = self.scopes.len() as u32;
-        let filler = (None, Item::Inlined(scope));
-        self.scopes.resize(self.scopes.len() + unknown, filler);
-        let mut at = scope;
-        for i in (0..unknown as u32).rev() {
-            let around = if i == 0 { parent } else { Some(first + i - 1) };
-            self.scopes[(first + i) as usize] = (around, Item::Inlined(at));
-            self.plain[at as usize] = first + i + 1;
-            at = body.scope(at).parent.unwrap_or(at);
+        let mut parent = outer.map(|s| self.plain[s as usize] - 1);
+        for scope in unknown.into_iter().rev() {
+            self.scopes.push((parent, Item::Inlined(scope)));
+            self.plain[scope as usize] = self.scopes.len() as u32;
+            parent = Some(self.scopes.len() as u32 - 1);
         }
         self.scopes.len() as u32 - 1
     }
@@ -239,16 +228,9 @@ impl<'a> Nesting<'a> {
         nesting
     }
 
-    /// The innermost scope around both; a parent's number is smaller than its children's.
-    fn common(&self, mut a: Option<u32>, mut b: Option<u32>) -> Option<u32> {
-        while a != b {
-            if a > b {
-                a = self.body.scope(a?).parent;
-            } else {
-                b = self.body.scope(b?).parent;
-            }
-        }
-        a
+    /// The innermost scope around both.
+    fn common(&self, a: Option<u32>, b: Option<u32>) -> Option<u32> {
+        common(a, b, |scope| self.body.scope(scope).parent)
     }
 
     /// The innermost scope that the code of each loop has in common: all of it, and that with
@@ -289,6 +271,19 @@ impl<'a> Nesting<'a> {
         let first = self.parts.partition_point(|p| p.end <= address);
         self.parts[first..].iter()
     }
+}
+
+/// The innermost one around both; a parent's number is smaller than its children's.
+pub(super) fn common(
+    mut a: Option<u32>,
+    mut b: Option<u32>,
+    parent: impl Fn(u32) -> Option<u32>,
+) -> Option<u32> {
+    while a != b {
+        let inner = if a > b { &mut a } else { &mut b };
+        *inner = inner.and_then(&parent);
+    }
+    a
 }
 
 /// Cuts the pieces of a procedure at the borders of loops.

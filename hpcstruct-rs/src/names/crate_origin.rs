@@ -67,7 +67,6 @@ pub(crate) fn origin_of_module(path: &str) -> Option<Origin> {
     runtime.then_some(Origin::Runtime)
 }
 
-/// The origin of a crate.
 pub(crate) fn origin_of_crate(name: &str) -> Origin {
     if SYSTEM_CRATES.contains(&name) {
         Origin::System
@@ -161,7 +160,6 @@ impl<'n> RustName<'n> {
     }
 }
 
-/// The crate of an owner path.
 pub(crate) fn root(owner_path: &str) -> &str {
     first_colons(owner_path).map_or(owner_path, |at| &owner_path[..at])
 }
@@ -296,7 +294,6 @@ pub(crate) struct UnitCrate {
     pub(crate) folder: String,
     /// File name of the root.
     pub(crate) root: String,
-    /// The crate's name.
     pub(crate) name: String,
 }
 

@@ -91,14 +91,8 @@ const LEGACY_HASH: usize = 20;
 
 /// Rust's legacy scheme ends with the path segment `17h` and sixteen hexadecimal digits.
 fn has_legacy_hash(stem: &str) -> bool {
-    let Some(body) = stem.strip_suffix('E') else {
-        return false;
-    };
-    let Some(start) = body.len().checked_sub(19) else {
-        return false;
-    };
-    body.get(start..)
-        .and_then(|hash| hash.strip_prefix("17h"))
+    stem.strip_suffix('E')
+        .and_then(|body| body.get(body.len().checked_sub(19)?..)?.strip_prefix("17h"))
         .is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 

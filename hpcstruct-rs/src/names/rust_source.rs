@@ -131,7 +131,6 @@ fn raw_end(bytes: &[u8], start: usize) -> usize {
     found.map_or(bytes.len(), |n| at + 1 + n + close.len())
 }
 
-/// A function of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Function {
     name: String,

@@ -53,13 +53,9 @@ impl LoadModule {
             return Ok(module);
         }
         let is_vdso = path.as_os_str() == vdso::NAME;
-        let read = |error| StructError::Read {
-            path: path.to_owned(),
-            error,
-        };
         let (file, memory);
         let data = if is_vdso {
-            memory = vdso::read().map_err(read)?;
+            memory = vdso::read().map_err(StructError::reading(path))?;
             memory.as_slice()
         } else {
             file = FileBytes::open(path)?;

@@ -11,7 +11,6 @@ const MODULE_MARK: &str = "parallel_overhead";
 /// The category of a mark that names none.
 pub(crate) const OTHER: &str = "other";
 
-/// The category of a source path.
 pub(crate) fn category_of_file(path: &str) -> Option<&str> {
     let base = path.rsplit('/').next().unwrap_or(path);
     if let Some(rest) = base.strip_prefix(LINE_MARK) {

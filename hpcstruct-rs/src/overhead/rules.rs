@@ -29,10 +29,8 @@ struct Rule {
     text: String,
 }
 
-/// A rule that matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Match<'r> {
-    /// Its category.
     pub(crate) category: &'r str,
     /// The rule in words.
     pub(crate) text: &'r str,
@@ -60,10 +58,7 @@ impl Rules {
 
     /// The rules of the file at `path`, then the built-in ones.
     pub fn with_file(path: &Path) -> Result<Rules, StructError> {
-        let text = std::fs::read_to_string(path).map_err(|error| StructError::Read {
-            path: path.to_owned(),
-            error,
-        })?;
+        let text = std::fs::read_to_string(path).map_err(StructError::reading(path))?;
         let mut rules = parse(path, &text)?;
         rules.extend(Rules::built_in().list);
         Ok(Rules::new(rules))
@@ -100,11 +95,6 @@ impl Rules {
         self.number(Kind::Procedure, names)
     }
 
-    /// What the procedure rule of that number says; `None` when it removes a tag.
-    pub(crate) fn procedure(&self, number: RuleNumber) -> Option<Match<'_>> {
-        self.of_number(number)
-    }
-
     /// The rule for a load module, by its path or file name.
     pub(crate) fn module(&self, path: &str) -> Option<Match<'_>> {
         self.find(
@@ -113,7 +103,6 @@ impl Rules {
         )
     }
 
-    /// The rule for a source file.
     pub(crate) fn file(&self, path: &str) -> Option<Match<'_>> {
         self.find(Kind::File, &[path])
     }
@@ -127,7 +116,8 @@ impl Rules {
         first.min().map(RuleNumber)
     }
 
-    fn of_number(&self, number: RuleNumber) -> Option<Match<'_>> {
+    /// What the rule of that number says; `None` when it removes a tag.
+    pub(crate) fn of_number(&self, number: RuleNumber) -> Option<Match<'_>> {
         let found = self.list.get(number.0 as usize)?;
         (found.category != NONE).then_some(Match {
             category: &found.category,
@@ -255,7 +245,7 @@ mod tests {
             ("parking_lot_core::parking_lot::park", Some("sync")),
         ] {
             let number = rules.procedure_number(&[name]);
-            let found = number.and_then(|n| rules.procedure(n)).map(|m| m.category);
+            let found = number.and_then(|n| rules.of_number(n)).map(|m| m.category);
             assert_eq!(found, category, "{name}");
         }
         let gomp = rules.module("/usr/lib/libgomp.so.1").map(|m| m.text);

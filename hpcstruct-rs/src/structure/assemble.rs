@@ -71,10 +71,7 @@ fn groups(code_map: &CodeMap, by_procedure: &ByProcedure) -> Vec<Range<usize>> {
     for procedure in 0..count {
         pieces += OWN;
         for code_range in by_procedure.of(procedure) {
-            pieces += match &code_map.code_ranges[*code_range as usize].code {
-                Code::Pieces(range) => range.len(),
-                Code::Plain(..) => 1,
-            };
+            pieces += code_map.code_ranges[*code_range as usize].code.len();
         }
         if pieces >= GROUP || procedure + 1 == count {
             groups.push(from..procedure + 1);
@@ -107,9 +104,7 @@ struct Buffers {
 /// A group of procedures; strings have their shared ids.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Number of its first procedure.
     pub(crate) first_procedure: u32,
-    /// Its procedures.
     pub(crate) procedures: Vec<Procedure>,
     /// Their procedures are final, their parents are indices into this list.
     pub(crate) scopes: Vec<Scope>,
@@ -117,20 +112,16 @@ pub(crate) struct Part {
     pub(crate) of_runtimes: Vec<u32>,
     /// Their scopes are indices into `scopes`.
     pub(crate) pieces: Vec<Piece>,
-    /// Their code.
     pub(crate) segments: Vec<Segment>,
     /// Strings in the order of their first use.
     pub(crate) strings: Vec<StringId>,
-    /// Bytes of code and procedures by tag.
     tags: Vec<(OverheadTag, u64, u64)>,
 }
 
 /// Consecutive code of one procedure.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// First address.
     pub(crate) start: u64,
-    /// The procedure.
     pub(crate) procedure: ProcedureId,
     /// Indices into [`Part::pieces`].
     pub(crate) pieces: Range<u32>,
@@ -164,10 +155,7 @@ impl Sources<'_, '_> {
                 scopes += self.units[p as usize].functions[f as usize].scopes.len();
             }
             for code_range in self.by_procedure.of(number) {
-                pieces += match &self.code_map.code_ranges[*code_range as usize].code {
-                    Code::Pieces(range) => range.len(),
-                    Code::Plain(..) => 1,
-                };
+                pieces += self.code_map.code_ranges[*code_range as usize].code.len();
             }
             if let Some(loops) = self.found.of(number) {
                 scopes += loops.loops.len();
@@ -201,28 +189,25 @@ impl Sources<'_, '_> {
         let procedure = ProcedureId(number as u32);
         let first = part.scopes.len() as u32;
         for (parent, item) in &buffers.placed.scopes {
-            let scope = match *item {
+            let (kind, name, declared, site, origin) = match *item {
                 Item::Inlined(old) => {
                     let old = &body.scopes[old as usize];
-                    Scope {
-                        kind: ScopeKind::Inlined,
-                        procedure,
-                        parent: parent.map(|p| ScopeId(first + p)),
-                        name: old.name,
-                        declared: old.declared,
-                        site: old.site,
-                        origin: old.origin,
-                    }
+                    let kind = ScopeKind::Inlined;
+                    (kind, old.name, old.declared, old.site, old.origin)
                 }
-                Item::Loop(place, origin) => Scope {
-                    kind: ScopeKind::Loop,
-                    procedure,
-                    parent: parent.map(|p| ScopeId(first + p)),
-                    name: self.loop_name(place, &mut buffers.names),
-                    declared: None,
-                    site: place.ok(),
-                    origin,
-                },
+                Item::Loop(place, origin) => {
+                    let name = self.loop_name(place, &mut buffers.names);
+                    (ScopeKind::Loop, name, None, place.ok(), origin)
+                }
+            };
+            let scope = Scope {
+                kind,
+                procedure,
+                parent: parent.map(|p| ScopeId(first + p)),
+                name,
+                declared,
+                site,
+                origin,
             };
             buffers.uses.add(scope.name);
             buffers.uses.add_line(scope.declared);
@@ -252,7 +237,6 @@ impl Sources<'_, '_> {
         }
     }
 
-    /// The code of a procedure.
     fn collect(&self, number: usize, mapped: &MappedProcedure, out: &mut Vec<Piece>) {
         out.clear();
         for code_range in self.by_procedure.of(number) {

@@ -13,11 +13,8 @@ use std::ops::Range;
 /// A named range of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Symbol<'d> {
-    /// First address.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
-    /// Name in the symbol table.
     pub(crate) name: &'d [u8],
 }
 
@@ -32,7 +29,6 @@ impl<'d> Symbol<'d> {
     }
 }
 
-/// The symbols of an image.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols<'d> {
     /// Sorted by start; ends may reach into the next symbol's range, as the file states them.

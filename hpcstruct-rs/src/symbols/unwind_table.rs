@@ -14,9 +14,7 @@ use std::ops::Range;
 pub(crate) struct Handler {
     /// First address of its code.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
-    /// Address of its table.
     pub(crate) table: u64,
 }
 
@@ -30,17 +28,12 @@ pub(crate) struct Unwind {
 }
 
 impl Unwind {
-    /// Reads the table of an image.
     pub(crate) fn read(image: &Image<'_>) -> Unwind {
         let mut unwind = Unwind::default();
         let Some((address, data)) = image.eh_frame() else {
             return unwind;
         };
-        let endian = if image.file.is_little_endian() {
-            gimli::RunTimeEndian::Little
-        } else {
-            gimli::RunTimeEndian::Big
-        };
+        let endian = crate::dwarf::endian(image.file.is_little_endian());
         let mut table = gimli::EhFrame::new(&data, endian);
         table.set_address_size(if image.file.is_64() { 8 } else { 4 });
         let text = image.code.first().map_or(0, |(r, _)| r.start);

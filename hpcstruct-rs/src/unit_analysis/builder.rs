@@ -36,13 +36,9 @@ pub(super) struct OfFunction {
 /// Builds the procedures of one unit.
 pub(super) struct Builder<'a, 'd> {
     pub(super) inputs: &'a Inputs<'a, 'd>,
-    /// The unit.
     pub(super) unit: u32,
-    /// Its entries.
     pub(super) walked: &'a Walked<'d>,
-    /// Its lines.
     pub(super) rows: &'a [Row],
-    /// Its names.
     pub(super) infos: FunctionInfos<'a, 'd>,
 }
 
@@ -53,7 +49,6 @@ struct Draft {
     info: FunctionInfo,
     site: Option<SourceLine>,
     tag: Option<OverheadTag>,
-    /// Whether it holds code.
     kept: bool,
 }
 
@@ -140,7 +135,7 @@ impl Builder<'_, '_> {
             .map(|id| &self.walked.scopes[*id])
             .filter(|s| s.parent.map(|p| p as usize) == parent);
         // Only in Rust: a procedure of C begins with its own line, and its first call may be marked.
-        let child = child.filter(|_| self.infos.is_rust || parent.is_some());
+        let child = child.filter(|_| self.infos.is_rust() || parent.is_some());
         let (file, line) = match child.and_then(|s| s.call) {
             Some((file, line)) => (file, line),
             None => {
@@ -150,7 +145,7 @@ impl Builder<'_, '_> {
         };
         let file = self.infos.file(self.unit, u64::from(file))?;
         // Only Rust names are looked up by line.
-        let line = if self.infos.is_rust { line } else { 0 };
+        let line = if self.infos.is_rust() { line } else { 0 };
         Some(Body { file, line })
     }
 
@@ -188,14 +183,17 @@ impl Builder<'_, '_> {
             });
         }
         for i in (0..drafts.len()).filter(|i| is_tagged[*i]) {
-            let chain = Chain {
-                drafts,
-                call_tags,
-                procedure,
-                next: Some(Some(i)),
-                call_tag: None,
-            };
-            drafts[i].tag = overhead_category::tag(chain);
+            // From the scope outwards; the procedure is the last step.
+            let around = std::iter::successors(Some(i), |scope| drafts[*scope].parent);
+            let mut call_tag = None;
+            let tag = overhead_category::tag(around.map(Some).chain([None]).map(|scope| Step {
+                info: scope.map_or(*procedure, |scope| drafts[scope].info),
+                call_tag: std::mem::replace(
+                    &mut call_tag,
+                    scope.and_then(|scope| call_tags[scope]),
+                ),
+            }));
+            drafts[i].tag = tag;
         }
     }
 
@@ -245,7 +243,7 @@ impl Builder<'_, '_> {
                 let line = source_line(file, row);
                 // For line 0 clang keeps the file of `#line` regions; in Rust the file is left over from some
                 // inlined function.
-                let tagging = file.filter(|_| line.is_some() || !self.infos.is_rust);
+                let tagging = file.filter(|_| line.is_some() || !self.infos.is_rust());
                 let line_tag = tagging.and_then(|file| file.tag);
                 push(
                     out,
@@ -299,39 +297,6 @@ fn source_line(file: Option<FileFacts>, row: Option<&Row>) -> Option<SourceLine>
     let line = row?.line;
     let file = file?.path;
     (line > 0).then_some(SourceLine { file, line })
-}
-
-/// Walks from a scope outwards; the procedure is the last step.
-struct Chain<'a> {
-    drafts: &'a [Draft],
-    call_tags: &'a [Option<OverheadTag>],
-    procedure: &'a FunctionInfo,
-    /// The next step: a scope, or the procedure; `None` at the end.
-    next: Option<Option<usize>>,
-    /// Tag of the file in which the next procedure calls the one before.
-    call_tag: Option<OverheadTag>,
-}
-
-impl Iterator for Chain<'_> {
-    type Item = Step;
-
-    fn next(&mut self) -> Option<Step> {
-        let here = self.next.take()?;
-        let call_tag = self.call_tag.take();
-        let Some(scope) = here else {
-            return Some(Step {
-                info: *self.procedure,
-                call_tag,
-            });
-        };
-        let draft = self.drafts.get(scope)?;
-        self.call_tag = self.call_tags.get(scope).copied().flatten();
-        self.next = Some(draft.parent);
-        Some(Step {
-            info: draft.info,
-            call_tag,
-        })
-    }
 }
 
 /// Marks a scope and those around it as holding code.

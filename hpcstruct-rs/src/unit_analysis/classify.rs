@@ -31,18 +31,15 @@ impl OverheadTag {
 /// What a tag means and where it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TagText {
-    /// The category.
     pub(crate) category: StringId,
     /// The mark or the rule that gave it, in words.
     pub(crate) cause: StringId,
 }
 
-/// The classification of a procedure's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameFacts {
     /// The name to show.
     pub(crate) name: StringId,
-    /// The Rust crate that owns it.
     pub(crate) owner: Option<StringId>,
     /// Whose code it is, going by the name.
     pub(crate) origin: Origin,
@@ -50,11 +47,9 @@ pub(crate) struct NameFacts {
     pub(crate) path_tag: Option<OverheadTag>,
     /// OverheadTag by a rule.
     pub(crate) rule_tag: Option<OverheadTag>,
-    /// Whether it is a closure.
     pub(crate) is_closure: bool,
 }
 
-/// The classification of a linkage name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Linkage {
     /// It is not mangled.
@@ -82,10 +77,8 @@ struct Classified {
     rule: Option<RuleNumber>,
 }
 
-/// The classification of a source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileFacts {
-    /// The path.
     pub(crate) path: StringId,
     /// Its tag, by its name or by a rule.
     pub(crate) tag: Option<OverheadTag>,
@@ -125,7 +118,6 @@ const START_UP: [&str; 14] = [
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     rules: &'a Rules,
-    /// All strings.
     pub(crate) strings: Interner,
     /// Of the load module.
     pub(crate) module: ModuleFacts,
@@ -137,7 +129,6 @@ pub(crate) struct Classifier<'a> {
     closures: SharedMap<(usize, u64), NameFacts>,
     by_name: SharedMap<(StringId, Scheme), Classified>,
     files: SharedMap<StringId, FileFacts>,
-    /// Functions of Rust source files.
     functions: SharedMap<StringId, Option<Arc<Functions>>>,
     /// When the load module was built; `None` when it is no file.
     built: Option<SystemTime>,
@@ -145,7 +136,6 @@ pub(crate) struct Classifier<'a> {
     tags: Mutex<Vec<TagText>>,
 }
 
-/// When a file was changed.
 fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
@@ -304,7 +294,7 @@ impl<'a> Classifier<'a> {
     fn with_rule(&self, judged: Classified, linkage: &str) -> NameFacts {
         let by_linkage = self.rules.procedure_number(&[linkage]);
         let first = judged.rule.into_iter().chain(by_linkage).min();
-        let rule = first.and_then(|number| self.rules.procedure(number));
+        let rule = first.and_then(|number| self.rules.of_number(number));
         NameFacts {
             rule_tag: rule.map(|rule| self.tag_of_rule(rule)),
             ..judged.facts
@@ -362,7 +352,6 @@ impl<'a> Classifier<'a> {
         functions.path_around(name, line).map(Cow::into_owned)
     }
 
-    /// The classification of a source file.
     pub(crate) fn file(&self, path: &str) -> FileFacts {
         let id = self.strings.id(path);
         self.files.get_or(&id, || {

@@ -10,7 +10,6 @@ use std::ops::Range;
 /// A range of a scope.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeRange {
-    /// Its code.
     pub(crate) range: Range<u64>,
     /// Its depth in the tree of scopes.
     pub(crate) depth: u32,
@@ -21,9 +20,7 @@ pub(crate) struct ScopeRange {
 /// A piece of code with its innermost scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// The code.
     pub(crate) range: Range<u64>,
-    /// The innermost scope.
     pub(crate) scope: Option<usize>,
 }
 

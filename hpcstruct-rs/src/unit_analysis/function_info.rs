@@ -17,26 +17,20 @@ use hpc_formats::structure::{Origin, SourceLine, StringId};
 /// A procedure's classifier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionInfo {
-    /// Readable name.
     pub(crate) name: StringId,
     /// Name in the symbol table; only procedures with their own code have it.
     pub(crate) linkage: Option<StringId>,
-    /// Where it is declared.
     pub(crate) declared: Option<SourceLine>,
-    /// Whose code it is.
     pub(crate) origin: Origin,
     /// Its own tag: by path, declaring file or rule.
     pub(crate) tag: Option<OverheadTag>,
-    /// The Rust crate that owns it.
     pub(crate) owner: Option<StringId>,
-    /// Whether it is a closure.
     pub(crate) is_closure: bool,
 }
 
 /// Where the body of a procedure is written, by its line rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Body {
-    /// Its file.
     pub(crate) file: FileFacts,
     /// One of its lines.
     pub(crate) line: u32,
@@ -51,12 +45,7 @@ pub(crate) struct FunctionInfos<'a, 'd> {
     debug: &'a Debug<'d>,
     /// What names and paths tell.
     pub(crate) classifier: &'a Classifier<'a>,
-    /// Crate of the unit, when it is Rust's.
-    unit_crate: Option<UnitCrate>,
-    /// Whether the unit is Rust's.
-    pub(crate) is_rust: bool,
-    is_fortran: bool,
-    /// The unit.
+    language: UnitLanguage,
     unit: u32,
     memory: &'a mut UnitCache,
 }
@@ -66,7 +55,6 @@ pub(crate) struct FunctionInfos<'a, 'd> {
 pub(crate) struct UnitCache {
     /// The unit's own files, by index; `None` = not looked up yet.
     own_files: Vec<Option<Option<FileFacts>>>,
-    /// Files of other units.
     other_files: Map<(u32, u64), Option<FileFacts>>,
     /// FunctionInfos that an entry alone decides.
     known: Map<EntryRef, FunctionInfo>,
@@ -85,11 +73,6 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         classifier: &'a Classifier<'a>,
         memory: &'a mut UnitCache,
     ) -> Self {
-        let UnitLanguage {
-            is_rust,
-            unit_crate,
-            is_fortran,
-        } = unit_language(debug, unit);
         memory.own_files.clear();
         memory.other_files.clear();
         memory.known.clear();
@@ -97,12 +80,15 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         FunctionInfos {
             debug,
             classifier,
-            unit_crate,
-            is_rust,
-            is_fortran,
+            language: unit_language(debug, unit),
             unit,
             memory,
         }
+    }
+
+    /// Whether the unit is Rust's.
+    pub(crate) fn is_rust(&self) -> bool {
+        self.language.is_rust
     }
 
     /// A file of a unit.
@@ -164,22 +150,19 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         walked: &Walked<'d>,
     ) -> Option<FunctionInfo> {
         let description = describe(self.debug, entry);
-        let place = description.linkage?.place(self.debug);
-        let read = || description.linkage.and_then(|t| t.get(self.debug));
-        let linkage = self.classifier.linkage_at(place, read)?;
-        if matches!(linkage, Linkage::Plain) {
+        let stated = self.linkage(&description)?;
+        if matches!(stated, Linkage::Plain) {
             return None;
         }
         let (unit, file, line) = description.declared?;
         let declared = (self.file(unit, file)?, line);
         let path = || self.path_of(entry, &description, walked);
-        let named = self.name_of_linkage(&linkage, &description, path)?;
+        let named = self.name(&description, Some(stated), path, None, None);
         let info = self.info(&named, Some(declared), None);
         self.memory.known.insert(entry, info);
         Some(info)
     }
 
-    /// The names around an entry.
     fn path_of(
         &self,
         entry: EntryRef,
@@ -189,30 +172,6 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         match description.root {
             Some(root) if root.unit == entry.unit => walked.path_of(self.debug, root.offset),
             _ => Vec::new(),
-        }
-    }
-
-    /// Classifies a stated linkage name; `None` if it is not mangled.
-    fn name_of_linkage<'n>(
-        &self,
-        linkage: &Linkage,
-        description: &Description<'d>,
-        path: impl FnOnce() -> Vec<&'n str>,
-    ) -> Option<NameFacts> {
-        match linkage {
-            Linkage::Whole(classifier) => Some(*classifier),
-            Linkage::Closure(readable) => {
-                let path = path();
-                let place = description.linkage.and_then(|l| l.place(self.debug));
-                Some(self.classifier.closure_at(place, &path, || {
-                    let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
-                    let text = read(description.linkage).unwrap_or("?");
-                    let plain = read(description.name).unwrap_or(text);
-                    let numbered = self.number_closures(*readable, &path, plain);
-                    self.classifier.named(&numbered, text, Scheme::Rust)
-                }))
-            }
-            Linkage::Plain | Linkage::Absent => None,
         }
     }
 
@@ -234,7 +193,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         let body = self.body_of_async(&description, body, rows);
         let info = self.of_description(entry, &description, walked, None, body);
         let by_entry_alone =
-            info.declared.is_some() && (description.linkage.is_some() || !self.is_rust);
+            info.declared.is_some() && (description.linkage.is_some() || !self.language.is_rust);
         if by_entry_alone {
             self.memory.known.insert(entry, info);
         } else {
@@ -252,7 +211,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         mut rows: impl Iterator<Item = &'r Row>,
     ) -> Option<Body> {
         let is_system = |file: FileFacts| file.origin == Some(Origin::System);
-        let name = description.name.filter(|_| self.is_rust);
+        let name = description.name.filter(|_| self.language.is_rust);
         let is_async = |name: &str| name.starts_with("{async_");
         match (body, name.and_then(|name| name.get(self.debug))) {
             (Some(stated), Some(name)) if is_system(stated.file) && is_async(name) => {
@@ -300,7 +259,8 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
             .declared
             .and_then(|(unit, file, line)| Some((self.file(unit, file)?, line)));
         let path = || self.path_of(entry, description, walked);
-        let named = self.name(description, path, symbol, body);
+        let stated = self.linkage(description);
+        let named = self.name(description, stated, path, symbol, body);
         self.info(&named, declared, body)
     }
 
@@ -319,29 +279,27 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         info
     }
 
+    /// The classification of the linkage name that an entry states.
+    fn linkage(&self, description: &Description<'d>) -> Option<Linkage> {
+        let linkage = description.linkage?;
+        let read = || linkage.get(self.debug);
+        self.classifier.linkage_at(linkage.place(self.debug), read)
+    }
+
     fn name<'n>(
         &self,
         description: &Description<'d>,
+        stated: Option<Linkage>,
         path: impl FnOnce() -> Vec<&'n str>,
         symbol: Option<&str>,
         body: Option<Body>,
     ) -> NameFacts {
         let read = |text: Option<Text<'d>>| text.and_then(|t| t.get(self.debug));
-        let place = description.linkage.and_then(|l| l.place(self.debug));
-        let stated = self
-            .classifier
-            .linkage_at(place, || read(description.linkage));
-        let has_linkage = stated.is_some();
         let of_symbol = || symbol.map(|s| self.classifier.linkage(s));
         let mangled = |l: &Linkage| !matches!(l, Linkage::Plain);
         let linkage = stated.or_else(|| of_symbol().filter(mangled));
         let text = || {
-            let stated = if has_linkage {
-                read(description.linkage)
-            } else {
-                None
-            };
-            stated
+            read(description.linkage)
                 .or_else(|| symbol.filter(|_| linkage.is_some()))
                 .or_else(|| read(description.name))
                 .or(symbol)
@@ -352,7 +310,8 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
             Some(Linkage::Whole(classifier)) => *classifier,
             Some(Linkage::Closure(readable)) => {
                 let path = path();
-                let place = place.filter(|_| has_linkage);
+                let place = description.linkage.filter(|_| stated.is_some());
+                let place = place.and_then(|l| l.place(self.debug));
                 self.classifier.closure_at(place, &path, || {
                     let text = text();
                     let plain = plain().unwrap_or(text);
@@ -388,8 +347,9 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         let within = inner.filter(|m| !m.is_empty());
         let qualified = within.map_or(name.to_string(), |m| format!("{m}::{name}"));
         let path = body.map_or(StringId(u32::MAX), |b| b.file.path);
-        let qualify =
-            |file: &str| crate_origin::qualify_by_file(&qualified, file, self.unit_crate.as_ref());
+        let qualify = |file: &str| {
+            crate_origin::qualify_by_file(&qualified, file, self.language.unit_crate.as_ref())
+        };
         self.classifier.strings.with(path, qualify)
     }
 
@@ -401,7 +361,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
         body: Option<Body>,
     ) -> (String, Scheme) {
         let Known { plain, path, .. } = *known;
-        if self.is_rust {
+        if self.language.is_rust {
             let name = if path.is_empty() {
                 self.rust_name(plain, body)
             } else {
@@ -410,7 +370,7 @@ impl<'a, 'd> FunctionInfos<'a, 'd> {
             };
             return (name, Scheme::Rust);
         }
-        if let Some(name) = qualified::qualified(known, self.is_fortran) {
+        if let Some(name) = qualified::qualified(known, self.language.is_fortran) {
             return (name, Scheme::Plain);
         }
         // C++ gives the call operators of inlined lambdas no linkage name.
@@ -458,7 +418,7 @@ pub(crate) fn of_symbol(
     info
 }
 
-/// The language of a unit.
+#[derive(Debug, Default)]
 struct UnitLanguage {
     is_rust: bool,
     /// The crate of a unit of Rust.
@@ -470,11 +430,7 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
     // A split unit's head is divided: the folder is with the line table, the rest with the entries.
     let of = |number: u32| debug.units.get(number as usize);
     let (Some(unit), Some(lines)) = (of(debug.entries_of(unit)), of(unit)) else {
-        return UnitLanguage {
-            is_rust: false,
-            unit_crate: None,
-            is_fortran: false,
-        };
+        return UnitLanguage::default();
     };
     let text = |r: Option<crate::dwarf::Reader<'_>>| {
         r.map_or(String::new(), |r| {
@@ -484,11 +440,11 @@ fn unit_language(debug: &Debug<'_>, unit: u32) -> UnitLanguage {
     let directory = lines.comp_dir.or(unit.comp_dir);
     let unit_crate = UnitCrate::parse(&text(unit.name), &text(directory));
     let mut entries = unit.entries();
-    let language = match entries.next_dfs() {
+    let stated = match entries.next_dfs() {
         Ok(Some((_, root))) => root.attr_value(gimli::DW_AT_language).ok().flatten(),
         _ => None,
     };
-    let stated = match language {
+    let stated = match stated {
         Some(gimli::AttributeValue::Language(stated)) => Some(stated),
         _ => None,
     };

@@ -25,17 +25,12 @@ use std::ops::Range;
 /// What every unit's analysis reads.
 #[derive(Debug)]
 pub(crate) struct Inputs<'a, 'd> {
-    /// The load module.
     pub(crate) image: &'a Image<'d>,
-    /// Its debug information.
     pub(crate) debug: &'a Debug<'d>,
-    /// Its symbols.
     pub(crate) symbols: &'a Symbols<'d>,
     /// What names and paths tell.
     pub(crate) classifier: &'a Classifier<'a>,
-    /// Which addresses are wanted.
     pub(crate) wanted: &'a AddressFilter,
-    /// Threads to use.
     pub(crate) threads: usize,
 }
 
@@ -44,28 +39,22 @@ pub(crate) struct Inputs<'a, 'd> {
 pub(crate) struct InlinedScope {
     /// Index of the enclosing scope in the same function.
     pub(crate) parent: Option<u32>,
-    /// Name of what is inlined.
     pub(crate) name: StringId,
     /// Where that is declared.
     pub(crate) declared: Option<SourceLine>,
-    /// Whose code it is.
     pub(crate) origin: Origin,
-    /// Where it is called.
     pub(crate) site: Option<SourceLine>,
 }
 
 /// A span of a [`Function`]. There are many: each takes 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
-    /// First address.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
     /// Innermost scope, an index into [`Function::scopes`]; `u32::MAX` = none.
     scope: u32,
     /// Source file and line; line 0 = none.
     line: SourceLine,
-    /// Overhead category.
     pub(crate) tag: Option<OverheadTag>,
 }
 
@@ -102,7 +91,6 @@ impl Piece {
         }
     }
 
-    /// Source line.
     pub(crate) fn line(&self) -> Option<SourceLine> {
         (self.line.line != 0).then_some(self.line)
     }
@@ -111,18 +99,13 @@ impl Piece {
 /// A procedure with its own code.
 #[derive(Debug)]
 pub(crate) struct Function {
-    /// Its names, origin and tag.
     pub(crate) info: FunctionInfo,
-    /// Its scopes.
     pub(crate) scopes: Vec<InlinedScope>,
-    /// Its code.
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Everything of one unit.
 #[derive(Debug, Default)]
 pub(crate) struct UnitAnalysis {
-    /// Procedures.
     pub(crate) functions: Vec<Function>,
     /// Lines of code that no procedure entry covers.
     pub(crate) loose: Vec<Piece>,
@@ -139,7 +122,6 @@ pub(crate) struct Buffers<'d> {
     of_function: OfFunction,
 }
 
-/// Analyses unit `unit`.
 pub(crate) fn analyse<'d>(
     inputs: &Inputs<'_, 'd>,
     unit: u32,

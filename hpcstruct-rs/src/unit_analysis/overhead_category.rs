@@ -16,7 +16,6 @@ use hpc_formats::structure::{Origin, StringId};
 /// One step of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// The info.
     pub(crate) info: FunctionInfo,
     /// OverheadTag of the source file in which this info makes the call that leads inwards; `None`
     /// without such a tag and for the innermost procedure, whose own line is classified apart.

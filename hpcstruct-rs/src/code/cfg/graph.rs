@@ -8,7 +8,6 @@ use super::exception_blocks::ExceptionBlocks;
 use super::loop_forest::Csr;
 use crate::code::disasm::procedure_code::{Code, Kind, Layout, Step};
 
-/// Blocks and edges.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     /// First offset of each block, ascending.
@@ -18,7 +17,6 @@ pub(crate) struct Graph {
     pub(crate) branches: Vec<u32>,
     /// Index of each block's first successor, and one more at the end.
     pub(crate) first: Vec<u32>,
-    /// Successors.
     pub(crate) successors: Vec<u32>,
     /// Blocks where the search for loops begins, in this order.
     pub(crate) roots: Vec<u32>,
@@ -41,12 +39,10 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Number of blocks.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Successors of a block.
     pub(crate) fn successors(&self, block: u32) -> &[u32] {
         let i = block as usize;
         &self.successors[self.first[i] as usize..self.first[i + 1] as usize]
@@ -62,7 +58,6 @@ impl Graph {
         self.has_exceptional = !self.landings.is_empty();
     }
 
-    /// The edges.
     pub(crate) fn edges(&self) -> Csr<'_> {
         Csr {
             first: &self.first,

@@ -24,7 +24,6 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) struct Csr<'a> {
     /// Index of each node's first successor, and one more at the end.
     pub(crate) first: &'a [u32],
-    /// Successors.
     pub(crate) successors: &'a [u32],
 }
 
@@ -33,14 +32,12 @@ impl Csr<'_> {
         self.first.len().saturating_sub(1)
     }
 
-    /// Successors of a node.
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let i = node as usize;
         &self.successors[self.first[i] as usize..self.first[i + 1] as usize]
     }
 }
 
-/// A loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     /// Its header, a node.
@@ -88,7 +85,6 @@ struct Search {
 }
 
 impl Search {
-    /// Whether there is a cycle.
     fn run(&mut self, graph: Csr<'_>, roots: &[u32]) -> bool {
         let mut has_cycle = false;
         self.number.clear();
@@ -320,11 +316,8 @@ mod tests {
 
     /// (header, header of the loop around, irreducible).
     type Shape = (u32, Option<u32>, bool);
-
-    fn shapes(graph: &[&[u32]]) -> Vec<Shape> {
-        let graph: Vec<Vec<u32>> = graph.iter().map(|l| l.to_vec()).collect();
-        shapes_of(&find_in(&graph))
-    }
+    /// A name, a graph, and its loops.
+    type Known<'g> = (&'g str, &'g [&'g [u32]], &'g [Shape]);
 
     fn shapes_of(forest: &LoopForest) -> Vec<Shape> {
         let loops = forest.loops.iter();
@@ -337,60 +330,65 @@ mod tests {
     }
 
     #[test]
-    fn straight_code_has_no_loop() {
-        assert_eq!(shapes(&[&[1, 2], &[3], &[3], &[]]), []);
-    }
-
-    #[test]
-    fn a_block_that_repeats_itself_is_a_loop() {
-        assert_eq!(shapes(&[&[1], &[1, 2], &[]]), [(1, None, false)]);
-    }
-
-    #[test]
-    fn nested_loops() {
-        let graph: [&[u32]; 5] = [&[1], &[2], &[2, 3], &[1, 4], &[]];
-        assert_eq!(shapes(&graph), [(1, None, false), (2, Some(1), false)]);
-    }
-
-    #[test]
-    fn several_back_edges_to_one_header_make_one_loop() {
-        // 2 continues, 3 runs through: both go back to 1.
-        let graph: [&[u32]; 5] = [&[1], &[2, 3], &[1, 4], &[1, 4], &[]];
-        assert_eq!(shapes(&graph), [(1, None, false)]);
-    }
-
-    #[test]
-    fn loops_that_share_a_header_are_one() {
-        // Inner 1-2 and outer 1-2-3 in the source, one loop of machine code.
-        let graph: [&[u32]; 5] = [&[1], &[2], &[1, 3], &[1, 4], &[]];
-        assert_eq!(shapes(&graph), [(1, None, false)]);
-    }
-
-    #[test]
-    fn two_entries_make_a_loop_irreducible() {
-        let graph: [&[u32]; 4] = [&[1, 2], &[2], &[1, 3], &[]];
-        assert_eq!(shapes(&graph), [(1, None, true)]);
-    }
-
-    #[test]
-    fn a_reducible_loop_inside_an_irreducible_one_stays_so() {
-        let graph: [&[u32]; 5] = [&[1, 3], &[2], &[2, 3], &[1, 4], &[]];
-        assert_eq!(shapes(&graph), [(1, None, true), (2, Some(1), false)]);
+    fn shapes_of_small_graphs() {
+        let nested = [(1, None, false), (2, Some(1), false)];
+        let graphs: [Known<'_>; 9] = [
+            ("straight code", &[&[1, 2], &[3], &[3], &[]], &[]),
+            (
+                "a block that repeats itself",
+                &[&[1], &[1, 2], &[]],
+                &[(1, None, false)],
+            ),
+            (
+                "nested loops",
+                &[&[1], &[2], &[2, 3], &[1, 4], &[]],
+                &nested,
+            ),
+            // 2 continues, 3 runs through: both go back to 1.
+            (
+                "two back edges",
+                &[&[1], &[2, 3], &[1, 4], &[1, 4], &[]],
+                &[(1, None, false)],
+            ),
+            // Inner 1-2 and outer 1-2-3 in the source, one loop of machine code.
+            (
+                "a shared header",
+                &[&[1], &[2], &[1, 3], &[1, 4], &[]],
+                &[(1, None, false)],
+            ),
+            (
+                "two entries",
+                &[&[1, 2], &[2], &[1, 3], &[]],
+                &[(1, None, true)],
+            ),
+            (
+                "a reducible loop in an irreducible one",
+                &[&[1, 3], &[2], &[2, 3], &[1, 4], &[]],
+                &[(1, None, true), (2, Some(1), false)],
+            ),
+            // 3 is found by no edge; its edge into the loop's middle is ignored.
+            (
+                "dead code before a loop",
+                &[&[1], &[2], &[1], &[2]],
+                &[(1, None, false)],
+            ),
+            (
+                "an exit through two loops",
+                &[&[1], &[2], &[2, 3, 4], &[1], &[]],
+                &nested,
+            ),
+        ];
+        for (name, graph, expected) in graphs {
+            let graph: Vec<Vec<u32>> = graph.iter().map(|l| l.to_vec()).collect();
+            assert_eq!(shapes_of(&find_in(&graph)), expected, "{name}");
+        }
     }
 
     #[test]
     fn an_exit_through_two_loops_belongs_to_neither() {
         let graph: [&[u32]; 5] = [&[1], &[2], &[2, 3, 4], &[1], &[]];
         let forest = find_in(&graph.map(<[u32]>::to_vec));
-        assert_eq!(shapes_of(&forest), [(1, None, false), (2, Some(1), false)]);
         assert_eq!(forest.inner[4], NONE);
-    }
-
-    #[test]
-    fn what_only_leads_into_a_loop_does_not_change_it() {
-        // 3 is found by no edge; its edge into the loop's middle is ignored.
-        let graph: [&[u32]; 4] = [&[1], &[2], &[1], &[2]];
-        assert_eq!(shapes(&graph), [(1, None, false)]);
     }
 
     #[test]

@@ -182,7 +182,6 @@ pub(crate) fn never_throws(name: &[u8]) -> bool {
         && NO_UNWIND.iter().any(|part| name.contains(part))
 }
 
-/// Buffers of [`may_return`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     seen: Vec<u64>,

@@ -25,7 +25,6 @@ pub(crate) enum ControlTransfer {
     Table {
         /// Index of the first target.
         first: u32,
-        /// How many there are.
         count: u32,
     },
     /// To an address that only the run knows.
@@ -55,9 +54,7 @@ impl ControlTransfer {
 pub(crate) struct Transfer {
     /// One past its last byte, from the start of the range, in bytes.
     pub(crate) end: u32,
-    /// Its length in bytes.
     pub(crate) length: u8,
-    /// Where control goes.
     pub(crate) flow: ControlTransfer,
 }
 
@@ -95,7 +92,6 @@ pub(crate) enum Entry {
         base: u64,
         /// 1, 2, 4 or 8.
         bytes: u8,
-        /// Shift of the number.
         shift: u8,
         /// Whether the number has a sign.
         signed: bool,
@@ -135,7 +131,6 @@ impl Entry {
 /// A jump table, as far as the code around its jump describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
-    /// Address of the first entry.
     pub(crate) address: u64,
     /// Form of the entries.
     pub(crate) entry: Entry,
@@ -188,15 +183,9 @@ pub(crate) fn read_table(
         };
         address = next;
     }
-    let fresh = &mut targets[first..];
+    let mut fresh = targets.split_off(first);
     fresh.sort_unstable();
-    let mut kept = usize::from(!fresh.is_empty());
-    for i in 1..fresh.len() {
-        if fresh[i] != fresh[kept - 1] {
-            fresh[kept] = fresh[i];
-            kept += 1;
-        }
-    }
-    targets.truncate(first + kept);
-    kept as u32
+    fresh.dedup();
+    targets.append(&mut fresh);
+    (targets.len() - first) as u32
 }

@@ -6,16 +6,14 @@
 
 use super::loaded_image::LoadedImage;
 use crate::symbols::unwind_table::Handler;
+use gimli::{EndianSlice, LittleEndian, Reader as _};
 use std::ops::Range;
 
 /// Code whose calls may throw to one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Site {
-    /// First address.
     pub(crate) start: u64,
-    /// One past the last.
     pub(crate) end: u64,
-    /// Address of the landing pad.
     pub(crate) pad: u64,
 }
 
@@ -39,9 +37,10 @@ const OMIT: u8 = 0xff;
 
 /// Appends the sites of one table that have a landing pad; `None` where it ends early.
 fn read_table(memory: &LoadedImage<'_>, handler: &Handler, out: &mut Vec<Site>) -> Option<()> {
+    let bytes = memory.bytes(handler.table)?;
     let mut table = Cursor {
-        address: handler.table,
-        bytes: memory.bytes(handler.table)?,
+        bytes: EndianSlice::new(bytes, LittleEndian),
+        end: handler.table.wrapping_add(bytes.len() as u64),
     };
     let encoding = table.byte()?;
     let base = if encoding == OMIT {
@@ -55,7 +54,7 @@ fn read_table(memory: &LoadedImage<'_>, handler: &Handler, out: &mut Vec<Site>) 
     }
     let encoding = table.byte()?;
     let length = usize::try_from(table.number()?).ok()?;
-    table.bytes = table.bytes.get(..length)?;
+    table.bytes.truncate(length).ok()?;
     let mut free_from = handler.start;
     while !table.bytes.is_empty() {
         let offset = table.value(encoding)?;
@@ -79,66 +78,39 @@ fn read_table(memory: &LoadedImage<'_>, handler: &Handler, out: &mut Vec<Site>) 
     Some(())
 }
 
-/// Reads numbers from a table.
 struct Cursor<'d> {
-    address: u64,
-    bytes: &'d [u8],
+    bytes: EndianSlice<'d, LittleEndian>,
+    /// Address of the table's end.
+    end: u64,
 }
 
 impl Cursor<'_> {
-    fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(count)?;
-        self.bytes = rest;
-        self.address = self.address.wrapping_add(count as u64);
-        Some(taken)
-    }
-
     fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|b| b[0])
+        self.bytes.read_u8().ok()
     }
 
-    /// A little-endian number of `count` bytes.
-    fn fixed(&mut self, count: usize) -> Option<u64> {
-        let bytes = self.take(count)?;
-        Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
-    }
-
-    /// An unsigned LEB128 number.
     fn number(&mut self) -> Option<u64> {
-        let (mut value, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            let fits = bits.checked_shl(shift).filter(|v| v >> shift == bits);
-            // Padding with empty bytes is allowed.
-            value |= if bits == 0 { 0 } else { fits? };
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-            shift = shift.saturating_add(7);
-        }
+        self.bytes.read_uleb128().ok()
     }
 
     /// A number in the form that the low half of a `DW_EH_PE` encoding names.
     fn value(&mut self, encoding: u8) -> Option<u64> {
-        let signed = |value: u64, bytes: u32| {
-            let unused = 64 - 8 * bytes;
-            ((value << unused) as i64 >> unused) as u64
+        let bytes = &mut self.bytes;
+        let value = match encoding & 0x0f {
+            0x00 | 0x04 | 0x0c => bytes.read_u64(),
+            0x01 => bytes.read_uleb128(),
+            0x02 => bytes.read_u16().map(u64::from),
+            0x03 => bytes.read_u32().map(u64::from),
+            0x0a => bytes.read_i16().map(|v| v as u64),
+            0x0b => bytes.read_i32().map(|v| v as u64),
+            _ => return None,
         };
-        match encoding & 0x0f {
-            0x00 | 0x04 | 0x0c => self.fixed(8),
-            0x01 => self.number(),
-            0x02 => self.fixed(2),
-            0x03 => self.fixed(4),
-            0x0a => self.fixed(2).map(|v| signed(v, 2)),
-            0x0b => self.fixed(4).map(|v| signed(v, 4)),
-            _ => None,
-        }
+        value.ok()
     }
 
     /// An address, absolute or relative to where it is stored.
     fn pointer(&mut self, encoding: u8) -> Option<u64> {
-        let place = self.address;
+        let place = self.end.wrapping_sub(self.bytes.len() as u64);
         let value = self.value(encoding)?;
         match encoding & 0xf0 {
             0x00 => Some(value),

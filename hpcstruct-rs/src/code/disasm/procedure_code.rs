@@ -18,7 +18,6 @@ pub(crate) const MAX_BYTES: u64 = 1 << 30;
 /// The ranges of a procedure, sorted and disjoint, and where it is entered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Address ranges.
     pub(crate) ranges: Vec<Range<u64>>,
     /// Offset of each further range's first byte; the first one's is 0. Most have no more.
     further: Vec<u32>,
@@ -48,7 +47,6 @@ impl Layout {
         })
     }
 
-    /// Number of bytes.
     pub(crate) fn len(&self) -> u32 {
         self.ranges.last().map_or(0, |range| {
             self.offset_of(self.ranges.len() - 1) + (range.end - range.start) as u32
@@ -66,7 +64,6 @@ impl Layout {
         first.into_iter().chain(self.further.iter().copied())
     }
 
-    /// The offset of an address.
     pub(crate) fn offset(&self, address: u64) -> Option<u32> {
         let i = match self.ranges.as_slice() {
             [_] => 0,
@@ -84,12 +81,10 @@ impl Layout {
         self.ranges[i].start + u64::from(offset - self.offset_of(i))
     }
 
-    /// Offset of the entry.
     pub(crate) fn entry_offset(&self) -> u32 {
         self.offset_of(self.entry)
     }
 
-    /// Address of the entry.
     pub(crate) fn entry_address(&self) -> u64 {
         self.ranges[self.entry].start
     }
@@ -132,13 +127,10 @@ pub(crate) struct Step {
     pub(crate) end: u32,
     /// What `kind` says it is.
     pub(crate) target: u32,
-    /// Length of the instruction.
     pub(crate) length: u8,
-    /// Where control goes.
     pub(crate) kind: Kind,
 }
 
-/// The code of a procedure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code<'c> {
     /// In the order of offsets; nothing falls through the last step of a range.
@@ -220,7 +212,6 @@ pub(crate) trait Callees {
     fn may_throw(&self, call: ControlTransfer) -> bool;
 }
 
-/// Buffers of [`translate`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     decoded: Decoded,
@@ -231,9 +222,7 @@ pub(crate) struct Scratch {
 /// What code is read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a, 'd> {
-    /// Instruction set.
     pub(crate) architecture: Architecture,
-    /// Bytes.
     pub(crate) memory: &'a LoadedImage<'d>,
     /// Code with exception handlers, sorted, not overlapping.
     pub(crate) handlers: &'a [Handler],

@@ -61,10 +61,8 @@ impl Swept {
     }
 }
 
-/// A range of code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range<'a> {
-    /// Its bytes.
     pub(crate) bytes: &'a [u8],
     /// The same, and what follows.
     pub(crate) all: &'a [u8],
