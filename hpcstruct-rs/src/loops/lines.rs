@@ -7,7 +7,7 @@
 //! 3. the smallest line of the branches that leave or repeat the loop;
 //! 4. any line of the loop.
 
-use super::place::{LoopPlace, Nesting, Part, common};
+use super::nesting::{LoopPlace, Nesting, Part, common};
 use crate::base::strings::Map;
 use hpc_formats::structure::{Origin, SourceLine};
 

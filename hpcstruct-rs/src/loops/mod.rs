@@ -1,9 +1,10 @@
 //! Finds the loops of all procedures, and places them in the trees of scopes.
 //!
-//! [`crate::code`] finds the loops; `place` says in which scopes they lie, `lines` which source lines
-//! name them. Invariant: the result does not depend on the number of threads.
+//! [`crate::code`] finds the loops; `nesting` says in which scopes they lie, `lines` which source lines
+//! name them, `place` makes the new tree. Invariant: the result does not depend on the number of threads.
 
 mod lines;
+pub(crate) mod nesting;
 pub(crate) mod place;
 
 use crate::base::parallel;

@@ -8,7 +8,8 @@ use crate::base::parallel;
 use crate::base::strings::{Interner, Map, Numbering, Uses};
 use crate::code_map::{ByProcedure, Code, CodeMap, MappedProcedure};
 use crate::loops;
-use crate::loops::place::{Body, Item, LoopPlace, Placed};
+use crate::loops::nesting::{Body, LoopPlace};
+use crate::loops::place::{Item, Placed};
 use crate::unit_analysis::classify::{OverheadTag, TagText};
 use crate::unit_analysis::{Inputs, Piece, UnitAnalysis};
 use hpc_formats::structure::{
