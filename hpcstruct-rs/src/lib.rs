@@ -56,7 +56,6 @@ use input::address_filter::AddressFilter;
 use input::file_bytes::FileBytes;
 use input::image::Image;
 use input::{debug_file, vdso};
-use object::Object as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use structure::assemble::{self, Assembled};
@@ -173,7 +172,7 @@ fn analyse_in(
     let parsed = files.parse();
     let with_entries = parsed.with_entries(&image);
     let sections = dwarf::load(&with_entries, threads, &mut notes);
-    let endian = dwarf::endian(image.file.is_little_endian());
+    let endian = image.endian();
     let images = parsed.with_symbols(&image);
     let ((mut debug, found), ((unwind, memory), candidates)) = parallel::both(
         threads,

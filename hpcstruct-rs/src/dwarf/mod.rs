@@ -128,15 +128,6 @@ pub(crate) struct Skeleton<'d> {
     pub(crate) directory: &'d [u8],
 }
 
-/// The byte order of debug sections.
-pub(crate) fn endian(little: bool) -> RunTimeEndian {
-    if little {
-        RunTimeEndian::Little
-    } else {
-        RunTimeEndian::Big
-    }
-}
-
 impl<'d> Debug<'d> {
     /// Reads all unit headers: of the module's own sections, which come first, and of dwz's shared file.
     pub(crate) fn new(

@@ -27,6 +27,14 @@ pub(crate) struct Image<'d> {
 }
 
 impl<'d> Image<'d> {
+    /// The byte order of its sections.
+    pub(crate) fn endian(&self) -> gimli::RunTimeEndian {
+        match self.file.is_little_endian() {
+            true => gimli::RunTimeEndian::Little,
+            false => gimli::RunTimeEndian::Big,
+        }
+    }
+
     /// Parses `data`, which `path` names in errors.
     pub(crate) fn parse(path: &Path, data: &'d [u8]) -> Result<Image<'d>, StructError> {
         if !data.starts_with(b"\x7fELF") {

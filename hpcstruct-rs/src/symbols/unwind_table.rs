@@ -33,7 +33,7 @@ impl Unwind {
         let Some((address, data)) = image.eh_frame() else {
             return unwind;
         };
-        let endian = crate::dwarf::endian(image.file.is_little_endian());
+        let endian = image.endian();
         let mut table = gimli::EhFrame::new(&data, endian);
         table.set_address_size(if image.file.is_64() { 8 } else { 4 });
         let text = image.code.first().map_or(0, |(r, _)| r.start);
