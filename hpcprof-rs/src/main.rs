@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Modules are mapped while they are analysed.
+    hpcstruct_rs::sigbus::end_with_message("hpcprof-rs");
     let mut out = BufWriter::new(std::io::stdout().lock());
     let result =
         run(cli, Style::for_stdout(), &mut out).and_then(|()| out.flush().map_err(Error::output));

@@ -40,7 +40,7 @@ mod unit_analysis;
 pub use base::error::StructError;
 pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
-pub use input::measurements;
+pub use input::{measurements, sigbus};
 pub use names::rust_source;
 pub use output::{load_module, text, xml};
 pub use overhead::rules::Rules;

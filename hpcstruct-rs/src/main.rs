@@ -8,7 +8,7 @@
 mod cli;
 
 use clap::{Parser, ValueEnum};
-use cli::{progress_bar, sigbus};
+use cli::progress_bar;
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
@@ -109,7 +109,7 @@ impl Format {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    sigbus::install();
+    hpcstruct_rs::sigbus::end_with_message("hpcstruct-rs");
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

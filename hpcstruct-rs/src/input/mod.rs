@@ -7,4 +7,6 @@ pub(crate) mod file_bytes;
 pub(crate) mod image;
 pub mod measurements;
 mod mini_debug_info;
+#[allow(unsafe_code)]
+pub mod sigbus;
 pub(crate) mod vdso;
