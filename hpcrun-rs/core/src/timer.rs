@@ -344,13 +344,12 @@ impl Source {
         if kind == SourceKind::PosixTimer {
             return self.arm_timer(config, kind, tid, cookie);
         }
-        match self.arm_perf(config, kind, tid, cookie) {
-            Ok(()) => {
-                self.watch(config, kind, tid, cookie);
-                Ok(())
-            }
-            Err(_) => self.arm_timer(config, kind, tid, cookie),
-        }
+        // First, so that little of ours follows once samples come.
+        self.watch(config, kind, tid, cookie);
+        self.arm_perf(config, kind, tid, cookie).or_else(|_| {
+            self.disarm();
+            self.arm_timer(config, kind, tid, cookie)
+        })
     }
 
     fn arm_perf(

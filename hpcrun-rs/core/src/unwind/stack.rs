@@ -279,7 +279,8 @@ fn slot_of(sp: u64) -> Option<&'static StackSlot> {
     let mut next = DIRECTORY.head.load(Ordering::Acquire);
     // SAFETY: slots are `'static` (see `publish`) and never leave the list.
     while let Some(slot) = unsafe { next.as_ref() } {
-        if sp < slot.high.load(Ordering::Acquire) && sp >= slot.low.load(Ordering::Relaxed) {
+        // Inclusive at the top: there the outermost frame of a cloned thread has its stack pointer.
+        if sp <= slot.high.load(Ordering::Acquire) && sp > slot.low.load(Ordering::Relaxed) {
             return Some(slot);
         }
         next = slot.next.load(Ordering::Acquire);
