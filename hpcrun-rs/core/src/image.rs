@@ -5,6 +5,7 @@
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
+use crate::host::Host;
 use crate::lcct::{Identity, MetricSet, Tree, spare};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use std::ffi::CStr;
@@ -26,6 +27,8 @@ pub struct Image {
     pub pid: u32,
     /// Monotonic clock at its start, nanoseconds; distinguishes images of one process.
     pub id: u64,
+    /// Where it runs.
+    pub host: Host,
     /// The metrics of its samples.
     pub metrics: MetricSet,
     /// Argument vector.
@@ -47,7 +50,12 @@ pub fn current() -> Option<&'static Image> {
 }
 
 /// Makes a new image the current one.
-pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'static Image {
+pub fn open(
+    config: Config,
+    kind: SourceKind,
+    host: Host,
+    arguments: Vec<String>,
+) -> &'static Image {
     EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
     let period_ns = config.period_ns();
     PERIOD_NS.store(period_ns, Ordering::Relaxed);
@@ -57,6 +65,7 @@ pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'stati
         // SAFETY: getpid has no preconditions.
         pid: unsafe { libc::getpid() } as u32,
         id: clock(libc::CLOCK_MONOTONIC),
+        host,
         metrics: MetricSet::new(period_ns),
         arguments,
         cpu_at_start: cpu_used(),
