@@ -184,7 +184,7 @@ pub struct ExportArgs {
     #[arg(long, visible_alias = "unfold")]
     pub runtime_frames: bool,
     /// Least percentage of the metric for a context of folded and flamegraph; less is its caller's
-    /// [default: flamegraph 0.01, folded 0]
+    /// [default: flamegraph 0.1, folded 0]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
 }

@@ -9,8 +9,8 @@ use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
 use std::io::{self, Write};
 
-/// Width of the narrowest context that is drawn, percent of the picture: a tenth of a pixel of 1200.
-pub(super) const NARROWEST_PERCENT: f64 = 0.01;
+/// Width of the narrowest context that is drawn, percent of the picture: about a pixel.
+pub(super) const NARROWEST_PERCENT: f64 = 0.1;
 
 pub(super) fn write(
     stacks: &Stacks<'_>,

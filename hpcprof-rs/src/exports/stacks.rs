@@ -203,11 +203,11 @@ impl<'a> Stacks<'a> {
         label.location(&self.catalogue.code)
     }
 
-    /// A name on one line, without what steers a terminal; never empty.
+    /// A name on one line, without what steers a terminal and without spaces around it; never empty.
     pub fn name(&self, label: Label) -> String {
-        match clean(&names::label(&self.catalogue.code, label)) {
-            name if name.trim().is_empty() => "[no name]".to_owned(),
-            name => name,
+        match clean(&names::label(&self.catalogue.code, label)).trim() {
+            "" => "[no name]".to_owned(),
+            name => name.to_owned(),
         }
     }
 
