@@ -5,7 +5,7 @@
 //! them into the [`model`], and [`sinks`] write it by the [`schema`].
 //!
 //! To show a database, the [`catalogue`] reads it, [`views`] arrange its contexts as trees, [`render`]
-//! prints them, and [`advice`] says what the figures mean. Nothing but the database is read, so it can be
+//! prints them, [`exports`] write other profilers' formats, and [`advice`] says what the figures mean. Nothing but the database is read, so it can be
 //! moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
@@ -17,6 +17,7 @@ pub mod build;
 pub mod catalogue;
 pub mod cli;
 pub mod error;
+pub mod exports;
 pub mod model;
 pub mod passes;
 pub mod render;

@@ -1,4 +1,5 @@
-//! Carries out commands: `build` makes a database, `show` prints a view of one.
+//! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
+//! profilers' formats.
 
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
@@ -8,6 +9,7 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
 use crate::error::{Error, Result};
+use crate::exports;
 use crate::model::warnings::Warnings;
 use crate::render::json::Form;
 use crate::render::style::Style;
@@ -28,6 +30,9 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, style, out),
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
+        Some(Command::Export(args)) => {
+            exports::export(&open(args.database.as_deref())?, &args, out)
+        }
     }
 }
 
@@ -79,12 +84,16 @@ fn text_limits(kind: ViewKind) -> Limits {
     }
 }
 
+/// Opens a database; the newest one here if none is named.
+fn open(database: Option<&Path>) -> Result<Catalogue> {
+    match database {
+        Some(path) => Catalogue::open(path),
+        None => Catalogue::open(&newest::database_directory(Path::new("."))?),
+    }
+}
+
 fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> Result<()> {
-    let path = match &args.database {
-        Some(path) => path.clone(),
-        None => newest::database_directory(Path::new("."))?,
-    };
-    let catalogue = Catalogue::open(&path)?;
+    let catalogue = open(args.database.as_deref())?;
     if args.flat && args.format != Format::Json {
         let problem = "--flat is a form of JSON: give --format json, too";
         return Err(Error::Usage(problem.to_owned()));
@@ -98,6 +107,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let options = FoldOptions {
         projection: args.projection,
         lines: args.lines,
+        call_lines: false,
         // Callers are procedures.
         loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,

@@ -26,6 +26,8 @@ pub struct FoldOptions {
     pub projection: Projection,
     /// Keep lines.
     pub lines: bool,
+    /// Keep contexts apart by the line in their caller that calls them, whatever is folded between the two.
+    pub call_lines: bool,
     /// Keep loops; otherwise their cost is their procedure's.
     pub loops: bool,
     /// Keep inlined code of the standard library and the system.
@@ -48,6 +50,7 @@ impl FoldOptions {
         runtime_frames: false,
         recursion: true,
         start_up: true,
+        call_lines: false,
     };
 
     /// Whether the frames of task runtimes and parallel loops are folded.
@@ -57,7 +60,14 @@ impl FoldOptions {
 }
 
 /// The identity of a context among its siblings.
-type Key = (Option<u32>, Kind, u32, Option<SourceLocation>, Option<u32>);
+type Key = (
+    Option<u32>,
+    Kind,
+    u32,
+    Option<SourceLocation>,
+    Option<u32>,
+    Option<SourceLocation>,
+);
 
 /// Where a folded context's cost and callees go.
 #[derive(Clone, Copy)]
@@ -330,6 +340,13 @@ impl Folder<'_> {
     }
 
     fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
+        let call = match above.line {
+            LineOf::Call(line) if self.options.call_lines => {
+                line.map_or(Call::Unknown, Call::Unique)
+            }
+            _ => node.call,
+        };
+        let node = &TreeNode { call, ..*node };
         let first = match self.options.recursion && self.can_recur(node) {
             true => self.activation(above.parent, node),
             false => None,
@@ -406,6 +423,7 @@ impl Folder<'_> {
             node.procedure,
             node.location,
             node.parallel_loop.filter(|_| is_loop),
+            node.call.location().filter(|_| self.options.call_lines),
         );
         if let Some(id) = self.index.get(&key) {
             let known = &mut self.out.nodes[*id as usize];
