@@ -5,7 +5,7 @@ use crate::model::symbols::{ProcedureIndex, Symbols};
 use hpc_formats::profile::Association;
 
 /// A runtime that does not say who spawned a task.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Runtime {
     /// The published rayon-core.
     Rayon,
@@ -65,7 +65,7 @@ impl Runtime {
 }
 
 /// Where a path stands with regard to the root of its thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Hash, Eq, Debug, Default)]
 pub enum ThreadRoot {
     /// Only the system's frames that start a thread so far.
     #[default]

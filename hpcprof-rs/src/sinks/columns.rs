@@ -20,8 +20,10 @@ use std::fs::{File, create_dir_all};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows that are written together.
+/// Rows of the values of threads that are written together.
 const ROWS: usize = 1 << 20;
+/// Rows of contexts that are written together: they have more columns.
+const CONTEXT_ROWS: usize = 1 << 16;
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
 /// A column of a row group.
@@ -241,7 +243,7 @@ impl ColumnFiles<'_> {
             .filter(|id| is_used[*id as usize])
             .collect();
         let texts = Texts::new(self.code);
-        for ids in used.chunks(ROWS) {
+        for ids in used.chunks(CONTEXT_ROWS) {
             let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
             let id = |id: u32| id as i32 + 1;
             let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);

@@ -13,4 +13,5 @@ pub mod paths;
 pub mod reduce;
 pub mod shard;
 pub mod spool;
+pub mod steps;
 pub mod values;

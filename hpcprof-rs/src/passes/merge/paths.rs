@@ -10,6 +10,7 @@ use crate::model::contexts::{ContextIndex, ContextTree, Scope};
 use crate::model::hash::FastMap;
 use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
+use crate::passes::merge::steps::{StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use crate::sources::measurements::ProcessInput;
 use hpc_formats::address::CodeAddress;
@@ -18,7 +19,7 @@ use hpc_formats::profile::{Association, Profile, Record};
 use hpc_formats::structure::Origin;
 
 /// Why a path has no program entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PartialCause {
     /// The profiler's.
     Recorded(LossCause),
@@ -31,6 +32,16 @@ pub enum PartialCause {
 }
 
 impl PartialCause {
+    /// A number that no other cause has.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            PartialCause::Recorded(cause) => cause as u32,
+            PartialCause::DamagedRecord => 1 << 8,
+            PartialCause::MissingContext => 2 << 8,
+            PartialCause::EmptyPath => 3 << 8,
+        }
+    }
+
     /// Stable name, as in the JSON views.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +61,7 @@ pub struct Innermost {
     /// Its line.
     pub line: Option<Line>,
     /// [`Frame::column`].
-    column: u32,
+    pub(super) column: u32,
 }
 
 impl Innermost {
@@ -116,9 +127,9 @@ pub struct PathState {
     /// Set within a task whose caller is unknown: the runtime that does not tell it.
     pub unknown_caller: Option<Runtime>,
     /// Whether the thread is a worker of such a runtime.
-    thread: ThreadRoot,
+    pub(super) thread: ThreadRoot,
     /// Parallel loops of the logical projection.
-    parallel: LoopState,
+    pub(super) parallel: LoopState,
 }
 
 impl PathState {
@@ -169,15 +180,18 @@ pub type ProcessFrames = FastMap<u64, FrameIndex>;
 
 /// The state at contexts of other threads that anchors lead to, by ordinal and record; `None` while it is
 /// being resolved. It holds for one process and one pair of trees.
-pub type Anchored = FastMap<(u32, u32), Option<PathState>>;
+pub type Anchored = FastMap<(u32, u32), Option<StateId>>;
 
 /// A piece of a path: notes of one thread, with what it hangs on.
 struct Piece {
     /// The thread's ordinal and the innermost record.
     key: (u32, u32),
     /// Innermost first.
-    notes: Vec<(Association, CodeAddress, CodeAddress)>,
+    notes: Vec<Note>,
 }
+
+/// A note's association, physical and logical address.
+type Note = (Association, CodeAddress, CodeAddress);
 
 /// What the outermost record of a piece is.
 enum Outer {
@@ -189,12 +203,13 @@ enum Outer {
 /// The records of a thread and their states as far as they are known.
 pub struct PathResolver<'a> {
     profile: &'a Profile<'a>,
-    states: Vec<Option<PathState>>,
+    states: Vec<Option<StateId>>,
     /// Records between the one asked for and the nearest one that is known.
     chain: Vec<usize>,
     frames: &'a ProcessFrames,
     process: &'a ProcessInput,
     anchored: &'a mut Anchored,
+    steps: &'a mut Steps,
 }
 
 impl<'a> PathResolver<'a> {
@@ -203,7 +218,7 @@ impl<'a> PathResolver<'a> {
         profile: &'a Profile<'a>,
         process: &'a ProcessInput,
         frames: &'a ProcessFrames,
-        anchored: &'a mut Anchored,
+        (anchored, steps): (&'a mut Anchored, &'a mut Steps),
     ) -> Self {
         PathResolver {
             states: vec![None; profile.len()],
@@ -212,6 +227,7 @@ impl<'a> PathResolver<'a> {
             frames,
             process,
             anchored,
+            steps,
         }
     }
 
@@ -221,7 +237,7 @@ impl<'a> PathResolver<'a> {
         let mut record = record as usize;
         let mut state = loop {
             match self.states.get(record) {
-                None => break partial(PartialCause::DamagedRecord, out),
+                None => break self.take(Step::Partial(PartialCause::DamagedRecord), out),
                 Some(Some(known)) => break *known,
                 Some(None) => self.chain.push(record),
             }
@@ -229,10 +245,12 @@ impl<'a> PathResolver<'a> {
             match self.profile.record(record) {
                 Some(Record::Note { parent, .. }) => record = parent as usize,
                 Some(Record::Anchor { thread, node }) => break self.follow((thread, node), out),
-                Some(Record::Entry) => break PathState::default(),
-                Some(Record::Partial(cause)) => break partial(PartialCause::Recorded(cause), out),
+                Some(Record::Entry) => break self.take(Step::Entry, out),
+                Some(Record::Partial(cause)) => {
+                    break self.take(Step::Partial(PartialCause::Recorded(cause)), out);
+                }
                 Some(Record::Root | Record::Metric { .. }) | None => {
-                    break partial(PartialCause::DamagedRecord, out);
+                    break self.take(Step::Partial(PartialCause::DamagedRecord), out);
                 }
             }
         };
@@ -244,15 +262,47 @@ impl<'a> PathResolver<'a> {
                 ..
             }) = self.profile.record(record)
             {
-                state = extend_by_note(self.frames, state, association, (ip, lip), out);
+                state = self.enter(state, (association, ip, lip), out);
             }
             self.states[record] = Some(state);
         }
-        state
+        self.steps.state(state)
+    }
+
+    /// Takes a step, which may have been taken before.
+    fn take(&mut self, step: Step, out: &mut Projections<'_>) -> StateId {
+        if let Some(known) = self.steps.find(step) {
+            return known;
+        }
+        let state = match step {
+            Step::Entry => PathState::default(),
+            Step::Partial(cause) => partial(cause, out),
+            Step::Anchor(outer) => below_anchor(self.steps.state(outer)),
+            Step::Note {
+                outer,
+                ip,
+                lip,
+                is_scheduler,
+            } => extend(self.steps.state(outer), (ip, lip), is_scheduler, out),
+        };
+        self.steps.add(step, &state)
+    }
+
+    fn enter(&mut self, outer: StateId, note: Note, out: &mut Projections<'_>) -> StateId {
+        let (association, ip, lip) = note;
+        let frame_of = |address: CodeAddress| self.frames.get(&address.0).copied();
+        let physical = frame_of(ip);
+        let step = Step::Note {
+            outer,
+            ip: physical,
+            lip: if lip == ip { physical } else { frame_of(lip) },
+            is_scheduler: Runtime::of_scheduler(association).is_some(),
+        };
+        self.take(step, out)
     }
 
     /// The state below an anchor to a context of any thread.
-    fn follow(&mut self, target: (u32, u32), out: &mut Projections<'_>) -> PathState {
+    fn follow(&mut self, target: (u32, u32), out: &mut Projections<'_>) -> StateId {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut buffer = Vec::new();
         let mut next = target;
@@ -263,18 +313,18 @@ impl<'a> PathResolver<'a> {
                 Some(None) => {
                     // A cycle of anchors: cut it where it closes.
                     is_cut = true;
-                    break partial(PartialCause::MissingContext, out);
+                    break self.take(Step::Partial(PartialCause::MissingContext), out);
                 }
                 None => {}
             }
             let Some((piece, outer)) = self.piece(next, &mut buffer) else {
-                break partial(PartialCause::MissingContext, out);
+                break self.take(Step::Partial(PartialCause::MissingContext), out);
             };
             self.anchored.insert(next, None);
             pieces.push(piece);
             match outer {
-                Outer::Entry => break PathState::default(),
-                Outer::Partial(cause) => break partial(cause, out),
+                Outer::Entry => break self.take(Step::Entry, out),
+                Outer::Partial(cause) => break self.take(Step::Partial(cause), out),
                 Outer::Anchor(thread, node) => next = (thread, node),
             }
         };
@@ -282,10 +332,10 @@ impl<'a> PathResolver<'a> {
         let mut hangs_on_anchor = pieces.last().is_none_or(|p| p.key != next) || is_cut;
         while let Some(piece) = pieces.pop() {
             if hangs_on_anchor {
-                state = below_anchor(state);
+                state = self.take(Step::Anchor(state), out);
             }
-            for (association, ip, lip) in piece.notes.iter().rev() {
-                state = extend_by_note(self.frames, state, *association, (*ip, *lip), out);
+            for note in piece.notes.iter().rev() {
+                state = self.enter(state, *note, out);
             }
             match is_cut {
                 // Where a cycle is cut depends on where it was entered.
@@ -294,7 +344,7 @@ impl<'a> PathResolver<'a> {
             };
             hangs_on_anchor = true;
         }
-        below_anchor(state)
+        self.take(Step::Anchor(state), out)
     }
 
     /// The notes from a record of a thread to its root; `None` where there is no such record.
@@ -343,19 +393,18 @@ fn below_anchor(outer: PathState) -> PathState {
     }
 }
 
-fn extend_by_note(
-    frames: &ProcessFrames,
+/// The state in a frame that is called in the state `outer`.
+fn extend(
     outer: PathState,
-    association: Association,
-    (ip, lip): (CodeAddress, CodeAddress),
+    (ip, lip): (Option<FrameIndex>, Option<FrameIndex>),
+    is_scheduler: bool,
     out: &mut Projections<'_>,
 ) -> PathState {
     let mut state = outer;
-    let scheduler = Runtime::of_scheduler(association);
-    state.unknown_caller = scheduler.or(state.unknown_caller);
     let symbols = out.symbols;
-    let frame_of = |address: CodeAddress| frames.get(&address.0).copied();
-    let (ip, lip) = (frame_of(ip), frame_of(lip));
+    if is_scheduler {
+        state.unknown_caller = Runtime::of_scheduler(Association::ManyToZero);
+    }
     if let Some(index) = ip {
         let frame = symbols.frame(index);
         state.tag = tag_in_force(state.tag, frame);
@@ -366,16 +415,16 @@ fn extend_by_note(
     if let Some(index) = lip.or(ip) {
         let frame = symbols.frame(index);
         state.enter_thread(frame, symbols);
-        let runtime = match (scheduler, lip) {
-            (Some(_), _) => RuntimePart::Whole,
-            (None, None) => RuntimePart::OwnCode(symbols),
-            (None, Some(_)) => RuntimePart::Nothing,
+        let runtime = match (is_scheduler, lip) {
+            (true, _) => RuntimePart::Whole,
+            (false, None) => RuntimePart::OwnCode(symbols),
+            (false, Some(_)) => RuntimePart::Nothing,
         };
         state.logical.push(out.logical, frame, runtime);
         let path = (outer.logical.context, state.logical.context);
-        state.parallel = match scheduler {
-            Some(_) => LoopState::default(),
-            None => {
+        state.parallel = match is_scheduler {
+            true => LoopState::default(),
+            false => {
                 let loops = &mut out.loops;
                 loops.enter_frame(outer.parallel, index, path, symbols, out.logical)
             }

@@ -9,6 +9,7 @@ use crate::passes::merge::paths::{
     Anchored, PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
 };
 use crate::passes::merge::spool::{Entry, Range, Spool};
+use crate::passes::merge::steps::Steps;
 use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
@@ -73,6 +74,8 @@ pub struct Shard {
     pub threads: Vec<MergedThread>,
     /// Contexts of other threads, of the process with this index.
     anchored: (usize, Anchored),
+    /// Steps of all its threads.
+    steps: Steps,
     buffer: Vec<u8>,
 }
 
@@ -84,6 +87,7 @@ impl Shard {
             spool,
             threads: Vec::new(),
             anchored: (usize::MAX, Anchored::default()),
+            steps: Steps::default(),
             buffer: Vec::new(),
         }
     }
@@ -140,7 +144,12 @@ impl Shard {
         let roles = roles(&profile.header, inputs.others);
         let measured = &inputs.measurements.processes[process];
         let frames = &inputs.frames[process];
-        let mut resolver = PathResolver::new(profile, measured, frames, &mut self.anchored.1);
+        let mut resolver = PathResolver::new(
+            profile,
+            measured,
+            frames,
+            (&mut self.anchored.1, &mut self.steps),
+        );
         let mut unreadable = 0_u64;
         let mut entry = Entry::default();
         for index in 0..profile.len() {
@@ -158,6 +167,9 @@ impl Shard {
             entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
             if !read_amounts(profile, &roles, (group, values), &mut entry.amounts) {
                 unreadable += 1;
+                continue;
+            }
+            if entry.amounts.iter().all(|amount| *amount == 0) {
                 continue;
             }
             let mut state = resolver.state(owner, &mut out);

@@ -13,6 +13,7 @@ use crate::passes::merge::shard::FIRST_OTHER;
 use crate::passes::merge::spool::Entry;
 use crate::passes::parallel;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Entries of a part, at least, if its run has as many.
 const PART: usize = 1 << 22;
@@ -135,24 +136,65 @@ impl Spread {
     }
 }
 
+/// Contexts whose spreads workers change together.
+const STRIPE: usize = 256;
+
+/// Spreads by folded context and metric, while workers add to them.
+struct SharedSpreads {
+    metrics: usize,
+    stripes: Vec<Mutex<Box<[Spread]>>>,
+}
+
+impl SharedSpreads {
+    fn new(contexts: usize, metrics: usize) -> SharedSpreads {
+        let stripe = || Mutex::new(vec![Spread::default(); STRIPE * metrics].into());
+        SharedSpreads {
+            metrics,
+            stripes: (0..contexts.div_ceil(STRIPE)).map(|_| stripe()).collect(),
+        }
+    }
+
+    /// Adds the amounts of one thread for a metric, by folded context.
+    fn add(&self, metric: usize, amounts: impl Iterator<Item = (u32, i64)>) {
+        let mut locked = None;
+        for (context, amount) in amounts {
+            let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
+            if locked.as_ref().is_none_or(|(known, _)| *known != stripe) {
+                drop(locked.take());
+                // Nothing panics while it is held.
+                let guard = self.stripes[stripe]
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                locked = Some((stripe, guard));
+            }
+            if let Some((_, spreads)) = &mut locked {
+                spreads[place * self.metrics + metric].add(amount);
+            }
+        }
+    }
+
+    fn finish(self) -> Spreads {
+        let stripes = self.stripes.into_iter();
+        let own = |stripe: Mutex<_>| stripe.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Spreads {
+            metrics: self.metrics,
+            stripes: stripes.map(own).collect(),
+        }
+    }
+}
+
 /// Spreads by folded context and metric.
 #[derive(Debug)]
 pub struct Spreads {
     metrics: usize,
-    all: Vec<Spread>,
+    stripes: Vec<Box<[Spread]>>,
 }
 
 impl Spreads {
-    fn new(contexts: usize, metrics: usize) -> Spreads {
-        Spreads {
-            metrics,
-            all: vec![Spread::default(); contexts * metrics],
-        }
-    }
-
     /// The spread of a metric in a folded context.
     pub fn of(&self, context: u32, metric: usize) -> &Spread {
-        &self.all[context as usize * self.metrics + metric]
+        let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
+        &self.stripes[stripe][place * self.metrics + metric]
     }
 }
 
@@ -182,6 +224,7 @@ pub fn add_up<S: Sink>(
         layout,
         folded,
         sink,
+        spreads: SharedSpreads::new(folded.tree.nodes.len(), layout.metrics),
     };
     let mut all: Option<Adder> = None;
     let mut begin = 0;
@@ -226,7 +269,7 @@ pub fn add_up<S: Sink>(
     Ok(Sums {
         logical: all.logical,
         physical: all.physical,
-        spreads: all.spreads,
+        spreads: work.spreads.finish(),
     })
 }
 
@@ -250,13 +293,13 @@ struct Work<'a, S> {
     layout: &'a Layout,
     folded: Folded<'a>,
     sink: &'a S,
+    spreads: SharedSpreads,
 }
 
 /// The sums of one worker.
 struct Adder {
     logical: Values,
     physical: Option<Values>,
-    spreads: Spreads,
     values: Vec<ThreadValue>,
     buffer: Vec<u8>,
     /// The inclusive values of one thread, by folded context.
@@ -274,7 +317,6 @@ impl Adder {
         Adder {
             logical: values(&work.numbered.logical.tree),
             physical: work.numbered.physical.as_ref().map(|p| values(&p.tree)),
-            spreads: Spreads::new(nodes, metrics),
             values: Vec::new(),
             buffer: Vec::new(),
             inclusive: vec![0; nodes],
@@ -288,9 +330,6 @@ impl Adder {
         if let (Some(own), Some(other)) = (&mut self.physical, &other.physical) {
             own.add_values(other);
         }
-        for (slot, spread) in self.spreads.all.iter_mut().zip(&other.spreads.all) {
-            slot.merge(spread);
-        }
     }
 
     fn add_part<S: Sink>(
@@ -303,7 +342,7 @@ impl Adder {
         for thread in threads {
             self.read(work, thread)?;
             work.sink.add(&mut part, thread as u32, &self.values)?;
-            self.add_spreads(work.folded);
+            self.add_spreads(work.folded, &work.spreads);
         }
         work.sink.end(part)
     }
@@ -361,7 +400,7 @@ impl Adder {
     }
 
     /// Adds the inclusive values of the thread that was read last.
-    fn add_spreads(&mut self, folded: Folded<'_>) {
+    fn add_spreads(&mut self, folded: Folded<'_>, spreads: &SharedSpreads) {
         let all = std::mem::take(&mut self.values);
         for values in all.chunk_by(|a, b| a.metric == b.metric) {
             for value in values {
@@ -381,33 +420,29 @@ impl Adder {
             // From the leaves to the roots: a parent comes before its children.
             let nodes = self.is_touched.len();
             if self.touched.len() > nodes / 16 {
-                for at in (0..nodes as u32).rev() {
-                    if self.is_touched[at as usize] {
-                        self.close(folded.tree, at, metric);
-                    }
-                }
+                let is_touched = &self.is_touched;
+                self.touched.clear();
+                self.touched
+                    .extend((0..nodes as u32).filter(|at| is_touched[*at as usize]));
             } else {
-                let mut touched = std::mem::take(&mut self.touched);
-                touched.sort_unstable();
-                for at in touched.iter().rev() {
-                    self.close(folded.tree, *at, metric);
+                self.touched.sort_unstable();
+            }
+            for at in self.touched.iter().rev() {
+                let amount = self.inclusive[*at as usize];
+                if let Some(parent) = folded.tree.nodes[*at as usize].parent {
+                    let sum = &mut self.inclusive[parent as usize];
+                    *sum = sum.saturating_add(amount);
                 }
-                self.touched = touched;
+            }
+            let inclusive = &self.inclusive;
+            let amounts = self.touched.iter().map(|at| (*at, inclusive[*at as usize]));
+            spreads.add(metric, amounts);
+            for at in &self.touched {
+                self.inclusive[*at as usize] = 0;
+                self.is_touched[*at as usize] = false;
             }
             self.touched.clear();
         }
         self.values = all;
-    }
-
-    /// The inclusive value of a context is complete.
-    fn close(&mut self, tree: &Tree, at: u32, metric: usize) {
-        let index = at as usize;
-        let amount = std::mem::take(&mut self.inclusive[index]);
-        self.is_touched[index] = false;
-        if let Some(parent) = tree.nodes[index].parent {
-            let sum = &mut self.inclusive[parent as usize];
-            *sum = sum.saturating_add(amount);
-        }
-        self.spreads.all[index * self.spreads.metrics + metric].add(amount);
     }
 }

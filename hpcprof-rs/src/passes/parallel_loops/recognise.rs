@@ -8,7 +8,7 @@ use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
 use crate::passes::parallel_loops::rules::Part;
 
 /// Where a path is with regard to parallel loops.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Hash, Eq, Debug, Default)]
 pub struct LoopState {
     /// The loop around the innermost frame.
     inside: Option<LoopIndex>,

@@ -1,0 +1,143 @@
+//! The steps of call paths that a worker has taken, each with the state that it leads to.
+//!
+//! The threads of a program take the same paths again and again. A step that was taken before is one look-up,
+//! whatever scopes its frame has.
+
+use crate::model::contexts::ContextIndex;
+use crate::model::hash::{NumberedMap, NumberedSet};
+use crate::model::runtimes::{Runtime, ThreadRoot};
+use crate::model::symbols::{FrameIndex, Line, Text};
+use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
+use crate::passes::parallel_loops::recognise::LoopState;
+
+/// The number of a state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StateId(pub u32);
+
+/// One step of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// The program's entry.
+    Entry,
+    /// A partial root.
+    Partial(PartialCause),
+    /// Over an anchor, from the state of what it leads to.
+    Anchor(StateId),
+    /// Into a frame.
+    Note {
+        /// Where from.
+        outer: StateId,
+        /// The physical frame.
+        ip: Option<FrameIndex>,
+        /// The logical frame.
+        lip: Option<FrameIndex>,
+        /// Whether it is the scheduler of a runtime that does not cooperate.
+        is_scheduler: bool,
+    },
+}
+
+/// A step in twelve bytes.
+type Key = [u32; 3];
+const NONE: u32 = u32::MAX;
+const ROOT: u32 = u32::MAX;
+const ANCHOR: u32 = u32::MAX - 1;
+const SCHEDULER: u32 = 1 << 31;
+
+impl Step {
+    fn key(self) -> Key {
+        let frame = |frame: Option<FrameIndex>| frame.map_or(NONE >> 1, |f| f.0);
+        match self {
+            Step::Entry => [ROOT, 0, 0],
+            Step::Partial(cause) => [ROOT, 1, cause.number()],
+            Step::Anchor(outer) => [outer.0, ANCHOR, 0],
+            Step::Note {
+                outer,
+                ip,
+                lip,
+                is_scheduler,
+            } => {
+                let flag = if is_scheduler { SCHEDULER } else { 0 };
+                [outer.0, frame(ip), frame(lip) | flag]
+            }
+        }
+    }
+}
+
+/// What of a state few others have not, too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Rest {
+    lines: [(Option<Line>, u32); 2],
+    tag: Option<Text>,
+    partial: Option<PartialCause>,
+    unknown_caller: Option<Runtime>,
+    thread: ThreadRoot,
+    parallel: LoopState,
+}
+
+/// Contexts of both projections, or [`NONE`], and the index of the rest.
+#[derive(Clone, Copy)]
+struct Stored {
+    logical: u32,
+    physical: u32,
+    rest: u32,
+}
+
+/// All steps and states of a worker.
+#[derive(Default)]
+pub struct Steps {
+    states: NumberedMap<Key, Stored>,
+    rests: NumberedSet<Rest>,
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} steps", self.states.len())
+    }
+}
+
+impl Steps {
+    /// Where a step leads, if it was taken before.
+    pub fn find(&self, step: Step) -> Option<StateId> {
+        let index = self.states.get_index_of(&step.key());
+        index.map(|index| StateId(index as u32))
+    }
+
+    /// Says where a step leads.
+    pub fn add(&mut self, step: Step, state: &PathState) -> StateId {
+        let rest = Rest {
+            lines: [state.logical, state.physical].map(|i| (i.line, i.column)),
+            tag: state.tag,
+            partial: state.partial,
+            unknown_caller: state.unknown_caller,
+            thread: state.thread,
+            parallel: state.parallel,
+        };
+        let context = |innermost: Innermost| innermost.context.map_or(NONE, |c| c.0);
+        let stored = Stored {
+            logical: context(state.logical),
+            physical: context(state.physical),
+            rest: self.rests.insert_full(rest).0 as u32,
+        };
+        StateId(self.states.insert_full(step.key(), stored).0 as u32)
+    }
+
+    /// The state with a number.
+    pub fn state(&self, id: StateId) -> PathState {
+        let stored = self.states[id.0 as usize];
+        let rest = &self.rests[stored.rest as usize];
+        let innermost = |context: u32, (line, column): (Option<Line>, u32)| Innermost {
+            context: (context != NONE).then_some(ContextIndex(context)),
+            line,
+            column,
+        };
+        PathState {
+            logical: innermost(stored.logical, rest.lines[0]),
+            physical: innermost(stored.physical, rest.lines[1]),
+            tag: rest.tag,
+            partial: rest.partial,
+            unknown_caller: rest.unknown_caller,
+            thread: rest.thread,
+            parallel: rest.parallel,
+        }
+    }
+}
