@@ -87,9 +87,12 @@ pub struct BuildArgs {
     /// File with further rules that give code an overhead category
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
-    /// Threads that analyse load modules [default: one for each core]
+    /// Threads that analyse load modules and merge profiles [default: one for each core]
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
+    /// The directories are parts of one job (ranks, hosts) that ran at the same time, whatever their clocks say
+    #[arg(long)]
+    pub job: bool,
     /// Neither read nor write the cache of analysed load modules (hpcrun-rs/structure in
     /// $XDG_CACHE_HOME or ~/.cache)
     #[arg(long)]

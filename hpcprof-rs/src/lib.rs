@@ -8,11 +8,12 @@
 //! prints them, [`exports`] write other profilers' formats, and [`advice`] says what the figures mean.
 //! Nothing but the database is read, so it can be moved and kept.
 //!
-//! [`run`] wires both pipelines.
+//! [`build`] and [`run`] wire both pipelines.
 
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod build;
 pub mod catalogue;
 pub mod cli;
 pub mod error;

@@ -1,33 +1,26 @@
-//! Wires the pipelines by plain calls: [`build`] makes a database, `show` prints a view of one,
-//! [`exports`] writes other profilers' formats.
+//! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
+//! profilers' formats.
 
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
+use crate::build::build;
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::cli::{BuildArgs, Cli, Command, ExportArgs, Format, ViewArgs};
-use crate::error::{Error, Result, one_line};
+use crate::error::{Error, Result};
 use crate::exports;
-use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
-use crate::passes::{attribute, code, load_map};
 use crate::render::json::Form;
 use crate::render::style::Style;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
-use crate::sinks::database;
-use crate::sinks::staged_directory::StagedDirectory;
-use crate::sources::analyser::Analyser;
-use crate::sources::measurements::{self, Measurements};
 use crate::sources::newest;
-use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::{bottom_up, flat, top_down};
-use hpc_formats::process;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Carries out a command line; output goes to `out` in the given style, warnings to standard
 /// error.
@@ -62,56 +55,6 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
         }
     };
     first_screen::print(&Catalogue::open(&path)?, thresholds, style, out)
-}
-
-/// Builds a database from measurement directories; returns its path.
-pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
-    let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
-    let measurements = measurements::read(inputs, warnings)?;
-    let directory = match &args.output {
-        Some(target) => StagedDirectory::prepare(target, args.force)?,
-        None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
-    };
-
-    let mut experiment = Experiment::default();
-    let (maps, sampled) = load_map::collect(&measurements, &mut experiment.symbols, warnings);
-    let mut library = StructureLibrary::open(inputs, analyser, warnings);
-    let frames = code::resolve(&sampled, &mut library, &mut experiment.symbols, warnings);
-    if args.verbose {
-        for line in library.log() {
-            eprintln!("hpcprof-rs: {}", one_line(line));
-        }
-    }
-    attribute::attribute(&measurements, &maps, &frames, &mut experiment, warnings);
-    if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
-        warnings.add(
-            "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
-        );
-    }
-    database::write(&experiment, warnings, &directory)?;
-    directory.publish()
-}
-
-/// The program's name for the default database directory: as in the measurement directory's
-/// name, else the executable's.
-fn program_name(measurements: &Measurements) -> String {
-    let directory = measurements
-        .directories
-        .first()
-        .and_then(|d| d.canonicalize().ok())
-        .and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
-    if let Some(name) = directory.as_deref().and_then(newest::program_of_directory) {
-        return name.to_owned();
-    }
-    let executable = measurements
-        .processes
-        .iter()
-        .filter_map(|p| p.process.as_ref())
-        .map(|p| p.start.executable.as_str())
-        .find(|e| !e.is_empty());
-    executable
-        .map_or("unknown", process::program_name)
-        .to_owned()
 }
 
 /// The views that `show` prints.

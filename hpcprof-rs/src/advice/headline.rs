@@ -3,9 +3,9 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::MetricSelector;
-use crate::catalogue::tree::Tree;
 use crate::error::one_line;
 use crate::model::hash::FastMap;
+use crate::model::tree::Tree;
 use crate::render::names;
 use crate::views::view::Label;
 use hpc_formats::structure::Origin;
@@ -37,7 +37,7 @@ pub fn headline(
     }
     let metric = match metric {
         MetricSelector::Effort => "effort",
-        MetricSelector::Metric(m) => &catalogue.metrics[m],
+        MetricSelector::Metric(m) => &catalogue.metrics[m].name,
     };
     // The line with a number of procedures, whose names have at most `most` characters.
     let line = |procedures: usize, most: usize| {

@@ -1,4 +1,9 @@
-//! What nodes are compared by: effort, or a metric.
+//! Metrics, and what nodes are compared by: effort, or a metric.
+
+use crate::catalogue::sql::{inconsistent, rows};
+use crate::model::metrics::Metric;
+use hpc_formats::profile::{Aggregation, Unit};
+use rusqlite::{Connection, Result};
 
 pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
 
@@ -42,4 +47,21 @@ impl MetricSelector {
             MetricSelector::Metric(index) => values.get(index).copied().unwrap_or(0),
         }
     }
+}
+
+/// Reads the metrics of a database.
+pub(super) fn read(connection: &Connection) -> Result<Vec<Metric>> {
+    let sql = "SELECT id, name, unit, aggregation, part_of, description FROM metric ORDER BY id";
+    rows(connection, sql, 0, |row| {
+        let (unit, aggregation): (String, String) = (row.get(2)?, row.get(3)?);
+        let part_of: Option<i64> = row.get(4)?;
+        Ok(Metric {
+            name: row.get(1)?,
+            unit: Unit::from_name(&unit).ok_or_else(|| inconsistent("metric.unit"))?,
+            aggregation: Aggregation::from_name(&aggregation)
+                .ok_or_else(|| inconsistent("metric.aggregation"))?,
+            part_of: part_of.and_then(|p| usize::try_from(p).ok()),
+            description: row.get(5)?,
+        })
+    })
 }

@@ -1,26 +1,31 @@
-//! Reads a database: names and statistics when it is opened, the contexts of a projection on demand.
+//! Reads a database: names and statistics when it is opened, contexts on demand. The folded tree is read in
+//! part, as far as a view shows it.
 //!
 //! The file may come from anywhere. Its identity and version are checked first, and every
 //! reference between tables is checked as it is read.
 
-pub mod code;
+mod code;
 mod contexts;
+
 pub mod metrics;
 mod sql;
 pub mod statistics;
-pub mod tree;
 
-use crate::catalogue::code::Code;
 use crate::catalogue::metrics::{FIXED, MetricSelector};
 use crate::catalogue::statistics::Statistics;
-use crate::catalogue::tree::Tree;
 use crate::error::{Error, Result};
+use crate::model::code::Code;
+use crate::model::metrics::Metric;
+use crate::model::tree::Tree;
 use crate::schema;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
 const REBUILD: &str = "build it again with `hpcprof-rs MEASUREMENTS`";
 const GIVE: &str = "give the database directory that `hpcprof-rs MEASUREMENTS` wrote";
+
+/// More contexts than any machine that writes databases has memory for.
+const MAX_CONTEXTS: u32 = 1 << 31;
 
 /// Which call paths a view shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -35,8 +40,8 @@ impl Projection {
     /// Its name, on the command line and in the database.
     pub fn name(self) -> &'static str {
         match self {
-            Projection::Logical => schema::LOGICAL,
-            Projection::Physical => schema::PHYSICAL,
+            Projection::Logical => "logical",
+            Projection::Physical => "physical",
         }
     }
 }
@@ -46,8 +51,8 @@ impl Projection {
 pub struct Catalogue {
     /// The directory.
     pub path: PathBuf,
-    /// Metric names by position.
-    pub metrics: Vec<String>,
+    /// Metrics by position.
+    pub metrics: Vec<Metric>,
     /// Names of code.
     pub code: Code,
     /// About the runs as a whole.
@@ -95,24 +100,78 @@ impl Catalogue {
     }
 
     fn read(path: &Path, connection: Connection) -> rusqlite::Result<Catalogue> {
-        let sql = "SELECT id, name FROM metric ORDER BY id";
-        let metrics: Vec<String> = sql::rows(&connection, sql, 0, |row| row.get(1))?;
-        if !metrics.iter().take(FIXED.len()).eq(FIXED) {
+        let metrics = metrics::read(&connection)?;
+        if !metrics
+            .iter()
+            .take(FIXED.len())
+            .map(|m| m.name.as_str())
+            .eq(FIXED)
+        {
             return Err(sql::inconsistent("metric"));
         }
         Ok(Catalogue {
             path: path.to_owned(),
             metrics,
-            code: Code::read(&connection)?,
+            code: code::read(&connection)?,
             statistics: Statistics::read(&connection)?,
             connection,
         })
     }
 
-    /// Reads the contexts of a projection.
+    /// Reads all contexts of a projection.
     pub fn contexts(&self, projection: Projection) -> Result<Tree> {
-        contexts::read(&self.connection, &self.code, self.metrics.len(), projection)
-            .map_err(|e| damaged(&self.path, &e))
+        let failed = |e: rusqlite::Error| damaged(&self.path, &e);
+        let (contexts, same_as): (i64, Option<String>) = self
+            .connection
+            .query_row(
+                "SELECT contexts, same_as FROM projection WHERE name = ?",
+                [projection.name()],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .map_err(failed)?;
+        let projection = match same_as {
+            Some(_) => Projection::Logical,
+            None => projection,
+        };
+        let scopes = code::read_scopes(&self.connection, &self.code).map_err(failed)?;
+        let directory = match self.path.is_dir() {
+            true => self.path.as_path(),
+            false => self.path.parent().unwrap_or(Path::new("")),
+        };
+        let files = match contexts {
+            0 => Ok(Vec::new()),
+            _ => contexts::files(directory, projection),
+        };
+        let files = files.map_err(Error::io("read", &directory.join(schema::CONTEXTS)))?;
+        let names = contexts::Names {
+            scopes: &scopes,
+            loops: self.code.loops.len(),
+            metrics: &self.metrics,
+        };
+        // A damaged count must not make the reader allocate what is not there.
+        let contexts = u32::try_from(contexts)
+            .ok()
+            .filter(|n| *n < MAX_CONTEXTS)
+            .unwrap_or(0);
+        // The reader of Parquet files may panic on damaged ones.
+        let read = || contexts::read(&files, contexts as usize, &names);
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+        let problem = match read {
+            Ok(Ok(tree)) => return Ok(tree),
+            Ok(Err(problem)) => problem.to_string(),
+            Err(_) => "a Parquet file is damaged".to_owned(),
+        };
+        Err(Error::Input {
+            path: directory.join(schema::CONTEXTS),
+            problem: format!("cannot be read: {problem}"),
+            remedy: REBUILD,
+        })
+    }
+
+    /// The metrics that views show unasked: the parts of effort, which come first.
+    pub fn effort_metrics(&self) -> &[Metric] {
+        let count = self.metrics.iter().take_while(|m| m.is_effort()).count();
+        &self.metrics[..count]
     }
 
     /// The metric with a name, or `effort`.
@@ -120,12 +179,16 @@ impl Catalogue {
         if name == "effort" {
             return Ok(MetricSelector::Effort);
         }
-        let found = self.metrics.iter().position(|m| m == name);
+        let found = self.metrics.iter().position(|m| m.name == name);
         found.map(MetricSelector::Metric).ok_or_else(|| {
             Error::Usage(format!(
                 "no metric `{name}` in {}; it has: effort, {}",
                 self.path.display(),
-                self.metrics.join(", ")
+                self.metrics
+                    .iter()
+                    .map(|m| m.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ))
         })
     }

@@ -4,12 +4,14 @@
 //! Invariants: a context comes after its caller; amounts are not negative, and a metric's sum fits an `i64`.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::tree::{SourceLocation, Tree, Values};
 use crate::error::{Error, Result, one_line};
+use crate::model::metrics;
 use crate::model::symbols::Kind;
+use crate::model::tree::{SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::view::Label;
+use hpc_formats::profile;
 use hpc_formats::structure::Origin;
 use std::path::Path;
 
@@ -90,9 +92,13 @@ impl<'a> Stacks<'a> {
             };
             links[context].1 = first.replace(context as u32);
         }
-        let metric = |name: &String| Metric {
-            name: name.clone(),
-            unit: Unit::Nanoseconds,
+        let metric = |metric: &metrics::Metric| Metric {
+            name: metric.name.clone(),
+            unit: match metric.unit {
+                profile::Unit::Seconds => Unit::Nanoseconds,
+                profile::Unit::Bytes => Unit::Bytes,
+                profile::Unit::Count | profile::Unit::Ratio => Unit::Count,
+            },
         };
         Ok(Stacks {
             catalogue,

@@ -25,9 +25,10 @@ fn write<W: Write>(
     for name in "id,parent,depth,kind,name,module,file,line,call_file,call_line".split(',') {
         out.write_field(name)?;
     }
+    let metrics = catalogue.effort_metrics();
     for suffix in ["inclusive", "exclusive"] {
-        for metric in &catalogue.metrics {
-            out.write_field(format!("{} ({suffix})", one_line(metric)))?;
+        for metric in metrics {
+            out.write_field(format!("{} ({suffix})", one_line(&metric.name)))?;
         }
     }
     out.write_record(["splits", "steals", "stolen", "mean_task", "shared_by"])?;
@@ -46,8 +47,10 @@ fn write<W: Write>(
             out.write_field(one_line(file))?;
             out.write_field(number(location.map(|at| at.line).filter(|line| *line > 0)))?;
         }
-        for value in [view.inclusive.of(id), view.exclusive.of(id)].concat() {
-            out.write_field(exact_seconds(value))?;
+        for values in [view.inclusive.of(id), view.exclusive.of(id)] {
+            for value in &values[..metrics.len()] {
+                out.write_field(exact_seconds(*value))?;
+            }
         }
         let counted = node.label.parallel_loop(code);
         let counted = counted.and_then(|row| row.counts.map(|counts| (row, counts)));

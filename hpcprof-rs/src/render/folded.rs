@@ -1,7 +1,7 @@
 //! Prints a view as folded stacks, `outer;inner;leaf MICROSECONDS`, the input of flame graphs.
 
-use crate::catalogue::code::Code;
 use crate::catalogue::metrics::{MetricSelector, sum};
+use crate::model::code::Code;
 use crate::render::names;
 use crate::views::view::View;
 use std::io::{self, Write};

@@ -4,11 +4,11 @@
 //! the depth of a tree is limited by the reader only.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::code::{Code, ParallelLoop};
 use crate::catalogue::metrics::sum;
 use crate::catalogue::statistics::Statistics;
-use crate::catalogue::tree::SourceLocation;
 use crate::error::steers;
+use crate::model::code::{Code, ParallelLoop};
+use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::fold::FoldOptions;
@@ -51,7 +51,11 @@ pub fn print(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
-    let keys: Vec<String> = catalogue.metrics.iter().map(|m| string(m)).collect();
+    let keys: Vec<String> = catalogue
+        .effort_metrics()
+        .iter()
+        .map(|m| string(&m.name))
+        .collect();
     head(view, catalogue, options, &keys, &mut text);
     text.push_str(match form {
         Form::Nested => ",\n\"roots\":[",
