@@ -81,10 +81,6 @@ pub struct Request {
 /// Writes a file; `out` is standard output.
 pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> Result<()> {
     let format = request.format;
-    let metric = match &request.metric {
-        Some(name) => catalogue.metric(name)?,
-        None => MetricSelector::Metric(WORK),
-    };
     let given = [
         ("--metric", request.metric.is_some()),
         ("--threshold", request.threshold.is_some()),
@@ -110,6 +106,10 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             start_up: false,
         },
     )?;
+    let metric = match &request.metric {
+        Some(name) => stacks.metric(name)?,
+        None => MetricSelector::Metric(WORK),
+    };
     let total = metric.of(&stacks.totals);
     if format == Format::Flamegraph && total == 0 {
         return Err(Error::Usage(format!(
