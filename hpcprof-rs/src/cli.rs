@@ -171,7 +171,8 @@ pub struct ExportArgs {
     /// File to write; - is standard output
     #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
-    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY [default: work]
+    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY
+    /// [default: work]
     #[arg(long, value_name = "NAME")]
     pub metric: Option<String>,
     /// Call paths of the user's program, or of the machine

@@ -5,8 +5,8 @@
 //! them into the [`model`], and [`sinks`] write it by the [`schema`].
 //!
 //! To show a database, the [`catalogue`] reads it, [`views`] arrange its contexts as trees, [`render`]
-//! prints them, [`exports`] write other profilers' formats, and [`advice`] says what the figures mean. Nothing but the database is read, so it can be
-//! moved and kept.
+//! prints them, [`exports`] write other profilers' formats, and [`advice`] says what the figures mean.
+//! Nothing but the database is read, so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
 

@@ -7,7 +7,7 @@ use crate::advice::headline::headline;
 use crate::build::build;
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
-use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
+use crate::cli::{BuildArgs, Cli, Command, ExportArgs, Format, ViewArgs};
 use crate::error::{Error, Result};
 use crate::exports;
 use crate::model::warnings::Warnings;
@@ -30,9 +30,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, style, out),
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
-        Some(Command::Export(args)) => {
-            exports::export(&open(args.database.as_deref())?, &args, out)
-        }
+        Some(Command::Export(args)) => export(args, out),
     }
 }
 
@@ -82,6 +80,21 @@ fn text_limits(kind: ViewKind) -> Limits {
             threshold: Some(1.0),
         },
     }
+}
+
+fn export(args: ExportArgs, out: &mut impl Write) -> Result<()> {
+    let catalogue = open(args.database.as_deref())?;
+    let request = exports::Request {
+        format: args.format,
+        output: args.output,
+        metric: args.metric,
+        threshold: args.threshold,
+        projection: args.projection,
+        lines: args.lines,
+        std_inlined: args.std_inlined,
+        runtime_frames: args.runtime_frames,
+    };
+    exports::export(&catalogue, &request, out)
 }
 
 /// Opens a database; the newest one here if none is named.

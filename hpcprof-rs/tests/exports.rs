@@ -65,12 +65,19 @@ fn filled(profiles: &Profiles) -> Profiles {
 }
 
 /// Compares all formats with the JSON view; returns how many amounts were compared.
-fn compare(database: &Path, options: &[&str]) -> usize {
+fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
     let json = view(database, "top-down", options);
-    let expected = readers::view(&json);
+    let mut expected = readers::view(&json);
     for (metric, paths) in &expected {
         let total: i64 = paths.values().sum();
         assert_eq!(total, nanoseconds(&json["totals"][metric]), "{metric}");
+    }
+    // The view does not show these.
+    let samples = [options, &["--metric", "samples"]].concat();
+    let samples = readers::folded(&export_text(database, "folded", &samples));
+    assert_eq!(samples.values().sum::<i64>(), run.samples() as i64);
+    expected.insert("samples".to_owned(), samples);
+    for (metric, paths) in &expected {
         let of_metric = [options, &["--metric", metric]].concat();
         let folded = readers::folded(&export_text(database, "folded", &of_metric));
         assert_eq!(folded, as_frames(paths), "folded {metric} {options:?}");
@@ -114,19 +121,21 @@ fn compare(database: &Path, options: &[&str]) -> usize {
 
 #[test]
 fn every_format_has_the_amounts_of_every_context() {
-    let database = database(&full_run());
-    assert!(compare(&database, &[]) > 12);
-    assert!(compare(&database, &["--projection", "physical"]) > 12);
-    assert!(compare(&database, &["--std-inlined"]) > 12);
-    assert!(compare(&database, &["--runtime-frames"]) > 12);
+    let run = full_run();
+    let database = database(&run);
+    assert!(compare(&run, &database, &[]) > 12);
+    assert!(compare(&run, &database, &["--projection", "physical"]) > 12);
+    assert!(compare(&run, &database, &["--std-inlined"]) > 12);
+    assert!(compare(&run, &database, &["--runtime-frames"]) > 12);
 }
 
 #[test]
 fn random_runs_keep_every_amount() {
     for seed in 51..=56 {
-        let database = database(&random::run(seed, 3, 120));
-        assert!(compare(&database, &[]) > 50);
-        assert!(compare(&database, &["--projection", "physical"]) > 50);
+        let run = random::run(seed, 3, 120);
+        let database = database(&run);
+        assert!(compare(&run, &database, &[]) > 50);
+        assert!(compare(&run, &database, &["--projection", "physical"]) > 50);
     }
 }
 
@@ -201,7 +210,7 @@ fn frames_have_the_lines_of_their_calls() {
     let callgrind = Callgrind::read(&export_text(&database, "callgrind", &[]));
     assert_eq!(
         callgrind.events,
-        ["work", "idleness", "overhead", "overhead_sched"]
+        ["work", "idleness", "overhead", "overhead_sched", "samples"]
     );
     // The leaf of the task, of the created thread and of the partial path.
     let leaf = &callgrind.own[&place("app::leaf", APP_FILE, 41)];
@@ -496,23 +505,6 @@ fn a_file_appears_whole_or_not_at_all() {
     );
 }
 
-#[test]
-fn impossible_amounts_are_refused() {
-    for (value, metric) in [(-5_i64, 0), (i64::MAX, 1)] {
-        let database = database(&full_run());
-        let sql = rusqlite::Connection::open(database.join("database.sqlite")).expect("SQLite");
-        sql.execute(
-            "UPDATE value SET value = ? WHERE metric = ?",
-            [value, metric],
-        )
-        .expect("an update");
-        for format in FORMATS {
-            let line = export(&database, format, &[]).expect_err(format);
-            has(&line, "build it again");
-        }
-    }
-}
-
 /// The output of a command, or `None` with a word about it where it is not installed.
 fn installed(program: &str, arguments: &[&str]) -> Option<String> {
     let Ok(output) = Command::new(program).args(arguments).output() else {
@@ -552,14 +544,11 @@ fn callgrind_annotate_reads_the_totals() {
         let amounts = words.filter_map(|w| w.replace(',', "").parse::<i64>().ok());
         let json = view(&database, "top-down", &[]);
         let metrics = json["metrics"].as_array().expect("metrics");
-        let metrics = metrics
+        let times = metrics
             .iter()
             .map(|m| nanoseconds(&json["totals"][m.as_str().expect("a name")]));
-        assert_eq!(
-            amounts.collect::<Vec<_>>(),
-            metrics.collect::<Vec<_>>(),
-            "{output}"
-        );
+        let expected: Vec<i64> = times.chain([run.samples() as i64]).collect();
+        assert_eq!(amounts.collect::<Vec<_>>(), expected, "{output}");
     }
 }
 

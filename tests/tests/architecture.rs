@@ -31,11 +31,12 @@ const CORE: [&str; 9] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 9] = [
+const PROF: [(&str, &[&str]); 10] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
+    ("exports", &["render", "views", "catalogue", "model"]),
     ("render", &["views", "catalogue", "model"]),
     ("views", &["catalogue", "model"]),
     ("catalogue", &["model", "schema"]),

@@ -1,8 +1,8 @@
 //! Folded stacks: `outer;inner;leaf AMOUNT`, a line for each context that has an amount, in whole
 //! nanoseconds, counts or bytes, so that the amounts add up to the metric's total exactly.
 //!
-//! Readers split a line at `;` and take a number after its last space for the amount, two of them for a
-//! difference, and a line that begins with `# ` for a comment. Names are written so that none of that happens.
+//! Readers split a line at `;`, and take a number after its last space for the amount, two of them for a
+//! difference, and a line that begins with `# ` for a comment. Names are written so that they are names only.
 
 use crate::catalogue::metrics::sum;
 use crate::exports::Selection;

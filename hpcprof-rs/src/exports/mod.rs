@@ -11,14 +11,14 @@ mod speedscope;
 pub mod stacks;
 mod target;
 
-use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
-use crate::cli::ExportArgs;
+use crate::catalogue::{Catalogue, Projection};
 use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
 use crate::views::fold::FoldOptions;
 use clap::ValueEnum;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// The formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -57,16 +57,33 @@ struct Selection {
     least: i64,
 }
 
-/// Carries out `hpcprof-rs export`; `out` is standard output.
-pub fn export(catalogue: &Catalogue, args: &ExportArgs, out: &mut dyn Write) -> Result<()> {
-    let format = args.format;
-    let metric = match &args.metric {
-        Some(name) => catalogue.metric(name)?,
-        None => MetricSelector::Metric(WORK),
-    };
+/// What to export, and where to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Request {
+    /// The format.
+    pub format: Format,
+    /// The file; `-` is standard output.
+    pub output: PathBuf,
+    /// Metric of a format for one metric, or `effort`; work if none is given.
+    pub metric: Option<String>,
+    /// Least percentage of that metric for a context of its own.
+    pub threshold: Option<f64>,
+    /// The call paths.
+    pub projection: Projection,
+    /// Whether lines are frames.
+    pub lines: bool,
+    /// See [`FoldOptions::std_inlined`].
+    pub std_inlined: bool,
+    /// See [`FoldOptions::runtime_frames`].
+    pub runtime_frames: bool,
+}
+
+/// Writes a file; `out` is standard output.
+pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> Result<()> {
+    let format = request.format;
     let given = [
-        ("--metric", args.metric.is_some()),
-        ("--threshold", args.threshold.is_some()),
+        ("--metric", request.metric.is_some()),
+        ("--threshold", request.threshold.is_some()),
     ];
     for (option, is_given) in given {
         if is_given && !format.holds_one_metric() {
@@ -79,24 +96,28 @@ pub fn export(catalogue: &Catalogue, args: &ExportArgs, out: &mut dyn Write) -> 
     let stacks = Stacks::read(
         catalogue,
         FoldOptions {
-            projection: args.projection,
-            lines: args.lines || format.has_lines_of_frames(),
+            projection: request.projection,
+            lines: request.lines || format.has_lines_of_frames(),
             call_lines: format.has_lines_of_frames(),
             loops: true,
-            std_inlined: args.std_inlined,
-            runtime_frames: args.runtime_frames,
+            std_inlined: request.std_inlined,
+            runtime_frames: request.runtime_frames,
             recursion: false,
             start_up: false,
         },
     )?;
+    let metric = match &request.metric {
+        Some(name) => stacks.metric(name)?,
+        None => MetricSelector::Metric(WORK),
+    };
     let total = metric.of(&stacks.totals);
     if format == Format::Flamegraph && total == 0 {
         return Err(Error::Usage(format!(
             "nothing was recorded for the metric `{}`, so its flame graph is empty: choose another --metric",
-            args.metric.as_deref().unwrap_or("work")
+            request.metric.as_deref().unwrap_or("work")
         )));
     }
-    let threshold = args.threshold.unwrap_or(match format {
+    let threshold = request.threshold.unwrap_or(match format {
         Format::Flamegraph => flamegraph::NARROWEST_PERCENT,
         _ => 0.0,
     });
@@ -104,7 +125,7 @@ pub fn export(catalogue: &Catalogue, args: &ExportArgs, out: &mut dyn Write) -> 
         metric,
         least: (total as f64 * threshold / 100.0).ceil() as i64,
     };
-    target::write(&args.output, out, |out| match format {
+    target::write(&request.output, out, |out| match format {
         Format::Folded => folded::write(&stacks, selection, out),
         Format::Flamegraph => flamegraph::write(&stacks, selection, out),
         Format::Speedscope => speedscope::write(&stacks, out),

@@ -4,6 +4,7 @@
 //! Invariants: a context comes after its caller; amounts are not negative, and a metric's sum fits an `i64`.
 
 use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::MetricSelector;
 use crate::error::{Error, Result, one_line};
 use crate::model::metrics;
 use crate::model::symbols::Kind;
@@ -11,7 +12,7 @@ use crate::model::tree::{SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::view::Label;
-use hpc_formats::profile;
+use hpc_formats::profile::{self, Aggregation};
 use hpc_formats::structure::Origin;
 use std::path::Path;
 
@@ -33,6 +34,19 @@ pub struct Metric {
     pub name: String,
     /// Unit of its amounts.
     pub unit: Unit,
+}
+
+impl Metric {
+    fn of(metric: &metrics::Metric) -> Metric {
+        Metric {
+            name: clean(&metric.name),
+            unit: match metric.unit {
+                profile::Unit::Seconds => Unit::Nanoseconds,
+                profile::Unit::Bytes => Unit::Bytes,
+                profile::Unit::Count | profile::Unit::Ratio => Unit::Count,
+            },
+        }
+    }
 }
 
 /// A procedure, loop or parallel loop together with a file that has code of it.
@@ -71,7 +85,7 @@ pub struct Stacks<'a> {
     /// By context, the first that it calls, and the next that its caller calls.
     links: Vec<(Option<u32>, Option<u32>)>,
     first_root: Option<u32>,
-    /// All metrics.
+    /// The metrics that add up. Others, such as ratios and maxima, have no place in a sum of contexts.
     pub metrics: Vec<Metric>,
     /// Sums of all contexts' own amounts, by metric.
     pub totals: Vec<i64>,
@@ -81,7 +95,11 @@ impl<'a> Stacks<'a> {
     /// Reads and folds the contexts of a database.
     pub fn read(catalogue: &'a Catalogue, options: FoldOptions) -> Result<Stacks<'a>> {
         let tree = catalogue.contexts(options.projection)?;
-        let tree = fold(&tree, &catalogue.code, options);
+        let mut tree = fold(&tree, &catalogue.code, options);
+        let add_up = sums(catalogue);
+        if add_up.len() < catalogue.metrics.len() {
+            tree.exclusive = select(&tree.exclusive, tree.nodes.len(), &add_up);
+        }
         check(&tree, &catalogue.path)?;
         let mut links = vec![(None, None); tree.nodes.len()];
         let mut first_root = None;
@@ -92,22 +110,29 @@ impl<'a> Stacks<'a> {
             };
             links[context].1 = first.replace(context as u32);
         }
-        let metric = |metric: &metrics::Metric| Metric {
-            name: metric.name.clone(),
-            unit: match metric.unit {
-                profile::Unit::Seconds => Unit::Nanoseconds,
-                profile::Unit::Bytes => Unit::Bytes,
-                profile::Unit::Count | profile::Unit::Ratio => Unit::Count,
-            },
-        };
         Ok(Stacks {
             catalogue,
             inclusive: tree.inclusive(),
             links,
             first_root,
-            metrics: catalogue.metrics.iter().map(metric).collect(),
+            metrics: add_up
+                .iter()
+                .map(|m| Metric::of(&catalogue.metrics[*m]))
+                .collect(),
             totals: tree.exclusive.totals(),
             tree,
+        })
+    }
+
+    /// The metric with a name, by its position here, or `effort`.
+    pub fn metric(&self, name: &str) -> Result<MetricSelector> {
+        let MetricSelector::Metric(index) = self.catalogue.metric(name)? else {
+            return Ok(MetricSelector::Effort);
+        };
+        let position = sums(self.catalogue).iter().position(|m| *m == index);
+        position.map(MetricSelector::Metric).ok_or_else(|| {
+            let problem = "does not add up over contexts: choose another --metric";
+            Error::Usage(format!("the metric `{name}` {problem}"))
         })
     }
 
@@ -308,6 +333,24 @@ impl Iterator for Walk<'_> {
     }
 }
 
+/// The positions of the metrics that add up. Those of effort do, and come first.
+fn sums(catalogue: &Catalogue) -> Vec<usize> {
+    let is_sum = |m: &usize| catalogue.metrics[*m].aggregation == Aggregation::Sum;
+    (0..catalogue.metrics.len()).filter(is_sum).collect()
+}
+
+/// The values of some metrics.
+fn select(values: &Values, contexts: usize, metrics: &[usize]) -> Values {
+    let mut selected = Values::new(metrics.len());
+    for context in 0..contexts as u32 {
+        selected.push();
+        for (position, metric) in metrics.iter().enumerate() {
+            selected.add_one(context, position, values.of(context)[*metric]);
+        }
+    }
+    selected
+}
+
 /// Refuses amounts that no measurement has: formats add them up, and some have no sign.
 fn check(tree: &Tree, path: &Path) -> Result<()> {
     let mut totals = vec![0_i128; tree.exclusive.metrics()];
@@ -332,4 +375,46 @@ fn check(tree: &Tree, path: &Path) -> Result<()> {
 /// On one line, without what steers a terminal and what no text file may hold.
 fn clean(text: &str) -> String {
     one_line(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tree::{Call, TreeNode};
+
+    fn tree(amounts: &[[i64; 2]]) -> Tree {
+        let mut tree = Tree::new(2);
+        for amounts in amounts {
+            let node = tree.push(TreeNode {
+                parent: None,
+                kind: Kind::Procedure,
+                procedure: 0,
+                location: None,
+                call: Call::Unknown,
+                is_runtime: false,
+                parallel_loop: None,
+                recursion: 1,
+            });
+            tree.exclusive.add(node, amounts);
+        }
+        tree
+    }
+
+    #[test]
+    fn impossible_amounts_are_refused() {
+        let path = Path::new("db");
+        for good in [&[][..], &[[0, 0]], &[[i64::MAX - 1, 1]]] {
+            assert!(check(&tree(good), path).is_ok(), "{good:?}");
+        }
+        for bad in [&[[0, -1]][..], &[[i64::MAX, 1]], &[[i64::MAX, 0], [1, 0]]] {
+            let error = check(&tree(bad), path).expect_err("refused").to_string();
+            assert!(error.contains("build it again"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_selected_metrics_stay() {
+        let selected = select(&tree(&[[1, 2], [3, 4]]).exclusive, 2, &[1]);
+        assert_eq!((selected.of(0), selected.of(1)), (&[2][..], &[4][..]));
+    }
 }

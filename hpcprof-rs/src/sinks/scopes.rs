@@ -54,7 +54,13 @@ impl ScopeIds {
             let above = node.parent.and_then(|p| around[p as usize]);
             let is_region = node.procedure as usize >= code.procedure_count;
             let inside = matches!(node.kind, Kind::Loop | Kind::Line | Kind::Partial);
-            let procedure = if inside { above } else { Some(node.procedure) };
+            // Below nothing that is a procedure, a line has the one that it is of.
+            let named = (!is_region).then_some(node.procedure);
+            let procedure = if inside {
+                above.or(named)
+            } else {
+                Some(node.procedure)
+            };
             around.push(procedure);
             let scope = Scope {
                 kind: node.kind,

@@ -128,10 +128,14 @@ pub fn speedscope(text: &str) -> Profiles {
     let mut profiles = Profiles::new();
     for profile in json["profiles"].as_array().expect("profiles") {
         assert_eq!(profile["type"], "evented");
-        assert_eq!(
-            (&profile["unit"], &profile["startValue"]),
-            (&"nanoseconds".into(), &0.into())
-        );
+        let name = profile["name"].as_str().expect("a name").to_owned();
+        let unit = if name == "samples" {
+            "none"
+        } else {
+            "nanoseconds"
+        };
+        assert_eq!(profile["unit"], unit, "{name}");
+        assert_eq!(profile["startValue"], 0);
         let mut paths = Paths::new();
         let mut open: Vec<(u64, String)> = Vec::new();
         let mut now = 0;
@@ -155,7 +159,6 @@ pub fn speedscope(text: &str) -> Profiles {
         }
         assert!(open.is_empty());
         assert_eq!(profile["endValue"].as_i64(), Some(now));
-        let name = profile["name"].as_str().expect("a name").to_owned();
         assert!(profiles.insert(name, paths).is_none());
     }
     profiles
@@ -293,13 +296,19 @@ impl Pprof {
     pub fn profiles(&self) -> Profiles {
         let mut profiles = Profiles::new();
         for (index, kind) in self.message.sample_types.iter().enumerate() {
-            assert_eq!(self.text(kind.unit), "nanoseconds");
+            let name = self.text(kind.name);
+            let unit = if name == "samples" {
+                "count"
+            } else {
+                "nanoseconds"
+            };
+            assert_eq!(self.text(kind.unit), unit, "{name}");
             let mut paths = Paths::new();
             for (frames, values) in &self.samples {
                 let path = frames.iter().map(|f| f.0.clone()).collect();
                 add(&mut paths, path, values[index]);
             }
-            profiles.insert(self.text(kind.name).to_owned(), paths);
+            profiles.insert(name.to_owned(), paths);
         }
         profiles
     }
@@ -354,7 +363,12 @@ pub fn firefox(text: &str) -> BTreeMap<String, Vec<(Vec<Place>, i64)>> {
         let samples = &thread["samples"];
         check_columns(samples, "samples");
         check_columns(&thread["markers"], "markers");
-        assert_eq!(samples["weightType"], "tracing-ms");
+        let name = thread["name"].as_str().expect("a name").to_owned();
+        let (weights, unit) = match name.as_str() {
+            "samples" => ("samples", 1.0),
+            _ => ("tracing-ms", 1e6),
+        };
+        assert_eq!(samples["weightType"], weights, "{name}");
         let mut found = Vec::new();
         let mut now = 0.0;
         for index in 0..samples["length"].as_u64().expect("a length") as usize {
@@ -373,9 +387,8 @@ pub fn firefox(text: &str) -> BTreeMap<String, Vec<(Vec<Place>, i64)>> {
             }
             frames.reverse();
             let weight = samples["weight"][index].as_f64().expect("a weight");
-            found.push((frames, (weight * 1e6).round() as i64));
+            found.push((frames, (weight * unit).round() as i64));
         }
-        let name = thread["name"].as_str().expect("a name").to_owned();
         assert!(threads.insert(name, found).is_none());
     }
     threads
