@@ -22,7 +22,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
     ("hpcrun-fixtures", &["work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
-    ("xtask", &[]),
+    ("xtask", &["hpc-formats"]),
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.

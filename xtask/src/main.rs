@@ -9,6 +9,7 @@
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
 //! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
+//! * `synthetic` ([`synthetic`]): measurement directories of any size, for benchmarks of the merge.
 //! * `torture` ([`torture`]): the stress test of runtime and profiler.
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod overhead;
 mod rayon_tests;
 mod real_programs;
 mod statistics;
+mod synthetic;
 mod torture;
 
 use clap::{Parser, Subcommand};
@@ -57,6 +59,8 @@ enum Task {
     RealPrograms(real_programs::Options),
     /// Run every check whatever has changed, all conditions, and the long tests
     Nightly(nightly::Options),
+    /// Write measurement directories of any size and print their exact totals
+    Synthetic(synthetic::Options),
     /// Random fork-join trees with panics in all places, profiled and judged
     Torture(torture::Options),
 }
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::RealPrograms(options) => real_programs::run(&options),
         Task::Nightly(options) => nightly::run(&options),
+        Task::Synthetic(options) => synthetic::run(&options),
         Task::Torture(options) => torture::run(&options),
     };
     match result {
