@@ -5,8 +5,10 @@ use crate::advice::first_screen;
 use crate::advice::headline::headline;
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
+use crate::catalogue::tree::Tree;
 use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
 use crate::error::{Error, Result, one_line};
+use crate::metrics::unit::Unit;
 use crate::model::experiment::Experiment;
 use crate::model::warnings::Warnings;
 use crate::passes::{attribute, code, load_map};
@@ -147,8 +149,10 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         return Err(Error::Usage(problem.to_owned()));
     }
     let is_text = args.format == Format::Text;
-    let metric = match &args.metric {
-        Some(name) => catalogue.metric(name)?,
+    let asked = args.metric.as_deref();
+    let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
+    let metric = match &asked {
+        Some(expression) => MetricSelector::from(expression),
         None if args.format == Format::Folded => MetricSelector::Metric(WORK),
         None => MetricSelector::Effort,
     };
@@ -167,6 +171,9 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         &catalogue.code,
         options,
     );
+    if args.format == Format::Folded {
+        refuse_to_stack(metric, &tree)?;
+    }
     let default = match args.format {
         Format::Text => text_limits(kind),
         _ => Limits::default(),
@@ -190,7 +197,9 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             };
             text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
         }
-        Format::Json if args.flat => json::print(&view, &catalogue, options, Form::Flat, out),
+        Format::Json if args.flat => {
+            json::print(&view, &catalogue, metric, options, Form::Flat, out)
+        },
         Format::Json => {
             let levels = json::levels(&view);
             if levels > json::MANY_LEVELS {
@@ -199,10 +208,32 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
                      refuse; --flat writes nodes with the ids of their parents"
                 );
             }
-            json::print(&view, &catalogue, options, Form::Nested, out)
+            json::print(&view, &catalogue, metric, options, Form::Nested, out)
         }
-        Format::Csv => csv::print(&view, &catalogue, out),
+        Format::Csv => csv::print(&view, &catalogue, metric, out),
         Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)
+}
+
+/// Stacks show parts of a whole: all of them of one sign, adding up to it, in a unit of time.
+fn refuse_to_stack(metric: MetricSelector<'_>, tree: &Tree) -> Result<()> {
+    let Some(expression) = metric.derived() else {
+        return Ok(());
+    };
+    let nodes = 0..tree.nodes.len() as u32;
+    let mut values = nodes.filter_map(|node| metric.of(tree.exclusive.of(node)));
+    let problem = if !expression.adds_up() {
+        "does not add up"
+    } else if expression.unit() != Unit::SECONDS {
+        "is no time"
+    } else if values.any(|value| value < 0.0) {
+        "is negative in some contexts"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Usage(format!(
+        "`{}` {problem}, so folded stacks cannot show it: give another --metric or --format",
+        expression.text()
+    )))
 }

@@ -31,17 +31,18 @@ const CORE: [&str; 9] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 9] = [
+const PROF: [(&str, &[&str]); 10] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
-    ("render", &["views", "catalogue", "model"]),
+    ("render", &["views", "catalogue", "metrics", "model"]),
     ("views", &["catalogue", "model"]),
-    ("catalogue", &["model", "schema"]),
+    ("catalogue", &["metrics", "model", "schema"]),
     ("sinks", &["model", "schema"]),
     ("passes", &["sources", "model"]),
     ("sources", &["model", "schema"]),
+    ("metrics", &[]),
     ("model", &[]),
     ("schema", &[]),
 ];

@@ -11,10 +11,12 @@ pub mod statistics;
 pub mod tree;
 
 use crate::catalogue::code::Code;
-use crate::catalogue::metrics::{FIXED, MetricSelector};
+use crate::catalogue::metrics::{EFFORT, FIXED, MetricInfo};
 use crate::catalogue::statistics::Statistics;
 use crate::catalogue::tree::Tree;
 use crate::error::{Error, Result};
+use crate::metrics::expression::{Expression, Variable};
+use crate::metrics::unit::Unit;
 use crate::schema;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -48,6 +50,8 @@ pub struct Catalogue {
     pub path: PathBuf,
     /// Metric names by position.
     pub metrics: Vec<String>,
+    /// What they are, by position.
+    pub metric_table: Vec<MetricInfo>,
     /// Names of code.
     pub code: Code,
     /// About the runs as a whole.
@@ -100,9 +104,21 @@ impl Catalogue {
         if !metrics.iter().take(FIXED.len()).eq(FIXED) {
             return Err(sql::inconsistent("metric"));
         }
+        let sql = "SELECT id, unit, description FROM metric ORDER BY id";
+        let metric_table = sql::rows(&connection, sql, 0, |row| {
+            let unit = match row.get::<_, String>(1)?.as_str() {
+                "nanoseconds" => Some(Unit::SECONDS),
+                name => Unit::named(name),
+            };
+            Ok(MetricInfo {
+                unit: unit.ok_or_else(|| sql::inconsistent("metric.unit"))?,
+                description: row.get(2)?,
+            })
+        })?;
         Ok(Catalogue {
             path: path.to_owned(),
             metrics,
+            metric_table,
             code: Code::read(&connection)?,
             statistics: Statistics::read(&connection)?,
             connection,
@@ -115,15 +131,25 @@ impl Catalogue {
             .map_err(|e| damaged(&self.path, &e))
     }
 
-    /// The metric with a name, or `effort`.
-    pub fn metric(&self, name: &str) -> Result<MetricSelector> {
-        if name == "effort" {
-            return Ok(MetricSelector::Effort);
-        }
-        let found = self.metrics.iter().position(|m| m == name);
-        found.map(MetricSelector::Metric).ok_or_else(|| {
+    /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all
+    /// metrics.
+    pub fn metric(&self, text: &str) -> Result<Expression> {
+        let effort = Variable {
+            name: EFFORT,
+            unit: Unit::SECONDS,
+            adds_up: true,
+        };
+        let metrics = self.metrics.iter().zip(&self.metric_table);
+        let metrics = metrics.map(|(name, info)| Variable {
+            name,
+            unit: info.unit,
+            adds_up: true,
+        });
+        let variables: Vec<Variable<'_>> = std::iter::once(effort).chain(metrics).collect();
+        Expression::parse(text, &variables).map_err(|problem| {
             Error::Usage(format!(
-                "no metric `{name}` in {}; it has: effort, {}",
+                "{}; {} has: {EFFORT}, {}",
+                problem.describe(text),
                 self.path.display(),
                 self.metrics.join(", ")
             ))

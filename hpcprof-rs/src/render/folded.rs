@@ -11,12 +11,12 @@ use std::io::{self, Write};
 pub fn print(
     view: &View,
     code: &Code,
-    metric: MetricSelector,
+    metric: MetricSelector<'_>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut carried = 0_i64;
     let mut path: Vec<String> = Vec::new();
-    let amount = |id: u32| metric.of(view.inclusive.of(id));
+    let amount = |id: u32| metric.amount(view.inclusive.of(id));
     for (id, depth) in view.preorder() {
         let node = view.node(id);
         path.truncate(depth);

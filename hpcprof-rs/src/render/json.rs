@@ -1,14 +1,17 @@
 //! Prints a view as JSON, schema `hpcprof-rs/view/1` (FORMATS.md).
 //!
-//! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
+//! Amounts are seconds with all nine decimals that they have; an expression's values are numbers or null. The
+//! printer does not recurse, so
 //! the depth of a tree is limited by the reader only.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::code::{Code, ParallelLoop};
-use crate::catalogue::metrics::sum;
+use crate::catalogue::metrics::{MetricSelector, sum};
 use crate::catalogue::statistics::Statistics;
 use crate::catalogue::tree::SourceLocation;
 use crate::error::steers;
+use crate::metrics::expression::Expression;
+use crate::metrics::unit::Unit;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::fold::FoldOptions;
@@ -46,13 +49,14 @@ pub fn levels(view: &View) -> usize {
 pub fn print(
     view: &View,
     catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
     options: FoldOptions,
     form: Form,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
-    let keys: Vec<String> = catalogue.metrics.iter().map(|m| string(m)).collect();
-    head(view, catalogue, options, &keys, &mut text);
+    let columns = Columns::new(catalogue, metric);
+    head(view, catalogue, options, &columns, &mut text);
     text.push_str(match form {
         Form::Nested => ",\n\"roots\":[",
         Form::Flat => ",\n\"nodes\":[",
@@ -71,7 +75,7 @@ pub fn print(
         if follows_another {
             text.push_str(",\n");
         }
-        node(view, &catalogue.code, &keys, id, form, &mut text);
+        node(view, &catalogue.code, &columns, id, form, &mut text);
         if text.len() > 1 << 16 {
             out.write_all(text.as_bytes())?;
             text.clear();
@@ -104,14 +108,62 @@ fn or_null(value: Option<impl Display>) -> String {
     value.map_or("null".to_owned(), |v| v.to_string())
 }
 
-/// The values of metrics, whose names are `keys`.
-fn amounts(keys: &[String], values: &[i64], text: &mut String) {
-    text.push('{');
-    for (index, (key, value)) in keys.iter().zip(values).enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+/// The metrics that a view has.
+struct Columns<'a> {
+    /// Names as JSON, of all metrics and of the expression.
+    keys: Vec<String>,
+    metric: MetricSelector<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(catalogue: &Catalogue, metric: MetricSelector<'a>) -> Self {
+        let names = catalogue.metrics.iter().map(String::as_str);
+        let names = names.chain(metric.derived().map(Expression::text));
+        let keys = names.map(string).collect();
+        Columns { keys, metric }
     }
-    text.push('}');
+
+    /// The values of all metrics, and what follows from them.
+    fn amounts(&self, values: &[i64], text: &mut String) {
+        text.push('{');
+        for (index, (key, value)) in self.keys.iter().zip(values).enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+        }
+        if let (Some(_), Some(key)) = (self.metric.derived(), self.keys.last()) {
+            let value = serde_json::Value::from(self.metric.of(values));
+            let _ = write!(text, ",{key}:{value}");
+        }
+        text.push('}');
+    }
+
+    /// What the metrics are, where they do not all have the view's unit.
+    fn table(&self, catalogue: &Catalogue) -> String {
+        let Some(expression) = self.metric.derived() else {
+            return String::new();
+        };
+        let row = |key: &str, unit: Unit, adds_up: bool, description: &str| {
+            let (unit, description) = (string(&unit.to_string()), string(description));
+            let aggregation = if adds_up { "sum" } else { "none" };
+            format!(
+                "{{\"name\":{key},\"unit\":{unit},\"aggregation\":\"{aggregation}\",\
+                 \"description\":{description}}}"
+            )
+        };
+        let metrics = self.keys.iter().zip(&catalogue.metric_table);
+        let mut rows: Vec<String> = metrics
+            .map(|(key, info)| row(key, info.unit, true, &info.description))
+            .collect();
+        let description = "computed for each context from its sums of other metrics";
+        let key = self.keys.last().map_or("", String::as_str);
+        rows.push(row(
+            key,
+            expression.unit(),
+            expression.adds_up(),
+            description,
+        ));
+        format!(",\"metric_table\":[{}]", rows.join(","))
+    }
 }
 
 /// What the view shows as part of something else.
@@ -137,7 +189,7 @@ fn head(
     view: &View,
     catalogue: &Catalogue,
     options: FoldOptions,
-    keys: &[String],
+    columns: &Columns<'_>,
     text: &mut String,
 ) {
     let run = &catalogue.statistics;
@@ -145,7 +197,7 @@ fn head(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
          \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\
-         \"metrics\":[{}],\"totals\":",
+         \"metrics\":[{}]{},\"totals\":",
         string(SCHEMA),
         string(view.name),
         string(options.projection.name()),
@@ -155,9 +207,10 @@ fn head(
         exact_seconds(run.wall_ns),
         exact_seconds(run.period_ns),
         folded(options),
-        keys.join(","),
+        columns.keys.join(","),
+        columns.table(catalogue),
     );
-    amounts(keys, &view.totals, text);
+    columns.amounts(&view.totals, text);
     let _ = write!(text, ",\"quality\":{}", quality(run));
 }
 
@@ -193,7 +246,7 @@ fn quality(run: &Statistics) -> String {
     )
 }
 
-fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &mut String) {
+fn node(view: &View, code: &Code, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
     let node = view.node(id);
     let (file, line) = location(code, node.label.location(code));
     let (call_file, call_line) = location(code, node.call.location());
@@ -209,12 +262,12 @@ fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &m
         string(&names::label(code, node.label)),
         or_null(node.label.module(code).map(string)),
     );
-    amounts(keys, view.inclusive.of(id), text);
+    columns.amounts(view.inclusive.of(id), text);
     if let Some(row) = node.label.parallel_loop(code) {
         let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, code));
     }
     text.push_str(",\"exclusive\":");
-    amounts(keys, view.exclusive.of(id), text);
+    columns.amounts(view.exclusive.of(id), text);
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
         Form::Flat => "}",
