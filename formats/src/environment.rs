@@ -8,8 +8,6 @@ pub const ENV_EVENT: &str = "HPCRUN_RS_EVENT";
 pub const ENV_RATE: &str = "HPCRUN_RS_RATE";
 /// Cores n; 0 = as many as workers.
 pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
-/// Path of the table that the run's processes on one host share.
-pub const ENV_NODE: &str = "HPCRUN_RS_NODE";
 /// `auto`, `perf-sigtrap`, `perf-signal` or `posix-timer`.
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 /// `native` or `framehop`.

@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -50,6 +50,12 @@ pub struct Start {
     pub cores: u32,
     /// Most distinct samples of a thread that the source can take per second; 0 = unknown.
     pub rate_ceiling: u32,
+    /// Name of the host; empty if unknown, as are the next two, and in files of version 1.2 and before.
+    pub host: String,
+    /// Id of the host's last boot: two images with the same host and boot share its monotonic clock.
+    pub boot: String,
+    /// The job, as its batch system or MPI launcher names it; empty outside of one.
+    pub job: String,
 }
 
 /// The name by which a user knows a program: its file's. Cargo's hash is dropped from benchmarks and tests,
@@ -229,6 +235,9 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.u64(s.period_ns);
             w.u32(s.cores);
             w.u32(s.rate_ceiling);
+            for text in [&s.host, &s.boot, &s.job] {
+                w.string(text);
+            }
             KIND_START
         }
         Entry::Module(m) => {
@@ -383,7 +392,7 @@ fn decode_start(r: &mut ByteReader<'_>) -> Option<Start> {
     for _ in 0..n {
         arguments.push(r.string()?);
     }
-    Some(Start {
+    let mut start = Start {
         pid,
         ppid,
         image,
@@ -396,7 +405,13 @@ fn decode_start(r: &mut ByteReader<'_>) -> Option<Start> {
         period_ns: r.u64()?,
         cores: r.u32()?,
         rate_ceiling: r.u32()?,
-    })
+        ..Start::default()
+    };
+    // An entry of version 1.2 ends here.
+    if r.remaining() > 0 {
+        (start.host, start.boot, start.job) = (r.string()?, r.string()?, r.string()?);
+    }
+    Some(start)
 }
 
 fn decode_module(r: &mut ByteReader<'_>) -> Option<Module> {
@@ -476,6 +491,46 @@ mod tests {
         ] {
             assert_eq!(text_of(bytes), text);
             assert_eq!(bytes_of(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn older_starts_have_no_host() {
+        let start = Start {
+            executable: "/bin/true".to_owned(),
+            rate_ceiling: 7,
+            host: "node17".to_owned(),
+            boot: "b-1".to_owned(),
+            job: "123.server".to_owned(),
+            ..Start::default()
+        };
+        let entry = encode(&Entry::Start(start.clone()));
+        let parse = |cut: usize| {
+            let payload = &entry[8..entry.len() - cut];
+            let mut file = encode_header().to_vec();
+            file.extend(KIND_START.to_le_bytes());
+            file.extend((payload.len() as u32).to_le_bytes());
+            file.extend(payload);
+            Process::parse(&file)
+        };
+        let added = 3 * 4
+            + [&start.host, &start.boot, &start.job]
+                .map(String::len)
+                .iter()
+                .sum::<usize>();
+        assert_eq!(parse(0).map(|p| p.start), Ok(start.clone()));
+        let older = Start {
+            host: String::new(),
+            boot: String::new(),
+            job: String::new(),
+            ..start
+        };
+        assert_eq!(
+            parse(added).map(|p| (p.start, p.damaged)),
+            Ok((older, false))
+        );
+        for cut in (1..added).chain([added + 1]) {
+            assert_eq!(parse(cut), Err(ProcessError::NoStart), "{cut}");
         }
     }
 

@@ -7,7 +7,15 @@
 //!
 //! Layout: one header of [`HEADER_SIZE`] bytes, then records of [`RECORD_SIZE`] bytes. Record 0
 //! is the synthetic root of the paper's appendix. A child always has a larger index than its
-//! parent. FORMATS.md has the byte table.
+//! parent. The header has a table of the metrics, and each context one value a metric, in groups of
+//! [`VALUES_PER_RECORD`]. FORMATS.md has the byte table.
+
+mod metric;
+
+pub use metric::{
+    Aggregation, IDLENESS, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric, Representation,
+    SAMPLES, Unit, VALUES_PER_RECORD, WORK, default_metrics,
+};
 
 use crate::address::CodeAddress;
 use crate::loss::{LOSS_SLOTS, LossCause};
@@ -16,11 +24,11 @@ use std::fmt;
 /// First bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any minor version.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 0;
 /// Bytes before the first record.
-pub const HEADER_SIZE: usize = 512;
+pub const HEADER_SIZE: usize = header::METRICS + MAX_METRICS * METRIC_SIZE;
 /// Bytes of a record.
 pub const RECORD_SIZE: usize = 32;
 
@@ -66,10 +74,14 @@ pub mod header {
     pub const CREATOR_NODE: usize = 108;
     /// 16 bytes, NUL-padded thread name.
     pub const NAME: usize = 112;
-    /// u64 bytes from this header to that of the next profile in the file, 0: the last one (since 1.1).
+    /// u64 bytes from this header to that of the next profile in the file, 0: the last one.
     pub const NEXT: usize = 128;
+    /// u32 number of metrics, at most [`super::MAX_METRICS`].
+    pub const METRIC_COUNT: usize = 136;
     /// u64 counters by [`crate::loss::LossCause`] number.
     pub const LOSSES: usize = 256;
+    /// The metrics, of [`super::METRIC_SIZE`] bytes each ([`super::Metric::encode`]).
+    pub const METRICS: usize = 512;
 }
 
 /// How many physical (left) and logical (right) notes a bichord has (paper, section 3.1).
@@ -117,7 +129,7 @@ pub enum RecordKind {
     Partial = 4,
     /// A note pair (the paper's X-structure).
     Note = 5,
-    /// The metric values of the record `parent`.
+    /// A group of metric values of the record `parent`.
     Metric = 6,
 }
 
@@ -154,16 +166,14 @@ pub enum Record {
     Metric {
         /// Record that the values belong to.
         owner: u32,
-        /// Samples taken at the owner.
-        samples: u64,
-        /// The same, weighted by timer overruns: periods of work.
-        work: u64,
-        /// Periods times n_idle / n_working, summed.
-        idleness: f64,
+        /// The group's number g: its values are those of the metrics 3g, 3g + 1 and 3g + 2.
+        group: u32,
+        /// Words of the values, for [`Metric::amount`]; 0 beyond the last metric.
+        values: [u64; VALUES_PER_RECORD],
     },
 }
 
-/// Packs a record's first word.
+/// Packs a record's first word. A metric record has its group's number in place of a note-id.
 #[inline]
 pub const fn meta(kind: RecordKind, association: u8, note_id: u32) -> u32 {
     kind as u32 | (association as u32) << 4 | note_id << 8
@@ -232,6 +242,7 @@ pub struct Header {
     pub creator_node: u32,
     pub name: String,
     pub losses: Vec<(LossCause, u64)>,
+    pub metrics: Vec<Metric>,
 }
 
 /// A profile over the bytes of its file.
@@ -344,6 +355,7 @@ impl<'a> Profile<'a> {
             creator_node: u32_at(data, header::CREATOR_NODE),
             name: String::from_utf8_lossy(&name[..end]).into_owned(),
             losses,
+            metrics: metric::parse(data)?,
         })
     }
 
@@ -363,7 +375,7 @@ impl<'a> Profile<'a> {
     }
 
     /// The record at `index`; `None` when absent or corrupt (unknown kind, a parent that does
-    /// not come before its child, a value that is not a number).
+    /// not come before its child, a group of no metrics, a value that is not a number).
     pub fn record(&self, index: usize) -> Option<Record> {
         let start = index.checked_mul(RECORD_SIZE)?;
         let bytes = self.records.get(start..start + RECORD_SIZE)?;
@@ -391,13 +403,13 @@ impl<'a> Profile<'a> {
                     lip: CodeAddress(lip),
                 }),
             k if k == RecordKind::Metric as u32 => {
-                let idleness = f64::from_bits(u64_at(bytes, 24));
-                let valid = (parent as usize) < index && idleness.is_finite() && idleness >= 0.0;
+                let (group, values) = (meta >> 8, [ip, lip, u64_at(bytes, 24)]);
+                let valid = (parent as usize) < index
+                    && metric::are_values(&self.header.metrics, group, &values);
                 valid.then_some(Record::Metric {
                     owner: parent,
-                    samples: ip,
-                    work: lip,
-                    idleness,
+                    group,
+                    values,
                 })
             }
             _ => None,

@@ -29,7 +29,6 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     command
         .env("LD_PRELOAD", preload_list(settings.library))
         .env(names::ENV_OUTPUT, settings.directory)
-        .env(names::ENV_NODE, settings.directory.join(node_name()))
         .env(names::ENV_EVENT, settings.event.name)
         .env(names::ENV_RATE, settings.event.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
@@ -45,14 +44,4 @@ fn preload_list(library: &Path) -> OsString {
         list.push(others);
     }
     list
-}
-
-/// The name of the table that the run's processes on this host share. It is unique to this host since its
-/// last boot, as several hosts may see the same directory.
-fn node_name() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host = host.as_encoded_bytes().iter().copied();
-    let both = boot.trim().bytes().chain(host);
-    format!("node-{:016x}.hpcnode", crate::cache::fingerprint(both))
 }

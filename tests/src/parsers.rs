@@ -4,12 +4,12 @@
 //! mutation runs (`tests/mutations.rs`). They panic when a parser breaks its contract.
 
 use hpc_formats::process::Process;
-use hpc_formats::profile::{Profile, Record};
+use hpc_formats::profile::{MAX_METRICS, Profile, Record, VALUES_PER_RECORD};
 use hpc_formats::structure::Structure;
 use hpcstruct_rs::code::{Architecture, loops_of_bytes};
 use hpcstruct_rs::{Options, Rules, analyse_bytes};
 
-/// A thread's profile: every record that is handed out has its parent before it.
+/// A thread's profile: every record that is handed out has its parent before it, and every value a metric.
 pub fn profile(data: &[u8]) {
     let Ok(profile) = Profile::parse(data) else {
         return;
@@ -20,8 +20,16 @@ pub fn profile(data: &[u8]) {
             Some(Record::Root) => assert_eq!(index, 0, "one root"),
             Some(Record::Note { parent, .. }) => assert!((parent as usize) < index),
             Some(Record::Metric {
-                owner, idleness, ..
-            }) => assert!((owner as usize) < index && idleness >= 0.0 && idleness.is_finite()),
+                owner,
+                group,
+                values,
+            }) => {
+                assert!((owner as usize) < index);
+                let metrics = &profile.header.metrics[VALUES_PER_RECORD * group as usize..];
+                assert!(!metrics.is_empty() && metrics.len() <= MAX_METRICS);
+                let mut amounts = metrics.iter().zip(values).map(|(m, word)| m.amount(word));
+                assert!(amounts.all(|amount| amount >= 0.0));
+            }
             Some(Record::Entry | Record::Anchor { .. } | Record::Partial(_)) => {
                 assert!(index > 0);
             }

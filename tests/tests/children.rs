@@ -16,16 +16,42 @@ fn start(way: &str, program: &Path) -> Run {
         .succeed()
 }
 
-/// What all processes of a run noted.
-fn unprofiled(run: &Run) -> Vec<Unprofiled> {
-    let files = run.files("hpcproc").into_iter();
-    let notes = files.map(|path| {
+/// The processes of a run.
+fn processes(run: &Run) -> impl Iterator<Item = Process> {
+    run.files("hpcproc").into_iter().map(|path| {
         let bytes = std::fs::read(&path).expect("the process file is readable");
         let process = Process::parse(&bytes).expect("the process file is whole");
         assert!(!process.damaged, "{}", path.display());
-        process.unprofiled
-    });
-    notes.flatten().collect()
+        process
+    })
+}
+
+/// What all processes of a run noted.
+fn unprofiled(run: &Run) -> Vec<Unprofiled> {
+    processes(run).flat_map(|p| p.unprofiled).collect()
+}
+
+#[test]
+fn each_process_names_its_host_and_its_job() {
+    let _cores = exclusive_cores();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+    let host = check(Command::new("uname").arg("-n"));
+    // As under a launcher of PMIx; an empty variable is none.
+    let mut spec = Spec::new("children-job", c_program("children"))
+        .arguments(&["posix_spawn", "/bin/true", "here"])
+        .environment("PMIX_NAMESPACE", "prterun-node1-4711@1")
+        .environment("PMI_JOBID", "later in the list");
+    for batch in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"] {
+        spec = spec.environment(batch, "");
+    }
+    let run = spec.environment("OMPI_MCA_ess_base_jobid", "").succeed();
+    let named: Vec<_> = processes(&run)
+        .map(|p| (p.start.host, p.start.boot, p.start.job))
+        .collect();
+    let expected = (host.trim(), boot.trim(), "prterun-node1-4711@1");
+    let expected = (expected.0.into(), expected.1.into(), expected.2.into());
+    assert_eq!(named, [expected.clone(), expected]);
+    assert_eq!(run.files("hpcnode").len(), 1, "one table a host");
 }
 
 /// By every function that starts a program, and through a shell and the interpreter of a script.

@@ -130,20 +130,20 @@ fn attribute_thread(
     summary: &mut ThreadSummary,
 ) -> u64 {
     let mut unreadable = 0;
-    let period = resolver.profiles()[thread].header.period_ns as f64;
+    let metrics = resolver.profiles()[thread].header.metrics.clone();
+    let amount = |at: usize, word| metrics.get(at).map_or(0.0, |metric| metric.amount(word));
     for index in 0..resolver.profiles()[thread].len() {
         let record = resolver.profiles()[thread].record(index);
         let Some(Record::Metric {
             owner,
-            samples,
-            work,
-            idleness,
+            group: 0,
+            values: [samples, work, idleness],
         }) = record
         else {
             unreadable += u64::from(record.is_none());
             continue;
         };
-        let (work, idleness) = (work as f64 * period, (idleness * period).round());
+        let (work, idleness) = (amount(1, work), amount(2, idleness).round());
         if work > MAX_NANOSECONDS || idleness > MAX_NANOSECONDS {
             unreadable += 1;
             continue;

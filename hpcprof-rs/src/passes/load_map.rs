@@ -71,7 +71,12 @@ fn innermost(process: &ProcessInput) -> Vec<(CodeAddress, u64)> {
     let mut found = Vec::new();
     for profile in process.threads.values().filter_map(|t| t.profile().ok()) {
         for record in (0..profile.len()).filter_map(|index| profile.record(index)) {
-            let Record::Metric { owner, samples, .. } = record else {
+            let Record::Metric {
+                owner,
+                group: 0,
+                values: [samples, ..],
+            } = record
+            else {
                 continue;
             };
             if let Some(Record::Note { ip, lip, .. }) = profile.record(owner as usize) {

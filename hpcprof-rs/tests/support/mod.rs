@@ -11,7 +11,8 @@ use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start, Unprofiled};
 use hpc_formats::profile::{
-    Association, HEADER_SIZE, MAGIC, RecordKind, VERSION_MAJOR, VERSION_MINOR, header, meta,
+    Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR,
+    default_metrics, header, meta,
 };
 use hpc_formats::structure::{
     Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
@@ -203,6 +204,11 @@ impl ThreadBuilder {
         put(header::CPU_NS, &self.cpu_ns.to_le_bytes());
         put(header::IDLE_WEIGHT, &self.idle.to_le_bytes());
         put(header::NAME, self.name.as_bytes());
+        let metrics = default_metrics(self.period_ns);
+        put(header::METRIC_COUNT, &(metrics.len() as u32).to_le_bytes());
+        for (i, metric) in metrics.iter().enumerate() {
+            put(header::METRICS + i * METRIC_SIZE, &metric.encode());
+        }
         for (cause, n) in &self.losses {
             put(header::LOSSES + 8 * *cause as usize, &n.to_le_bytes());
         }

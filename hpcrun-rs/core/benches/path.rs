@@ -13,13 +13,14 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
 };
-use hpcrun_core::lcct::{Identity, Tree};
+use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{self, BacktraceCache, LogicalCursor, PathBuffer, agents};
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
 use std::time::Instant;
 
+const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3]];
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
 
@@ -96,7 +97,7 @@ impl Bench {
         let root = self.backtrace(regs);
         let (notes, outer) = (self.path.notes(), self.path.outer());
         let node = self.tree.insert(root, notes, outer).expect("room");
-        self.tree.add(node, 1, 1, 0.5).expect("room");
+        self.tree.add(node, &ONE_SAMPLE).expect("room");
         node
     }
 
@@ -231,7 +232,8 @@ fn main() {
         unwind: Unwind::new(UnwinderKind::DEFAULT, agents::owner_of).expect("memory"),
         path: PathBuffer::new().expect("memory"),
         cache: BacktraceCache::new().expect("memory"),
-        tree: Tree::create(&name, &identity).expect("the temporary folder is writable"),
+        tree: Tree::create(&name, &identity, &MetricSet::new(1))
+            .expect("the temporary folder is writable"),
         framehop: Framehop::new(loadmap::current().expect("taken above").modules()),
     };
     println!("microseconds a path, median (quartiles) of {ROUNDS} interleaved rounds");

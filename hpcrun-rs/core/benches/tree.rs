@@ -8,12 +8,14 @@ mod cold;
 
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{Association, RecordKind, meta};
-use hpcrun_core::lcct::{Identity, Tree};
+use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{Note, PathRoot};
 use std::time::Instant;
 
 const PATHS: usize = 1500;
 const NOTES: u64 = 27;
+
+const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3]];
 
 const IDENTITY: Identity = Identity {
     pid: 1,
@@ -36,7 +38,8 @@ fn native(address: u64) -> Note {
 fn main() {
     let file = std::env::temp_dir().join(format!("hpcrun-bench-{}", std::process::id()));
     let name = std::ffi::CString::new(file.to_str().expect("UTF-8")).expect("no NUL");
-    let mut tree = Tree::create(&name, &IDENTITY).expect("the temporary folder is writable");
+    let mut tree = Tree::create(&name, &IDENTITY, &MetricSet::new(IDENTITY.period_ns))
+        .expect("the temporary folder is writable");
     let mut random = 0x1234_5678_9abc_def1_u64;
     let mut nanoseconds = Vec::new();
     for _ in 0..PATHS {
@@ -53,7 +56,7 @@ fn main() {
         cold::evict();
         let start = Instant::now();
         let node = tree.insert(PathRoot::Entry, &path, 0).expect("room");
-        tree.add(node, 1, 1, 0.5).expect("room");
+        tree.add(node, &ONE_SAMPLE).expect("room");
         nanoseconds.push(start.elapsed().as_nanos() as f64);
     }
     nanoseconds.sort_by(f64::total_cmp);

@@ -2,11 +2,11 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_NODE, ENV_OUTPUT, ENV_RATE,
-    ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE,
+    ENV_UNWINDER, MAX_RATE,
 };
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// The sampled event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +61,6 @@ pub struct Config {
     pub rate: u32,
     /// The number of cores, n; 0: the peak number of workers.
     pub cores: u32,
-    /// Path of the table that the run's processes on this host share.
-    pub node: Option<CString>,
     /// The requested source; `None`: the best that the system allows.
     pub source: Option<SourceKind>,
     /// The stepper.
@@ -114,7 +112,6 @@ impl Config {
             event,
             rate,
             cores: number(ENV_CORES, 1)?,
-            node: variable(ENV_NODE).and_then(|path| CString::new(path.into_vec()).ok()),
             source,
             unwinder,
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
@@ -129,7 +126,7 @@ impl Config {
 }
 
 /// `getenv` without the environment lock of std, which another constructor may hold.
-fn variable(name: &str) -> Option<OsString> {
+pub(crate) fn variable(name: &str) -> Option<OsString> {
     let mut buffer = [0u8; 64];
     buffer
         .get_mut(..name.len())?

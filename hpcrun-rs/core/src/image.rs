@@ -5,7 +5,8 @@
 //! [`create_profile`], [`add_losses`].
 
 use crate::config::{Config, Event, SourceKind};
-use crate::lcct::{Identity, Tree, spare};
+use crate::host::Host;
+use crate::lcct::{Identity, MetricSet, Tree, spare};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
 use std::ffi::CStr;
 use std::io::Write;
@@ -26,6 +27,10 @@ pub struct Image {
     pub pid: u32,
     /// Monotonic clock at its start, nanoseconds; distinguishes images of one process.
     pub id: u64,
+    /// Where it runs.
+    pub host: Host,
+    /// The metrics of its samples.
+    pub metrics: MetricSet,
     /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
@@ -45,15 +50,23 @@ pub fn current() -> Option<&'static Image> {
 }
 
 /// Makes a new image the current one.
-pub fn open(config: Config, kind: SourceKind, arguments: Vec<String>) -> &'static Image {
+pub fn open(
+    config: Config,
+    kind: SourceKind,
+    host: Host,
+    arguments: Vec<String>,
+) -> &'static Image {
     EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
-    PERIOD_NS.store(config.period_ns(), Ordering::Relaxed);
+    let period_ns = config.period_ns();
+    PERIOD_NS.store(period_ns, Ordering::Relaxed);
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
         // SAFETY: getpid has no preconditions.
         pid: unsafe { libc::getpid() } as u32,
         id: clock(libc::CLOCK_MONOTONIC),
+        host,
+        metrics: MetricSet::new(period_ns),
         arguments,
         cpu_at_start: cpu_used(),
     }));
@@ -176,7 +189,7 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
         ..*identity
     };
     if let Some(mut tree) = spare::take() {
-        match tree.begin_next(&identity) {
+        match tree.begin_next(&identity, &s.metrics) {
             Ok(()) => return Ok(tree),
             Err(_) => tree.close(),
         }
@@ -190,7 +203,8 @@ pub fn create_profile(identity: &Identity) -> Result<Tree, LossCause> {
     name.text(b"-");
     name.number(u64::from(identity.thread));
     name.text(b".hpcprofile");
-    Tree::create(name.as_c_str().ok_or(LossCause::DiskFull)?, &identity)
+    let path = name.as_c_str().ok_or(LossCause::DiskFull)?;
+    Tree::create(path, &identity, &s.metrics)
 }
 
 /// A path that is built without allocation.

@@ -14,6 +14,7 @@
 //! | [`session`] | start, end, fork |
 //! | [`sites`] | counters of the runtimes' spawn sites |
 //! | [`config`] | settings from the launcher |
+//! | [`host`] | the host, and the job |
 //! | [`memory`] | mappings outside the program's heap |
 //! | [`system`] | system calls that bypass the interposed functions |
 //! | [`arch`] | processor-specific instructions |
@@ -34,6 +35,7 @@ compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64 and AA
 pub mod activity;
 pub mod arch;
 pub mod config;
+pub mod host;
 pub mod image;
 pub mod lcct;
 pub mod logical;

@@ -1,6 +1,7 @@
 //! The session: the measurement of one process image, from start to end, with load map and fork.
 
 use crate::config::{Config, SourceKind};
+use crate::host::Host;
 use crate::image::{self, Image, clock};
 use crate::lcct::spare;
 use crate::logical::{self, agents};
@@ -47,22 +48,28 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     }
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
-    if let Some(node) = &config.node {
+    let host = Host::current();
+    if let Some(table) = host.table(&config.output) {
         // If the table cannot be mapped, the process uses a table of its own.
-        activity::attach(node);
+        activity::attach(&table);
     }
     if config.unwinder == UnwinderKind::Framehop {
         loadmap::prepare_framehop();
     }
-    open_image(config, kind, arguments)?;
+    open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
     image::set_running(true);
     Ok(())
 }
 
-fn open_image(config: Config, kind: SourceKind, arguments: Vec<String>) -> Result<(), String> {
-    let new = image::open(config, kind, arguments);
+fn open_image(
+    config: Config,
+    kind: SourceKind,
+    host: Host,
+    arguments: Vec<String>,
+) -> Result<(), String> {
+    let new = image::open(config, kind, host, arguments);
     let mut bytes = process::encode_header().to_vec();
     bytes.extend(process::encode(&Entry::Start(start_entry(new))));
     image::append(&bytes, true)
@@ -89,6 +96,9 @@ fn start_entry(s: &Image) -> Start {
         period_ns: s.config.period_ns(),
         cores: s.config.cores,
         rate_ceiling: timer::rate_ceiling(s.kind, s.config.event),
+        host: s.host.name.clone(),
+        boot: s.host.boot.clone(),
+        job: s.host.job.clone(),
     }
 }
 
@@ -345,7 +355,12 @@ pub fn continue_in_child() {
     }
     threads::UNSAMPLED_NS.store(0, Ordering::Relaxed);
     threads::FOREIGN_NS.store(0, Ordering::Relaxed);
-    let opened = open_image(parent.config.clone(), parent.kind, parent.arguments.clone());
+    let opened = open_image(
+        parent.config.clone(),
+        parent.kind,
+        parent.host.clone(),
+        parent.arguments.clone(),
+    );
     match (opened, me) {
         (Ok(()), Some(me)) => arm(me),
         (Ok(()), None) => {}

@@ -3,8 +3,11 @@
 
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::{Association, Profile, Record, RecordKind, meta, profiles};
-use hpcrun_core::lcct::{Identity, Tree};
+use hpc_formats::profile::{
+    Aggregation, Association, Metric, Profile, Record, RecordKind, Representation, Unit,
+    default_metrics, meta, profiles,
+};
+use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{Note, PathRoot};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -21,6 +24,13 @@ const IDENTITY: Identity = Identity {
     creator_node: 5,
 };
 
+/// One sample that stands for two periods.
+const SAMPLE: Words = [[1, 2, 0.5_f64.to_bits()], [0; 3], [0; 3]];
+
+fn metrics() -> MetricSet {
+    MetricSet::new(IDENTITY.period_ns)
+}
+
 /// A path that no other test uses.
 fn fresh_path() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +42,7 @@ fn fresh_path() -> PathBuf {
 
 fn create(path: &std::path::Path) -> Tree {
     let name = CString::new(path.to_str().unwrap()).unwrap();
-    Tree::create(&name, &IDENTITY).unwrap()
+    Tree::create(&name, &IDENTITY, &metrics()).unwrap()
 }
 
 fn note(association: Association, note_id: u32, ip: u64, lip: u64) -> Note {
@@ -81,11 +91,12 @@ fn contents(bytes: &[u8]) -> BTreeMap<String, (u64, u64, f64)> {
     for i in 0..profile.len() {
         if let Record::Metric {
             owner,
-            samples,
-            work,
-            idleness,
+            group,
+            values: [samples, work, idleness],
         } = profile.record(i).unwrap()
         {
+            assert_eq!(group, 0);
+            let idleness = f64::from_bits(idleness);
             let old = all.insert(path_of(&profile, owner as usize), (samples, work, idleness));
             assert_eq!(old, None, "a context appears twice");
         }
@@ -146,7 +157,7 @@ fn write_all(paths: &[(PathRoot, Vec<Note>)]) -> Vec<u8> {
     let mut tree = create(&file);
     for (root, notes) in paths {
         let node = tree.insert(*root, notes, 0).unwrap();
-        tree.add(node, 1, 2, 0.5).unwrap();
+        tree.add(node, &SAMPLE).unwrap();
     }
     tree.finish();
     tree.close();
@@ -219,14 +230,15 @@ fn profiles_in_one_file_are_independent() {
     for thread in 3..40 {
         if thread > 3 {
             assert!(tree.has_room());
-            tree.begin_next(&Identity { thread, ..IDENTITY }).unwrap();
+            tree.begin_next(&Identity { thread, ..IDENTITY }, &metrics())
+                .unwrap();
         }
         for (root, notes) in paths
             .iter()
             .take(if thread % 5 == 0 { 0 } else { paths.len() })
         {
             let node = tree.insert(*root, notes, 0).unwrap();
-            tree.add(node, 1, 2, 0.5).unwrap();
+            tree.add(node, &SAMPLE).unwrap();
         }
         let bytes = std::fs::read(&file).unwrap();
         let last = profiles(&bytes).last().unwrap();
@@ -327,7 +339,7 @@ fn outer_notes_need_not_be_given_again() {
         let outer = if path.0 == last.0 { common } else { 0 };
         let inner = &path.1[..path.1.len() - outer];
         let node = tree.insert(path.0, inner, outer).unwrap();
-        tree.add(node, 1, 2, 0.5).unwrap();
+        tree.add(node, &SAMPLE).unwrap();
         last = path;
         left_out += outer;
     }
@@ -368,7 +380,7 @@ fn a_tree_that_is_still_being_written_is_readable() {
         let node = tree
             .insert(PathRoot::Entry, &[native(i), native(i % 7 + 1)], 0)
             .unwrap();
-        tree.add(node, 1, 1, 0.0).unwrap();
+        tree.add(node, &SAMPLE).unwrap();
     }
     let bytes = std::fs::read(&file).unwrap();
     let profile = Profile::parse(&bytes).unwrap();
@@ -384,16 +396,117 @@ fn a_tree_that_is_still_being_written_is_readable() {
 fn a_profile_that_cannot_be_created_is_an_error() {
     let name = CString::new("/nonexistent-folder/profile").unwrap();
     assert_eq!(
-        Tree::create(&name, &IDENTITY).err(),
+        Tree::create(&name, &IDENTITY, &metrics()).err(),
         Some(LossCause::DiskFull)
     );
     let file = fresh_path();
     std::fs::write(&file, b"somebody else's").unwrap();
     let name = CString::new(file.to_str().unwrap()).unwrap();
     assert_eq!(
-        Tree::create(&name, &IDENTITY).err(),
+        Tree::create(&name, &IDENTITY, &metrics()).err(),
         Some(LossCause::DiskFull)
     );
     assert_eq!(std::fs::read(&file).unwrap(), b"somebody else's");
     std::fs::remove_file(&file).unwrap();
+}
+
+/// Five metrics are two groups of each node, which is added to as a whole.
+#[test]
+fn further_metrics_are_further_groups() {
+    let metric = |name: &str, representation, scale| Metric {
+        name: name.to_owned(),
+        unit: Unit::Count,
+        aggregation: Aggregation::Sum,
+        representation,
+        scale,
+    };
+    let further = [
+        metric("instructions", Representation::Integer, 1000.0),
+        metric("sixteen-letters-", Representation::Float, 0.5),
+    ];
+    let mut set = metrics();
+    assert!(further.iter().all(|metric| set.push(metric)));
+    let path = fresh_path();
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let mut tree = Tree::create(&name, &IDENTITY, &set).unwrap();
+    let words = |n: u64| {
+        let float = |value: f64| value.to_bits();
+        [[1, 2, float(0.5)], [n, float(n as f64 * 0.25), 0], [0; 3]]
+    };
+    for thread in [3, 4] {
+        if thread > 3 {
+            let identity = Identity { thread, ..IDENTITY };
+            tree.begin_next(&identity, &set).unwrap();
+        }
+        // Each node twice, and a child after its parent's values.
+        for n in [1, 2, 1, 2] {
+            let notes = [native(7), native(n)];
+            for notes in [&notes[1..], &notes[..]] {
+                let node = tree.insert(PathRoot::Entry, notes, 0).unwrap();
+                tree.add(node, &words(n)).unwrap();
+            }
+        }
+        tree.finish();
+    }
+    tree.close();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for bytes in profiles(&bytes) {
+        let profile = Profile::parse(bytes).unwrap();
+        let table = &profile.header.metrics;
+        assert_eq!(table[..3], default_metrics(IDENTITY.period_ns));
+        assert_eq!(table[3..], further);
+        let mut found = Vec::new();
+        for index in 0..profile.len() {
+            let record = profile.record(index).expect("readable");
+            if let Record::Metric {
+                owner,
+                group,
+                values,
+            } = record
+            {
+                let first = group as usize * values.len();
+                let amounts: Vec<f64> = table[first..]
+                    .iter()
+                    .zip(values)
+                    .map(|(metric, word)| metric.amount(word))
+                    .collect();
+                found.push((path_of(&profile, owner as usize), group, amounts));
+            }
+        }
+        // Two samples a node: four periods of 1 ms, and one of idleness.
+        let of_node = |path: &str, n: f64| {
+            let path = path.to_owned();
+            [
+                (path.clone(), 0, vec![2.0, 4e6, 1e6]),
+                (path, 1, vec![2000.0 * n, 0.25 * n]),
+            ]
+        };
+        let [one, two] = [1, 2].map(|n| format!("Entry One.1(0:0x{n},0:0x{n})"));
+        let expected = [
+            of_node(&one, 1.0),
+            of_node(&format!("{one} One.1(0:0x7,0:0x7)"), 1.0),
+            of_node(&two, 2.0),
+            of_node(&format!("{two} One.1(0:0x7,0:0x7)"), 2.0),
+        ];
+        assert_eq!(found, expected.concat());
+        let header = &profile.header;
+        assert_eq!((header.samples, header.weight), (8, 16));
+    }
+}
+
+#[test]
+fn a_set_has_room_for_eight_sums() {
+    let mut metric = default_metrics(1)[0].clone();
+    let mut set = metrics();
+    for n in 3..8 {
+        assert_eq!(set.groups(), u32::div_ceil(n, 3));
+        metric.aggregation = Aggregation::Max;
+        assert!(!set.push(&metric), "no sum");
+        metric.aggregation = Aggregation::Sum;
+        metric.name = n.to_string();
+        assert!(set.push(&metric));
+    }
+    assert!(!set.push(&metric), "no room");
+    assert_eq!((set.count(), set.groups()), (8, 3));
 }

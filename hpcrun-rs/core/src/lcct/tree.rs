@@ -8,13 +8,16 @@
 
 use super::index::Index;
 use super::key;
+use super::metrics::{FIRST_FLOATS, MetricSet, Words};
 use crate::arch::prefetch;
 use crate::logical::path::MAX_NOTES;
 use crate::logical::{Note, PathRoot};
 use crate::memory::{self, GrowingFile};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::{self, HEADER_SIZE, MAX_NOTE_ID, RECORD_SIZE, RecordKind, header, meta};
+use hpc_formats::profile::{
+    self, HEADER_SIZE, MAX_NOTE_ID, RECORD_SIZE, RecordKind, VALUES_PER_RECORD, header, meta,
+};
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -48,9 +51,7 @@ struct NodeRecord {
 struct MetricRecord {
     meta: u32,
     owner: u32,
-    samples: u64,
-    work: u64,
-    idleness: f64,
+    values: [u64; VALUES_PER_RECORD],
 }
 
 const _: () = assert!(size_of::<NodeRecord>() == RECORD_SIZE);
@@ -93,11 +94,19 @@ pub struct Tree {
     path: NonNull<u8>,
     last_len: usize,
     last_root: u32,
+    /// Number of groups of values that a node has.
+    groups: u32,
+    /// Which values are floating-point numbers ([`MetricSet::floats`]).
+    floats: u32,
 }
 
 impl Tree {
     /// Creates the profile file and its synthetic root.
-    pub fn create(path: &CStr, identity: &Identity) -> Result<Tree, LossCause> {
+    pub fn create(
+        path: &CStr,
+        identity: &Identity,
+        metrics: &MetricSet,
+    ) -> Result<Tree, LossCause> {
         let bytes = path.to_bytes_with_nul();
         if bytes.len() > PATH_CAPACITY {
             return Err(LossCause::DiskFull);
@@ -131,13 +140,15 @@ impl Tree {
             last: nodes.cast(),
             last_len: 0,
             last_root: 0,
+            groups: 0,
+            floats: 0,
         };
-        tree.begin(identity)?;
+        tree.begin(identity, metrics)?;
         Ok(tree)
     }
 
     /// Writes the synthetic root and the header of an empty tree.
-    fn begin(&mut self, identity: &Identity) -> Result<(), LossCause> {
+    fn begin(&mut self, identity: &Identity, metrics: &MetricSet) -> Result<(), LossCause> {
         self.push(NodeRecord {
             meta: meta(RecordKind::Root, 0, 0),
             parent: 0,
@@ -146,13 +157,18 @@ impl Tree {
             metric: 0,
             reserved: 0,
         })?;
-        self.write_header(identity);
+        self.write_header(identity, metrics);
+        (self.groups, self.floats) = (metrics.groups(), metrics.floats());
         Ok(())
     }
 
     /// Begins the profile of the next thread after this one, which is final, in the same file. On an error
     /// this profile remains the last of the file.
-    pub fn begin_next(&mut self, identity: &Identity) -> Result<(), LossCause> {
+    pub fn begin_next(
+        &mut self,
+        identity: &Identity,
+        metrics: &MetricSet,
+    ) -> Result<(), LossCause> {
         let (start, len) = (self.start, self.len);
         let step = self.size().next_multiple_of(align_of::<u64>());
         // SAFETY: the result is within the file's reservation, since `push` keeps its limit.
@@ -160,7 +176,7 @@ impl Tree {
         self.len = 0;
         self.index.clear();
         (self.last_len, self.last_root) = (0, 0);
-        let begun = self.begin(identity);
+        let begun = self.begin(identity, metrics);
         let next = std::mem::replace(&mut self.start, start);
         match begun {
             Ok(()) => {
@@ -197,7 +213,7 @@ impl Tree {
         prefetch(start);
     }
 
-    fn write_header(&mut self, id: &Identity) {
+    fn write_header(&mut self, id: &Identity, metrics: &MetricSet) {
         let version = u32::from(profile::VERSION_MAJOR) | u32::from(profile::VERSION_MINOR) << 16;
         self.set_u32(header::VERSION_MAJOR, version);
         self.set_u32(header::HEADER_SIZE, HEADER_SIZE as u32);
@@ -208,6 +224,13 @@ impl Tree {
         self.set_u64(header::PERIOD_NS, id.period_ns);
         self.set_u32(header::CREATOR_THREAD, id.creator_thread);
         self.set_u32(header::CREATOR_NODE, id.creator_node);
+        self.set_u32(header::METRIC_COUNT, metrics.count());
+        let table = metrics.table();
+        // SAFETY: the header has room for a table of this size at METRICS.
+        unsafe {
+            self.header_at(header::METRICS)
+                .copy_from_nonoverlapping(table.as_ptr(), table.len());
+        }
         compiler_fence(Ordering::Release);
         self.set_u64(header::MAGIC, u64::from_le_bytes(profile::MAGIC));
     }
@@ -279,14 +302,21 @@ impl Tree {
         }
     }
 
-    fn push(&mut self, record: NodeRecord) -> Result<u32, LossCause> {
-        let index = self.len;
-        let end = self.offset() + self.size() + RECORD_SIZE;
+    /// Makes room for a few more records.
+    #[inline]
+    fn reserve(&mut self, records: usize) -> Result<(), LossCause> {
+        let end = self.offset() + self.size() + records * RECORD_SIZE;
         if end > self.file.len() {
             // SAFETY: `create` copied a NUL-terminated path there; the tree owns that mapping.
             let path = unsafe { CStr::from_ptr(self.path.as_ptr().cast()) };
             self.file.grow(path)?;
         }
+        Ok(())
+    }
+
+    fn push(&mut self, record: NodeRecord) -> Result<u32, LossCause> {
+        let index = self.len;
+        self.reserve(1)?;
         self.len = index + 1;
         // SAFETY: the record's bytes are mapped (just checked), and only this thread writes.
         unsafe { self.record(index).write(record) };
@@ -462,37 +492,57 @@ impl Tree {
         })
     }
 
-    /// Adds the values of `samples` samples to a node.
-    pub fn add(
-        &mut self,
-        node: u32,
-        samples: u64,
-        periods: u64,
-        idleness: f64,
-    ) -> Result<(), LossCause> {
+    /// Adds the values of one or more samples to a node.
+    pub fn add(&mut self, node: u32, words: &Words) -> Result<(), LossCause> {
         // SAFETY: `node` came from `insert`, so its record exists.
         let mut metric = unsafe { (*self.record(node)).metric };
         if metric == 0 {
-            metric = self.push(NodeRecord {
-                meta: meta(RecordKind::Metric, 0, 0),
+            metric = self.push_metrics(node)?;
+            // SAFETY: as above; the mapping does not move when the file grows.
+            unsafe { (*self.record(node)).metric = metric };
+        }
+        let [first, further @ ..] = words;
+        self.add_group(metric, first, FIRST_FLOATS);
+        for (group, words) in (1..self.groups).zip(further) {
+            let floats = self.floats >> (group * VALUES_PER_RECORD as u32);
+            self.add_group(metric + group, words, floats);
+        }
+        self.add_u64(header::SAMPLES, first[0]);
+        self.add_u64(header::WEIGHT, first[1]);
+        Ok(())
+    }
+
+    /// Adds words to those of a metric record. The lowest bits of `floats` say which are floating-point
+    /// numbers.
+    #[inline]
+    fn add_group(&mut self, metric: u32, words: &[u64; VALUES_PER_RECORD], floats: u32) {
+        // SAFETY: callers pass the index of a metric record, which has the size of a note record; only this
+        // thread writes it.
+        let record = unsafe { &mut *self.record(metric).cast::<MetricRecord>() };
+        for (i, (sum, word)) in record.values.iter_mut().zip(words).enumerate() {
+            *sum = if floats >> i & 1 == 1 {
+                (f64::from_bits(*sum) + f64::from_bits(*word)).to_bits()
+            } else {
+                sum.wrapping_add(*word)
+            };
+        }
+    }
+
+    /// Adds the metric records of a node, all or none, and returns the first.
+    fn push_metrics(&mut self, node: u32) -> Result<u32, LossCause> {
+        let first = self.len;
+        self.reserve(self.groups as usize)?;
+        for group in 0..self.groups {
+            self.push(NodeRecord {
+                meta: meta(RecordKind::Metric, 0, group),
                 parent: node,
                 ip: 0,
                 lip: 0,
                 metric: 0,
                 reserved: 0,
             })?;
-            // SAFETY: as above; the mapping does not move when the file grows.
-            unsafe { (*self.record(node)).metric = metric };
         }
-        // SAFETY: `metric` is the index of a metric record, which has the size of a note record; only this
-        // thread writes it.
-        let m = unsafe { &mut *self.record(metric).cast::<MetricRecord>() };
-        m.samples += samples;
-        m.work += periods;
-        m.idleness += idleness;
-        self.add_u64(header::SAMPLES, samples);
-        self.add_u64(header::WEIGHT, periods);
-        Ok(())
+        Ok(first)
     }
 
     /// Marks the profile as final, when the thread has ended.

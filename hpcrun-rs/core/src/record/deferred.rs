@@ -24,17 +24,10 @@ pub(crate) struct Deferred {
 impl Deferred {
     /// Empty and closed.
     pub(crate) const fn new() -> Deferred {
-        const NONE: Values = Values {
-            samples: 0,
-            periods: 0,
-            idleness: 0.0,
-            oversubscribed: 0.0,
-            last_ns: 0,
-        };
         Deferred {
             is_open: Cell::new(false),
             side: Cell::new(0),
-            values: [Cell::new(NONE), Cell::new(NONE)],
+            values: [const { Cell::new(Values::NONE) }; 2],
         }
     }
 
@@ -62,7 +55,7 @@ impl Deferred {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         compiler_fence(SeqCst);
-        self.values[self.side.get()].get().samples == 0
+        self.values[self.side.get()].get().samples() == 0
     }
 
     /// Defers a sample at `now` with a weight of `periods`. Called by the handler.
@@ -80,7 +73,7 @@ impl Deferred {
         self.side.set(1 - side);
         compiler_fence(SeqCst);
         let taken = self.values[side].take();
-        (taken.samples > 0).then_some(taken)
+        (taken.samples() > 0).then_some(taken)
     }
 }
 
@@ -101,11 +94,12 @@ mod tests {
         deferred.add(1, charge, 9);
         assert!(!deferred.is_empty());
         let taken = deferred.take().expect("two samples");
-        assert_eq!((taken.samples, taken.periods, taken.last_ns), (2, 4, 9));
-        assert_eq!(taken.idleness, 2.0 * taken.oversubscribed);
+        assert_eq!((taken.samples(), taken.periods(), taken.last_ns), (2, 4, 9));
+        let idleness = f64::from_bits(taken.words[0][2]);
+        assert_eq!(idleness, 2.0 * taken.oversubscribed);
         assert_eq!(deferred.take(), None);
         deferred.add(1, charge, 10);
-        assert_eq!(deferred.take().map(|v| v.samples), Some(1));
+        assert_eq!(deferred.take().map(|v| v.samples()), Some(1));
         deferred.close();
         assert!(!deferred.is_open() && deferred.is_empty());
     }

@@ -12,22 +12,20 @@ pub(crate) use deferred::Deferred;
 
 use crate::activity::Charge;
 use crate::image;
-use crate::lcct::{Identity, Tree};
+use crate::lcct::metrics::MAX_GROUPS;
+use crate::lcct::{Identity, Tree, Words};
 use crate::logical::agents;
 use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
 use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
 use hpc_formats::loss::LossCause;
-use hpc_formats::profile::header;
+use hpc_formats::profile::{VALUES_PER_RECORD, header};
 
 /// The values of one or more samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Values {
-    /// Number of samples.
-    pub(crate) samples: u64,
-    /// Sum of their weights, in periods.
-    pub(crate) periods: u64,
-    /// Idleness, in periods of one core.
-    pub(crate) idleness: f64,
+    /// One word a metric: number of samples; sum of their weights, in periods; idleness, in periods of one
+    /// core; those of further metrics.
+    words: Words,
     /// Oversubscription, in periods of one core.
     pub(crate) oversubscribed: f64,
     /// Monotonic clock at the last sample, nanoseconds.
@@ -35,13 +33,33 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// Of no sample.
+    pub(crate) const NONE: Values = Values {
+        words: [[0; VALUES_PER_RECORD]; MAX_GROUPS],
+        oversubscribed: 0.0,
+        last_ns: 0,
+    };
+
+    /// Number of samples.
+    #[inline]
+    pub(crate) fn samples(&self) -> u64 {
+        self.words[0][0]
+    }
+
+    /// Sum of their weights, in periods.
+    #[inline]
+    pub(crate) fn periods(&self) -> u64 {
+        self.words[0][1]
+    }
+
     /// Adds a sample at `now` with a weight of `periods`.
     #[inline]
     pub(crate) fn add(&mut self, periods: u64, charge: Charge, now: u64) {
         let period = image::period_ns() as f64;
-        self.samples += 1;
-        self.periods += periods;
-        self.idleness += charge.idleness / period;
+        let [samples, work, idleness] = &mut self.words[0];
+        *samples += 1;
+        *work += periods;
+        *idleness = (f64::from_bits(*idleness) + charge.idleness / period).to_bits();
         self.oversubscribed += charge.oversubscribed / period;
         self.last_ns = now;
     }
@@ -99,7 +117,7 @@ impl Recorder {
     /// Adds samples to a node.
     pub(crate) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
         let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
-        tree.add(node, values.samples, values.periods, values.idleness)?;
+        tree.add(node, &values.words)?;
         if values.oversubscribed > 0.0 {
             tree.add_f64(header::OVERSUBSCRIBED, values.oversubscribed);
         }

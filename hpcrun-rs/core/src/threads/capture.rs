@@ -31,13 +31,13 @@ impl ThreadState {
         let entered = match *inserted {
             Ok(Some(node)) => self.recorder(busy).add_samples(node, values),
             Ok(None) => {
-                self.count_idle(values.periods, values.last_ns);
+                self.count_idle(values.periods(), values.last_ns);
                 Ok(())
             }
             Err(cause) => Err(cause),
         };
         if let Err(cause) = entered {
-            self.losses[cause as usize].fetch_add(values.samples, Ordering::Relaxed);
+            self.losses[cause as usize].fetch_add(values.samples(), Ordering::Relaxed);
         }
     }
 
