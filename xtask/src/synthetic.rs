@@ -24,6 +24,8 @@ const BLOCK: usize = 16;
 const MEAN_SAMPLES: u64 = 4;
 /// Nanoseconds between the starts of two runs.
 const RUN_DISTANCE_NS: u64 = 600_000_000_000;
+/// Hosts of the runs, by turns; after each turn all were booted anew.
+const HOSTS: u32 = 16;
 /// The wall clock at the start of the first run: 2026-01-01.
 const FIRST_START_NS: u64 = 1_767_225_600_000_000_000;
 
@@ -223,6 +225,8 @@ impl Process {
             source: "posix-timer".to_owned(),
             period_ns: PERIOD_NS,
             cores,
+            host: format!("host-{:02}", self.run % HOSTS),
+            boot: format!("synthetic-boot-{}", self.run / HOSTS),
             ..Start::default()
         };
         let module = Module {

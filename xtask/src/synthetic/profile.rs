@@ -2,8 +2,8 @@
 
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{
-    Association, HEADER_SIZE, MAGIC, RECORD_SIZE, RecordKind, VERSION_MAJOR, VERSION_MINOR, header,
-    meta,
+    Association, HEADER_SIZE, MAGIC, METRIC_SIZE, RECORD_SIZE, RecordKind, VERSION_MAJOR,
+    VERSION_MINOR, default_metrics, header, meta,
 };
 
 /// What identifies a thread.
@@ -68,6 +68,7 @@ impl ProfileWriter {
         own
     }
 
+    /// The default metrics: samples, periods of work, periods of idleness.
     fn values(&mut self, owner: u32, values: Values) {
         self.samples += values.samples;
         let words = [values.samples, values.samples, values.idleness.to_bits()];
@@ -111,6 +112,11 @@ impl ProfileWriter {
         put(header::CPU_NS, &cpu_ns.to_le_bytes());
         put(header::LAST_NS, &(thread.image + cpu_ns).to_le_bytes());
         put(header::NAME, b"worker");
+        let metrics = default_metrics(period_ns);
+        put(header::METRIC_COUNT, &(metrics.len() as u32).to_le_bytes());
+        for (index, metric) in metrics.iter().enumerate() {
+            put(header::METRICS + index * METRIC_SIZE, &metric.encode());
+        }
         self.bytes
     }
 }
