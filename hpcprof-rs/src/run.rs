@@ -222,7 +222,7 @@ fn refuse_to_stack(metric: MetricSelector<'_>, tree: &Tree) -> Result<()> {
         return Ok(());
     };
     let nodes = 0..tree.nodes.len() as u32;
-    let mut values = nodes.filter_map(|node| metric.of(tree.exclusive.of(node)));
+    let mut values = nodes.filter_map(|node| metric.value(tree.exclusive.of(node)));
     let problem = if !expression.adds_up() {
         "does not add up"
     } else if expression.unit() != Unit::SECONDS {

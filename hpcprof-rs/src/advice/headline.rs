@@ -32,7 +32,7 @@ pub fn headline(
         // It may not add up, and parts of it may be negative.
         MetricSelector::Derived(_) => return None,
     };
-    let total = metric.amount(&tree.exclusive.totals());
+    let total = metric.of(&tree.exclusive.totals());
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
     let mut sorted: Vec<_> = sums(tree, catalogue, metric).into_iter().collect();
     sorted.retain(|(_, sum)| total > 0 && percent(*sum) >= LEAST_PERCENT);
@@ -90,7 +90,7 @@ fn sums(
             outer
         };
         nearest.push(here);
-        let value = metric.amount(tree.exclusive.of(id));
+        let value = metric.of(tree.exclusive.of(id));
         if let Some(context) = here.filter(|_| value > 0) {
             let procedure = tree.nodes[context as usize].procedure;
             let key = (procedure, caller(tree, &nearest, context));

@@ -57,7 +57,7 @@ impl<'a> MetricSelector<'a> {
     /// Itself; effort where nothing was recorded for the metric or where it does not add up, so that no share
     /// of it can be told.
     pub fn or_effort(self, totals: &[i64]) -> MetricSelector<'a> {
-        match self.of(totals) {
+        match self.value(totals) {
             Some(total) if total != 0.0 && self.adds_up() => self,
             _ => MetricSelector::Effort,
         }
@@ -78,23 +78,23 @@ impl<'a> MetricSelector<'a> {
 
     /// Its value for the values of a node: a stored amount, or in an expression's unit. `None` where it is
     /// undefined.
-    pub fn of(self, values: &[i64]) -> Option<f64> {
+    pub fn value(self, values: &[i64]) -> Option<f64> {
         match self {
             MetricSelector::Derived(expression) => expression.value(|variable| match variable {
                 0 => effort(values),
                 metric => values.get(metric - 1).copied().unwrap_or(0),
             }),
-            MetricSelector::Effort | MetricSelector::Metric(_) => Some(self.amount(values) as f64),
+            MetricSelector::Effort | MetricSelector::Metric(_) => Some(self.of(values) as f64),
         }
     }
 
     /// The whole amount, as amounts are stored; 0 where it is undefined.
-    pub fn amount(self, values: &[i64]) -> i64 {
+    pub fn of(self, values: &[i64]) -> i64 {
         match self {
             MetricSelector::Effort => effort(values),
             MetricSelector::Metric(index) => values.get(index).copied().unwrap_or(0),
             MetricSelector::Derived(expression) => {
-                let value = self.of(values).unwrap_or(0.0);
+                let value = self.value(values).unwrap_or(0.0);
                 (value * expression.unit().stored()).round() as i64
             }
         }

@@ -60,7 +60,7 @@ fn write<W: Write>(
                 out.write_field(exact_seconds(*value))?;
             }
             if metric.derived().is_some() {
-                let value = metric.of(values);
+                let value = metric.value(values);
                 out.write_field(value.map_or(String::new(), |v| v.to_string()))?;
             }
         }

@@ -16,7 +16,7 @@ pub fn print(
 ) -> io::Result<()> {
     let mut carried = 0_i64;
     let mut path: Vec<String> = Vec::new();
-    let amount = |id: u32| metric.amount(view.inclusive.of(id));
+    let amount = |id: u32| metric.of(view.inclusive.of(id));
     for (id, depth) in view.preorder() {
         let node = view.node(id);
         path.truncate(depth);

@@ -131,7 +131,7 @@ impl<'a> Columns<'a> {
             let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
         }
         if let (Some(_), Some(key)) = (self.metric.derived(), self.keys.last()) {
-            let value = serde_json::Value::from(self.metric.of(values));
+            let value = serde_json::Value::from(self.metric.value(values));
             let _ = write!(text, ",{key}:{value}");
         }
         text.push('}');

@@ -170,11 +170,10 @@ impl Printer<'_> {
             let cell = match column {
                 _ if repeats => String::new(),
                 Column::Effort => percent(effort(inclusive), effort(&self.view.totals)),
-                Column::Share => percent(
-                    self.metric.amount(inclusive),
-                    self.metric.amount(&self.view.totals),
-                ),
-                Column::Derived => self.metric.of(inclusive).map_or("-".to_owned(), derived),
+                Column::Share => {
+                    percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
+                }
+                Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
             };
@@ -202,7 +201,7 @@ impl Printer<'_> {
         [self.metric.or_effort(totals), MetricSelector::Effort]
             .iter()
             .all(|m| {
-                let size = |values: &[i64]| m.of(values).map_or(0.0, f64::abs);
+                let size = |values: &[i64]| m.value(values).map_or(0.0, f64::abs);
                 size(self.view.inclusive.of(id)) * 100.0 < size(totals)
             })
     }
@@ -268,7 +267,7 @@ impl Printer<'_> {
         if !self.metric.adds_up() {
             return Vec::new();
         }
-        let amount = |id: u32| self.metric.amount(self.view.inclusive.of(id));
+        let amount = |id: u32| self.metric.of(self.view.inclusive.of(id));
         let largest = |ids: &[u32]| {
             ids.iter()
                 .copied()

@@ -21,7 +21,7 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
     }
     let metric = metric.or_effort(&view.totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
-    let size = |values: &[i64]| metric.of(values).map_or(0.0, f64::abs);
+    let size = |values: &[i64]| metric.value(values).map_or(0.0, f64::abs);
     // The total, unless parts of it are negative.
     let nodes = 0..view.nodes.len() as u32;
     let largest = nodes.map(|node| size(view.inclusive.of(node)));

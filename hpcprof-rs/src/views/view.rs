@@ -165,7 +165,7 @@ impl View {
     /// Sorts siblings by a metric, largest first, undefined values last; equal ones stay in their order.
     pub fn sort(&mut self, metric: MetricSelector<'_>) {
         let keys: Vec<Option<f64>> = (0..self.nodes.len() as u32)
-            .map(|id| metric.of(self.inclusive.of(id)))
+            .map(|id| metric.value(self.inclusive.of(id)))
             .collect();
         let siblings = self.nodes.iter_mut().map(|n| &mut n.children);
         for siblings in siblings.chain([&mut self.roots]) {
