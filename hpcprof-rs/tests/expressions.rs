@@ -503,6 +503,48 @@ fn a_quotient_is_computed_from_each_contexts_own_sums() {
 }
 
 #[test]
+fn a_threshold_is_of_effort_or_of_the_largest_value() {
+    let database = database(&full_run());
+    let view = |metric: &str| {
+        view(
+            &database,
+            "top-down",
+            &["--metric", metric, "--threshold", "20"],
+        )
+    };
+    let effort = |node: &Value| -> f64 {
+        let parts = ["work", "idleness", "overhead"].iter();
+        parts
+            .map(|part| node["inclusive"][part].as_f64().expect("a number"))
+            .sum()
+    };
+    let difference = "work - 4*idleness";
+    let value = |node: &Value| {
+        node["inclusive"][difference]
+            .as_f64()
+            .expect("a number")
+            .abs()
+    };
+    let quotients = view("idleness/work");
+    let differences = view(difference);
+    for (view, size) in [
+        (&quotients, &effort as &dyn Fn(&Value) -> f64),
+        (&differences, &value),
+    ] {
+        let nodes = nodes(view);
+        let (pruned, kept): (Vec<&Value>, Vec<&Value>) =
+            nodes.iter().partition(|node| node["kind"] == "pruned");
+        let largest = kept.iter().map(|node| size(node)).fold(0.0, f64::max);
+        assert!(kept.len() > 3 && !pruned.is_empty());
+        assert!(kept.iter().all(|node| size(node) >= 0.2 * largest - 1e-9));
+    }
+    // The serial part has more idleness than work: its value is negative, and is kept.
+    let nodes = nodes(&differences);
+    let serial = nodes.iter().find(|node| node["name"] == "app::serial");
+    assert!(serial.expect("it is kept")["inclusive"][difference].as_f64() < Some(0.0));
+}
+
+#[test]
 fn each_format_shows_an_expression_or_refuses_it() {
     let database = database(&full_run());
     let show = |arguments: &[&str]| tool(&[&["top-down", text(&database)], arguments].concat());
@@ -510,7 +552,7 @@ fn each_format_shows_an_expression_or_refuses_it() {
     let screen = show(&quotient).expect("text");
     let title = screen.lines().nth(1).expect("titles");
     has(title, "overhead/idleness (ratio)");
-    // `leaf` has no idleness: a division by zero.
+    // Tasks have no idleness: a division by zero.
     let csv = show(&[&quotient[..], &["--format", "csv"]].concat()).expect("CSV");
     let mut rows = csv::Reader::from_reader(csv.as_bytes());
     let titles = rows.headers().expect("titles").clone();

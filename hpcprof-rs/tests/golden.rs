@@ -32,7 +32,7 @@ fn views() {
     );
     check(
         expect_file!["golden/bottom-up-derived.txt"],
-        &["bottom-up", "DB", "--metric", "idleness/(work+idleness)"],
+        &["bottom-up", "DB", "--metric", "idleness/work"],
     );
     check(expect_file!["golden/flat.txt"], &["flat", "DB", "--lines"]);
     check(

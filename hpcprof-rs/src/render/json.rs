@@ -108,29 +108,40 @@ fn or_null(value: Option<impl Display>) -> String {
     value.map_or("null".to_owned(), |v| v.to_string())
 }
 
-/// The metrics that a view has.
+/// The values that a node has.
 struct Columns<'a> {
-    /// Names as JSON, of all metrics and of the expression.
+    /// Names of the metrics, as JSON.
     keys: Vec<String>,
     metric: MetricSelector<'a>,
+    /// The expression sorted by, with its name as JSON.
+    derived: Option<(String, &'a Expression)>,
 }
 
 impl<'a> Columns<'a> {
     fn new(catalogue: &Catalogue, metric: MetricSelector<'a>) -> Self {
-        let names = catalogue.metrics.iter().map(String::as_str);
-        let names = names.chain(metric.derived().map(Expression::text));
-        let keys = names.map(string).collect();
-        Columns { keys, metric }
+        let expression = metric.derived();
+        Columns {
+            keys: catalogue.metrics.iter().map(|m| string(m)).collect(),
+            metric,
+            derived: expression.map(|expression| (string(expression.text()), expression)),
+        }
     }
 
-    /// The values of all metrics, and what follows from them.
+    /// All names, as the elements of an array.
+    fn names(&self) -> String {
+        let derived = self.derived.iter().map(|(key, _)| key.as_str());
+        let keys = self.keys.iter().map(String::as_str).chain(derived);
+        keys.collect::<Vec<_>>().join(",")
+    }
+
+    /// The values of all metrics, and of the expression.
     fn amounts(&self, values: &[i64], text: &mut String) {
         text.push('{');
         for (index, (key, value)) in self.keys.iter().zip(values).enumerate() {
             let comma = if index > 0 { "," } else { "" };
             let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
         }
-        if let (Some(_), Some(key)) = (self.metric.derived(), self.keys.last()) {
+        if let Some((key, _)) = &self.derived {
             let value = serde_json::Value::from(self.metric.value(values));
             let _ = write!(text, ",{key}:{value}");
         }
@@ -139,7 +150,7 @@ impl<'a> Columns<'a> {
 
     /// What the metrics are, where they do not all have the view's unit.
     fn table(&self, catalogue: &Catalogue) -> String {
-        let Some(expression) = self.metric.derived() else {
+        let Some((key, expression)) = &self.derived else {
             return String::new();
         };
         let row = |key: &str, unit: Unit, adds_up: bool, description: &str| {
@@ -151,17 +162,10 @@ impl<'a> Columns<'a> {
             )
         };
         let metrics = self.keys.iter().zip(&catalogue.metric_table);
-        let mut rows: Vec<String> = metrics
-            .map(|(key, info)| row(key, info.unit, true, &info.description))
-            .collect();
+        let metrics = metrics.map(|(key, info)| row(key, info.unit, true, &info.description));
         let description = "computed for each context from its sums of other metrics";
-        let key = self.keys.last().map_or("", String::as_str);
-        rows.push(row(
-            key,
-            expression.unit(),
-            expression.adds_up(),
-            description,
-        ));
+        let own = row(key, expression.unit(), expression.adds_up(), description);
+        let rows: Vec<String> = metrics.chain([own]).collect();
         format!(",\"metric_table\":[{}]", rows.join(","))
     }
 }
@@ -207,7 +211,7 @@ fn head(
         exact_seconds(run.wall_ns),
         exact_seconds(run.period_ns),
         folded(options),
-        columns.keys.join(","),
+        columns.names(),
         columns.table(catalogue),
     );
     columns.amounts(&view.totals, text);
