@@ -75,6 +75,23 @@ pub enum Origin {
     System = 2,
 }
 
+impl Origin {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Origin::User => "user",
+            Origin::Runtime => "runtime",
+            Origin::System => "system",
+        }
+    }
+
+    /// The origin with a name.
+    pub fn from_name(name: &str) -> Option<Origin> {
+        let all = [Origin::User, Origin::Runtime, Origin::System];
+        all.into_iter().find(|origin| origin.name() == name)
+    }
+}
+
 /// A source position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceLine {

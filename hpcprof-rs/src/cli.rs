@@ -1,6 +1,7 @@
 //! The command line: options, their help, and nothing else.
 
 use crate::catalogue::Projection;
+use crate::exports;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -21,6 +22,15 @@ Examples:
       the newest database here: who pays at least 5 % of overhead
   hpcprof-rs top-down hpcrun-app-database --format folded --metric idleness
       stacks for a flame graph of idleness";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs export hpcrun-app-database --format flamegraph -o app.svg
+      a picture of where work is, for any browser
+  hpcprof-rs export hpcrun-app-database --format pprof -o app.pb.gz
+      all metrics, for `go tool pprof app.pb.gz`
+  hpcprof-rs export --format folded --metric idleness -o -
+      the newest database here, on standard output";
 
 /// Merges measurements into a database and prints views of it
 ///
@@ -57,6 +67,9 @@ pub enum Command {
     /// Modules, files and procedures without calling contexts
     #[command(after_long_help = VIEW_EXAMPLES)]
     Flat(ViewArgs),
+    /// Writes the calling contexts in another profiler's format
+    #[command(after_long_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
 }
 
 /// Options of a build.
@@ -74,9 +87,12 @@ pub struct BuildArgs {
     /// File with further rules that give code an overhead category
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
-    /// Threads that analyse load modules [default: one for each core]
+    /// Threads that analyse load modules and merge profiles [default: one for each core]
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
+    /// The directories are parts of one job (ranks, hosts) that ran at the same time, whatever their clocks say
+    #[arg(long)]
+    pub job: bool,
     /// Neither read nor write the cache of analysed load modules (hpcrun-rs/structure in
     /// $XDG_CACHE_HOME or ~/.cache)
     #[arg(long)]
@@ -117,12 +133,13 @@ pub struct ViewArgs {
     /// With --format json: one array of nodes that name their parents, for readers that refuse deep nesting
     #[arg(long)]
     pub flat: bool,
-    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY, or an expression of them
+    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY, samples, or an expression
     /// [default: effort; folded: work]
     ///
     /// An expression such as 'idleness/(work+idleness)' has names, numbers, + - * /, parentheses,
-    /// min(a, b) and max(a, b). It becomes a column, with - for a division by zero, and each context's
-    /// value follows from its own sums. A name with other characters is in quotes: "work/'L1 misses'".
+    /// min(a, b) and max(a, b). It becomes a column, as does a metric that is no part of effort. Each
+    /// context's value follows from its own sums; after a division by zero it is -. A name with other
+    /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Call paths of the user's program, or of the machine
@@ -151,6 +168,40 @@ pub struct ViewArgs {
     pub threshold: Option<f64>,
 }
 
+/// Options of an export.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Format
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub format: exports::Format,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "PATH")]
+    pub output: PathBuf,
+    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples, or a
+    /// sum of metrics [default: work]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Call paths of the user's program, or of the machine
+    #[arg(long, value_enum, default_value_t = Projection::Logical)]
+    pub projection: Projection,
+    /// Source lines as frames; pprof, firefox and callgrind have the line of each frame in any case
+    #[arg(long)]
+    pub lines: bool,
+    /// Keep inlined code of the standard library and the system
+    #[arg(long)]
+    pub std_inlined: bool,
+    /// Keep the task runtime's own frames and those of parallel loops in the logical projection
+    #[arg(long, visible_alias = "unfold")]
+    pub runtime_frames: bool,
+    /// Least percentage of the metric for a context of folded and flamegraph; less is its caller's
+    /// [default: flamegraph 0.1, folded 0]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub threshold: Option<f64>,
+}
+
 fn percentage(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .trim_end_matches('%')
@@ -171,17 +222,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_and_its_examples_parse() {
         Cli::command().debug_assert();
-        for line in EXAMPLES.lines().chain(VIEW_EXAMPLES.lines()) {
+        let examples = [EXAMPLES, VIEW_EXAMPLES, EXPORT_EXAMPLES];
+        for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
             if let Some(rest) = words.strip_prefix("hpcprof-rs ") {
                 let all = std::iter::once("hpcprof-rs").chain(rest.split_whitespace());
                 assert!(Cli::try_parse_from(all).is_ok(), "{line}");
             }
         }
-        let shown = EXAMPLES.matches("\n  hpcprof-rs ").count();
-        assert_eq!(
-            (shown, VIEW_EXAMPLES.matches("\n  hpcprof-rs ").count()),
-            (3, 3)
-        );
+        let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
+        assert_eq!(shown, [3, 3, 3]);
     }
 }

@@ -5,17 +5,19 @@
 //! them into the [`model`], and [`sinks`] write it by the [`schema`].
 //!
 //! To show a database, the [`catalogue`] reads it, [`metrics`] derive further ones from its own, [`views`]
-//! arrange its contexts as trees, [`render`] prints them, and [`advice`] says what the figures mean. Nothing
-//! but the database is read, so it can be moved and kept.
+//! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats, and
+//! [`advice`] says what the figures mean. Nothing but the database is read, so it can be moved and kept.
 //!
-//! [`run`] wires both pipelines.
+//! [`build`] and [`run`] wire both pipelines.
 
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod build;
 pub mod catalogue;
 pub mod cli;
 pub mod error;
+pub mod exports;
 pub mod metrics;
 pub mod model;
 pub mod passes;

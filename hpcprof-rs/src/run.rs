@@ -1,33 +1,26 @@
-//! Wires the pipelines by plain calls: [`build`] makes a database, `show` prints a view of one.
+//! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
+//! profilers' formats.
 
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
+use crate::build::build;
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
-use crate::catalogue::tree::Tree;
 use crate::cli::{BuildArgs, Cli, Command, Format, ViewArgs};
-use crate::error::{Error, Result, one_line};
-use crate::metrics::unit::Unit;
-use crate::model::experiment::Experiment;
+use crate::error::{Error, Result};
+use crate::exports;
 use crate::model::warnings::Warnings;
-use crate::passes::{attribute, code, load_map};
 use crate::render::json::Form;
 use crate::render::style::Style;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
-use crate::sinks::database;
-use crate::sinks::staged_directory::StagedDirectory;
-use crate::sources::analyser::Analyser;
-use crate::sources::measurements::{self, Measurements};
 use crate::sources::newest;
-use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::{bottom_up, flat, top_down};
-use hpc_formats::process;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Carries out a command line; output goes to `out` in the given style, warnings to standard
 /// error.
@@ -37,6 +30,9 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, style, out),
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
+        Some(Command::Export(args)) => {
+            exports::export(&open(args.database.as_deref())?, &args, out)
+        }
     }
 }
 
@@ -61,56 +57,6 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
         }
     };
     first_screen::print(&Catalogue::open(&path)?, thresholds, style, out)
-}
-
-/// Builds a database from measurement directories; returns its path.
-pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
-    let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
-    let measurements = measurements::read(inputs, warnings)?;
-    let directory = match &args.output {
-        Some(target) => StagedDirectory::prepare(target, args.force)?,
-        None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
-    };
-
-    let mut experiment = Experiment::default();
-    let (maps, sampled) = load_map::collect(&measurements, &mut experiment.symbols, warnings);
-    let mut library = StructureLibrary::open(inputs, analyser, warnings);
-    let frames = code::resolve(&sampled, &mut library, &mut experiment.symbols, warnings);
-    if args.verbose {
-        for line in library.log() {
-            eprintln!("hpcprof-rs: {}", one_line(line));
-        }
-    }
-    attribute::attribute(&measurements, &maps, &frames, &mut experiment, warnings);
-    if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
-        warnings.add(
-            "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
-        );
-    }
-    database::write(&experiment, warnings, &directory)?;
-    directory.publish()
-}
-
-/// The program's name for the default database directory: as in the measurement directory's
-/// name, else the executable's.
-fn program_name(measurements: &Measurements) -> String {
-    let directory = measurements
-        .directories
-        .first()
-        .and_then(|d| d.canonicalize().ok())
-        .and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
-    if let Some(name) = directory.as_deref().and_then(newest::program_of_directory) {
-        return name.to_owned();
-    }
-    let executable = measurements
-        .processes
-        .iter()
-        .filter_map(|p| p.process.as_ref())
-        .map(|p| p.start.executable.as_str())
-        .find(|e| !e.is_empty());
-    executable
-        .map_or("unknown", process::program_name)
-        .to_owned()
 }
 
 /// The views that `show` prints.
@@ -138,12 +84,16 @@ fn text_limits(kind: ViewKind) -> Limits {
     }
 }
 
+/// Opens a database; the newest one here if none is named.
+fn open(database: Option<&Path>) -> Result<Catalogue> {
+    match database {
+        Some(path) => Catalogue::open(path),
+        None => Catalogue::open(&newest::database_directory(Path::new("."))?),
+    }
+}
+
 fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> Result<()> {
-    let path = match &args.database {
-        Some(path) => path.clone(),
-        None => newest::database_directory(Path::new("."))?,
-    };
-    let catalogue = Catalogue::open(&path)?;
+    let catalogue = open(args.database.as_deref())?;
     if args.flat && args.format != Format::Json {
         let problem = "--flat is a form of JSON: give --format json, too";
         return Err(Error::Usage(problem.to_owned()));
@@ -152,13 +102,20 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let metric = match &asked {
-        Some(expression) => MetricSelector::from(expression),
+        Some(expression) => match MetricSelector::from(expression) {
+            // Views have the parts of effort; anything else is a column of its own.
+            MetricSelector::Metric(m) if !catalogue.metrics[m].is_effort() => {
+                MetricSelector::Derived(expression)
+            }
+            metric => metric,
+        },
         None if args.format == Format::Folded => MetricSelector::Metric(WORK),
         None => MetricSelector::Effort,
     };
     let options = FoldOptions {
         projection: args.projection,
         lines: args.lines,
+        call_lines: false,
         // Callers are procedures.
         loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,
@@ -172,7 +129,8 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         options,
     );
     if args.format == Format::Folded {
-        refuse_to_stack(metric, &tree)?;
+        let contexts = 0..tree.nodes.len() as u32;
+        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
     }
     let default = match args.format {
         Format::Text => text_limits(kind),
@@ -214,26 +172,4 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)
-}
-
-/// Stacks show parts of a whole: all of them of one sign, adding up to it, in a unit of time.
-fn refuse_to_stack(metric: MetricSelector<'_>, tree: &Tree) -> Result<()> {
-    let Some(expression) = metric.derived() else {
-        return Ok(());
-    };
-    let nodes = 0..tree.nodes.len() as u32;
-    let mut values = nodes.filter_map(|node| metric.value(tree.exclusive.of(node)));
-    let problem = if !expression.adds_up() {
-        "does not add up"
-    } else if expression.unit() != Unit::SECONDS {
-        "is no time"
-    } else if values.any(|value| value < 0.0) {
-        "is negative in some contexts"
-    } else {
-        return Ok(());
-    };
-    Err(Error::Usage(format!(
-        "`{}` {problem}, so folded stacks cannot show it: give another --metric or --format",
-        expression.text()
-    )))
 }

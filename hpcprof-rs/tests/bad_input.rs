@@ -319,15 +319,17 @@ fn foreign_and_damaged_databases() {
     full_run().write(&temp.join("m"));
     assert_error(&command(here, &["flat", "m"]), &["is not a database"]);
     assert!(command(here, &["m", "-o", "db"]).status.success());
-    let newer = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("open");
-    newer
-        .execute_batch("PRAGMA user_version = 99")
-        .expect("pragma");
-    drop(newer);
-    assert_error(
-        &command(here, &["flat", "db"]),
-        &["version 99", "build it again"],
-    );
+    for version in ["1", "99"] {
+        let other = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("open");
+        other
+            .execute_batch(&format!("PRAGMA user_version = {version}"))
+            .expect("pragma");
+        drop(other);
+        assert_error(
+            &command(here, &["flat", "db"]),
+            &[&format!("version {version} "), "build it again"],
+        );
+    }
     assert_error(
         &command(here, &["m", "-o", "db", "--rules", "none"]),
         &["none"],

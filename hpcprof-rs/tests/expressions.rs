@@ -580,7 +580,7 @@ fn each_format_shows_an_expression_or_refuses_it() {
     }
     assert!(undefined > 0, "no division by zero is shown");
 
-    // A sum of time is stacked; what does not add up, is no time or is negative is not.
+    // A sum is stacked; what does not add up or is negative is not.
     let folded = |metric: &str| show(&["--format", "folded", "--metric", metric]);
     let stacked = |metric: &str| {
         let stacks = folded(metric).expect("stacks");
@@ -599,7 +599,11 @@ fn each_format_shows_an_expression_or_refuses_it() {
         ("work/2 - idleness", "is negative in some contexts"),
     ] {
         has(&folded(metric).expect_err(metric), problem);
+        let arguments = ["export", text(&database), "--format", "folded", "-o", "-"];
+        let exported = tool(&[&arguments[..], &["--metric", metric]].concat());
+        has(&exported.expect_err(metric), problem);
     }
+    assert_eq!(stacked("2*samples") as u64, 2 * full_run().samples());
 }
 
 #[test]
@@ -626,6 +630,38 @@ fn a_name_alone_is_the_metric_however_it_is_written() {
 }
 
 #[test]
+fn samples_are_a_column_of_counts() {
+    let run = full_run();
+    let database = database(&run);
+    let totals = |metric: &str| {
+        let view = view(&database, "flat", &["--metric", metric]);
+        let table = view["metric_table"].as_array().expect("a table");
+        let row = table.last().expect("a row").clone();
+        (view["totals"][metric].as_f64().expect("a number"), row)
+    };
+    let (samples, row) = totals("samples");
+    assert_eq!(samples, run.samples() as f64);
+    assert_eq!(
+        (&row["name"], &row["unit"]),
+        (&"samples".into(), &"count".into())
+    );
+    assert_eq!(row["aggregation"], "sum");
+    let (rate, row) = totals("samples/(work+overhead)");
+    assert_eq!(
+        (&row["unit"], &row["aggregation"]),
+        (&"count/second".into(), &"none".into())
+    );
+    // A sample stands for a period of 5 ms; one of them for two.
+    let periods = (run.recorded_work() / 5_000_000) as f64;
+    assert!((rate - 200.0 * samples / periods).abs() < 1e-9, "{rate}");
+    let error = tool(&["flat", text(&database), "--metric", "work+samples"]);
+    has(
+        &error.expect_err("units differ"),
+        "cannot add seconds and count at character 5",
+    );
+}
+
+#[test]
 fn an_unknown_name_lists_the_known_ones() {
     let database = database(&full_run());
     let show = |metric: &str| tool(&["flat", text(&database), "--metric", metric]);
@@ -636,7 +672,15 @@ fn an_unknown_name_lists_the_known_ones() {
     );
     has(
         &error,
-        "has: effort, work, idleness, overhead, overhead:sched",
+        "has: effort, work, idleness, overhead, overhead:sched, samples",
     );
     assert_eq!(error.lines().count(), 1);
+    let error = show("wrok").expect_err("no such metric");
+    has(
+        &error,
+        &format!(
+            "no metric `wrok` in {}; it has: effort, work",
+            database.display()
+        ),
+    );
 }

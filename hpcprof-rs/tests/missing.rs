@@ -321,27 +321,3 @@ fn what_is_estimated_and_what_spins_is_said() {
     lacks(&screen, "by state");
     lacks(&screen, "spinning");
 }
-
-#[test]
-fn an_older_database_has_nothing_missing() {
-    let path = database(&one_thread(200, 1_000));
-    let connection =
-        rusqlite::Connection::open(path.join("database.sqlite")).expect("the database");
-    connection
-        .execute_batch(
-            "DROP TABLE missing; DROP TABLE unprofiled; DROP TABLE spawnerless;
-             CREATE TABLE spawnerless(thread INTEGER PRIMARY KEY, samples INTEGER NOT NULL);
-             INSERT INTO spawnerless VALUES (1, 50);
-             ALTER TABLE process DROP COLUMN run; ALTER TABLE process DROP COLUMN cpu_ns;
-             ALTER TABLE process DROP COLUMN estimated_wait_ns;",
-        )
-        .expect("as before");
-    drop(connection);
-    let view = view(&path, "top-down", &[]);
-    assert_eq!(missing(&view), []);
-    assert_eq!(
-        view["quality"]["spawnerless_by"],
-        serde_json::json!({"rayon": 50})
-    );
-    assert_eq!(view["wall_seconds"].as_f64(), Some(1.0));
-}

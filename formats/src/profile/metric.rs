@@ -42,6 +42,12 @@ impl Unit {
         all.into_iter().find(|unit| *unit as u8 == n)
     }
 
+    /// The unit with a name.
+    pub fn from_name(name: &str) -> Option<Unit> {
+        let all = [Unit::Seconds, Unit::Count, Unit::Bytes, Unit::Ratio];
+        all.into_iter().find(|unit| unit.name() == name)
+    }
+
     /// Its stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,6 +76,13 @@ impl Aggregation {
     pub fn from_number(n: u8) -> Option<Aggregation> {
         let all = [Aggregation::Sum, Aggregation::Max, Aggregation::None];
         all.into_iter().find(|aggregation| *aggregation as u8 == n)
+    }
+
+    /// The aggregation with a name.
+    pub fn from_name(name: &str) -> Option<Aggregation> {
+        let all = [Aggregation::Sum, Aggregation::Max, Aggregation::None];
+        all.into_iter()
+            .find(|aggregation| aggregation.name() == name)
     }
 
     /// Its stable name.

@@ -37,6 +37,7 @@ pub fn print(
     let options = FoldOptions {
         projection: Projection::Logical,
         lines: false,
+        call_lines: false,
         loops: false,
         std_inlined: false,
         runtime_frames: false,

@@ -3,9 +3,9 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{EFFORT, MetricSelector};
-use crate::catalogue::tree::Tree;
 use crate::error::one_line;
 use crate::model::hash::FastMap;
+use crate::model::tree::Tree;
 use crate::render::names;
 use crate::views::view::Label;
 use hpc_formats::structure::Origin;
@@ -28,7 +28,7 @@ pub fn headline(
 ) -> Option<String> {
     let name = match metric {
         MetricSelector::Effort => EFFORT,
-        MetricSelector::Metric(m) => &catalogue.metrics[m],
+        MetricSelector::Metric(m) => &catalogue.metrics[m].name,
         // It may not add up, and parts of it may be negative.
         MetricSelector::Derived(_) => return None,
     };

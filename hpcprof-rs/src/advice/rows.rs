@@ -7,10 +7,10 @@
 use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::owners::{Owner, enclosing, owners};
 use crate::catalogue::Catalogue;
-use crate::catalogue::code::Procedure;
 use crate::catalogue::metrics::{busy, effort, sum};
-use crate::catalogue::tree::add_all;
+use crate::model::code::Procedure;
 use crate::model::symbols::Kind;
+use crate::model::tree::add_all;
 use crate::render::names;
 use crate::views::view::{Label, View};
 use hpc_formats::structure::Origin;

@@ -1,174 +1,138 @@
-//! The tables of names: load modules, source files, procedures, parallel loops.
+//! Reads the tables of names: load modules, source files, procedures, parallel loops, scopes.
 
-use crate::catalogue::sql::{References, has, rows};
-use crate::catalogue::tree::SourceLocation;
+use crate::catalogue::sql::{References, inconsistent, rows};
+use crate::model::code::{Code, Module, ParallelLoop, Procedure, SplitCounts};
+use crate::model::symbols::Kind;
+use crate::model::tree::{Call, SourceLocation, TreeNode};
 use hpc_formats::structure::Origin;
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Result, Row};
 
-/// A procedure.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Procedure {
-    /// Its name.
-    pub name: String,
-    /// Index of its module.
-    pub module: Option<u32>,
-    /// Its declaration.
-    pub declared: Option<SourceLocation>,
-    /// Whose code it is.
-    pub origin: Origin,
-}
-
-/// What was counted at the places where a loop's tasks are split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SplitCounts {
-    /// Tasks that were split in two.
-    pub splits: i64,
-    /// Tasks that were stolen.
-    pub steals: i64,
-    /// Time in these, nanoseconds.
-    pub stolen_ns: i64,
-}
-
-/// A parallel loop.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ParallelLoop {
-    /// What it is called.
-    pub name: String,
-    /// The procedure by which the program enters the library, by index.
-    pub entry: u32,
-    /// Where it is called.
-    pub call: Option<SourceLocation>,
-    /// `None` when the task runtime did not count.
-    pub counts: Option<SplitCounts>,
-    /// How many loops share the counts.
-    pub shared_by: u32,
-    /// Work and overhead of the loops that share the counts, nanoseconds.
-    pub task_ns: i64,
-}
-
-impl ParallelLoop {
-    /// Work and overhead by the number of splits, each of which adds one task. Nanoseconds.
-    pub fn mean_task_ns(&self) -> Option<i64> {
-        self.task_ns.checked_div(self.counts?.splits)
-    }
-
-    /// Time in a stolen task, without the tasks that were stolen from it in turn. Nanoseconds.
-    pub fn mean_stolen_ns(&self) -> Option<i64> {
-        let counts = self.counts?;
-        counts.stolen_ns.checked_div(counts.steals)
-    }
-}
-
-/// All names.
-#[derive(Debug)]
-pub struct Code {
-    files: Vec<String>,
-    modules: Vec<String>,
-    procedures: Vec<Procedure>,
-    loops: Vec<ParallelLoop>,
-}
-
-impl Code {
-    /// The path of a source file.
-    pub fn file(&self, index: u32) -> &str {
-        &self.files[index as usize]
-    }
-
-    /// The path of a load module.
-    pub fn module(&self, index: u32) -> &str {
-        &self.modules[index as usize]
-    }
-
-    /// A procedure.
-    pub fn procedure(&self, index: u32) -> &Procedure {
-        &self.procedures[index as usize]
-    }
-
-    /// All procedures, by index.
-    pub fn procedures(&self) -> &[Procedure] {
-        &self.procedures
-    }
-
-    /// The path of a procedure's load module.
-    pub fn module_of(&self, procedure: &Procedure) -> Option<&str> {
-        procedure.module.map(|m| self.module(m))
-    }
-
-    /// A parallel loop.
-    pub fn parallel_loop(&self, index: u32) -> &ParallelLoop {
-        &self.loops[index as usize]
-    }
-
-    /// Whether there are any.
-    pub fn has_loops(&self) -> bool {
-        !self.loops.is_empty()
-    }
-
-    pub(super) fn read(connection: &Connection) -> Result<Code> {
-        let paths = |sql| rows(connection, sql, 1, |row| row.get(1));
-        let files = paths("SELECT id, path FROM file ORDER BY id")?;
-        let modules = paths("SELECT id, path FROM module ORDER BY id")?;
-        let (file, module) = (References::to(&files), References::to(&modules));
-        let sql = "SELECT id, name, module, origin, file, line FROM procedure ORDER BY id";
-        let procedures = rows(connection, sql, 1, |row| {
+/// Reads all names.
+pub(super) fn read(connection: &Connection) -> Result<Code> {
+    let sql = "SELECT id, path FROM file ORDER BY id";
+    let files: Vec<String> = rows(connection, sql, 1, |row| row.get(1))?;
+    let sql = "SELECT id, path, build_id, analysed FROM module ORDER BY id";
+    let modules = rows(connection, sql, 1, |row| {
+        Ok(Module {
+            path: row.get(1)?,
+            build_id: row.get(2)?,
+            analysed: row.get(3)?,
+        })
+    })?;
+    let (file, module) = (References::to(&files), References::to(&modules));
+    let read = |table: &str| {
+        let sql = format!("SELECT id, name, module, origin, file, line FROM {table} ORDER BY id");
+        rows(connection, &sql, 1, |row| {
+            let origin: String = row.get(3)?;
             Ok(Procedure {
                 name: row.get(1)?,
                 module: module.optional(row.get(2)?)?,
                 declared: file.location(row, 4)?,
-                origin: match row.get::<_, i64>(3)? {
-                    1 => Origin::Runtime,
-                    2 => Origin::System,
-                    _ => Origin::User,
-                },
+                origin: Origin::from_name(&origin).ok_or_else(|| inconsistent("an origin"))?,
             })
-        })?;
-        let loops = read_loops(connection, References::to(&procedures), file)?;
-        Ok(Code {
-            files,
-            modules,
-            procedures,
-            loops,
         })
-    }
-
-    pub(super) fn file_references(&self) -> References {
-        References::to(&self.files)
-    }
-
-    pub(super) fn procedure_references(&self) -> References {
-        References::to(&self.procedures)
-    }
-
-    pub(super) fn loop_references(&self) -> References {
-        References::to(&self.loops)
-    }
+    };
+    let mut procedures = read("procedure")?;
+    let procedure_count = procedures.len();
+    let loops = read_loops(connection, References::to(&procedures), file)?;
+    procedures.extend(read("region")?);
+    Ok(Code {
+        files,
+        modules,
+        procedures,
+        procedure_count,
+        loops,
+    })
 }
 
-/// None of a database that was built before there were any.
 fn read_loops(
     connection: &Connection,
     procedure: References,
     file: References,
 ) -> Result<Vec<ParallelLoop>> {
-    if !has(connection, "parallel_loop", "id")? || !has(connection, "machinery", "context")? {
-        return Ok(Vec::new());
-    }
-    let sql = "SELECT id, name, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns
+    let sql =
+        "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns
         FROM parallel_loop ORDER BY id";
     rows(connection, sql, 1, |row| {
         let count = |column| row.get::<_, Option<i64>>(column);
-        let (splits, steals, stolen_ns) = (count(5)?, count(6)?, count(7)?);
+        let (splits, steals, stolen_ns) = (count(6)?, count(7)?, count(8)?);
         Ok(ParallelLoop {
             name: row.get(1)?,
-            entry: procedure.index(row.get(2)?)?,
-            call: file.location(row, 3)?,
+            quoted: row.get(2)?,
+            entry: procedure.index(row.get(3)?)?,
+            call: file.location(row, 4)?,
             counts: splits.map(|splits| SplitCounts {
                 splits,
                 steals: steals.unwrap_or(0),
                 stolen_ns: stolen_ns.unwrap_or(0),
             }),
-            shared_by: row.get(8)?,
-            task_ns: row.get(9)?,
+            shared_by: row.get(9)?,
+            task_ns: row.get(10)?,
         })
     })
+}
+
+/// What contexts of a scope are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Scope {
+    kind: Kind,
+    procedure: u32,
+    parallel_loop: Option<u32>,
+    location: Option<SourceLocation>,
+    call: Call,
+    is_runtime: bool,
+}
+
+/// The columns that [`Scope::read`] reads, of a table or join with the alias `s`.
+pub(super) const SCOPE_COLUMNS: &str = "s.kind, s.procedure, s.region, s.parallel_loop, s.file, s.line, \
+    s.call_file, s.call_line, s.calls, s.is_runtime";
+
+impl Scope {
+    /// Reads the [`SCOPE_COLUMNS`] of a row from column `first` on.
+    pub(super) fn read(row: &Row<'_>, first: usize, code: &Code) -> Result<Scope> {
+        let (procedures, regions) = code.procedures.split_at(code.procedure_count);
+        let file = References::to(&code.files);
+        let kind = row.get_ref(first)?.as_str()?;
+        let procedure = References::to(procedures).optional(row.get(first + 1)?)?;
+        let region = References::to(regions).optional(row.get(first + 2)?)?;
+        let region = region.map(|r| r + code.procedure_count as u32);
+        let parallel_loop = References::to(&code.loops).optional(row.get(first + 3)?)?;
+        let entry = parallel_loop.map(|index| code.parallel_loop(index).entry);
+        let calls: Option<String> = row.get(first + 8)?;
+        Ok(Scope {
+            kind: Kind::from_name(kind).ok_or_else(|| inconsistent("scope.kind"))?,
+            procedure: region
+                .or(entry)
+                .or(procedure)
+                .ok_or_else(|| inconsistent("scope.procedure"))?,
+            parallel_loop,
+            location: file.location(row, first + 4)?,
+            call: match (calls.as_deref(), file.location(row, first + 6)?) {
+                (Some("several"), _) => Call::Several,
+                (_, Some(location)) => Call::Unique(location),
+                (_, None) => Call::Unknown,
+            },
+            is_runtime: row.get(first + 9)?,
+        })
+    }
+
+    /// A context of this scope.
+    pub(super) fn node(&self, parent: Option<u32>, recursion: u32) -> TreeNode {
+        TreeNode {
+            parent,
+            kind: self.kind,
+            procedure: self.procedure,
+            location: self.location,
+            call: self.call,
+            is_runtime: self.is_runtime,
+            parallel_loop: self.parallel_loop,
+            recursion,
+        }
+    }
+}
+
+/// Reads all scopes.
+pub(super) fn read_scopes(connection: &Connection, code: &Code) -> Result<Vec<Scope>> {
+    let sql = format!("SELECT s.id, {SCOPE_COLUMNS} FROM scope s ORDER BY s.id");
+    rows(connection, &sql, 1, |row| Scope::read(row, 1, code))
 }

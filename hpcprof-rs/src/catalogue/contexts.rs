@@ -1,105 +1,149 @@
-//! Reads the contexts of one projection with their values.
+//! Reads the contexts of one projection with their values, from the Parquet files of all runs.
 
 use crate::catalogue::Projection;
-use crate::catalogue::code::Code;
-use crate::catalogue::sql::{References, inconsistent};
-use crate::catalogue::tree::{Call, Tree, TreeNode};
-use crate::model::symbols::Kind;
-use rusqlite::{Connection, Result};
+use crate::catalogue::code::Scope;
+use crate::model::metrics::Metric;
+use crate::model::tree::{Tree, TreeNode, Values};
+use crate::schema;
+use parquet::basic::Type as PhysicalType;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
-pub(super) fn read(
-    connection: &Connection,
-    code: &Code,
-    metrics: usize,
-    projection: Projection,
-) -> Result<Tree> {
-    let (first, last): (i64, i64) = connection.query_row(
-        "SELECT first, last FROM projection WHERE name = ?",
-        [projection.name()],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let mut tree = Tree::new(metrics);
-    read_nodes(connection, code, first, last, &mut tree)?;
-    let contexts = References {
-        first,
-        count: tree.nodes.len(),
-    };
-    if code.has_loops() {
-        read_loops(connection, contexts, code.loop_references(), &mut tree)?;
-    }
-    read_values(connection, contexts, metrics, &mut tree)?;
-    Ok(tree)
+/// What is known of the contexts that are read.
+pub(super) struct Names<'a> {
+    pub(super) scopes: &'a [Scope],
+    pub(super) loops: usize,
+    pub(super) metrics: &'a [Metric],
 }
 
-fn read_nodes(
-    connection: &Connection,
-    code: &Code,
-    first: i64,
-    last: i64,
-    tree: &mut Tree,
-) -> Result<()> {
-    let (file, procedure) = (code.file_references(), code.procedure_references());
-    let mut query = connection.prepare(
-        "SELECT id, parent, kind, procedure, support, file, line, call_file, call_line
-         FROM context WHERE id BETWEEN ? AND ? ORDER BY id",
-    )?;
-    let mut rows = query.query([first, last])?;
-    while let Some(row) = rows.next()? {
-        let above = References {
-            first,
-            count: tree.nodes.len(),
-        };
-        if row.get::<_, i64>(0)?.checked_sub(first) != Some(tree.nodes.len() as i64) {
-            return Err(inconsistent("context.id"));
+/// The files that have the contexts of a projection, one for each run.
+pub(super) fn files(database: &Path, projection: Projection) -> std::io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(database.join(schema::CONTEXTS))? {
+        folders.push(entry?.path());
+    }
+    folders.sort();
+    let name = match projection {
+        Projection::Logical => schema::LOGICAL_FILE,
+        Projection::Physical => schema::PHYSICAL_FILE,
+    };
+    Ok(folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .collect())
+}
+
+/// Reads a tree of `contexts` contexts. Each is in the files of the runs in which it has values.
+pub(super) fn read(files: &[PathBuf], contexts: usize, names: &Names<'_>) -> Result<Tree> {
+    let mut nodes: Vec<Option<TreeNode>> = vec![None; contexts];
+    let mut exclusive = Values::of_nodes(names.metrics.len(), contexts);
+    for file in files {
+        let reader = SerializedFileReader::new(File::open(file)?)?;
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let rows = Columns::new(group.as_ref());
+            let ids = rows.ints("id")?;
+            let parents = rows.optional("parent")?;
+            let scopes = rows.ints("scope")?;
+            let loops = rows.optional("parallel_loop")?;
+            let wrong = || ParquetError::General("a reference leads nowhere".to_owned());
+            for (row, id) in ids.iter().enumerate() {
+                let index = |id: i32, count: usize| {
+                    let index = usize::try_from(id.wrapping_sub(1)).ok();
+                    index
+                        .filter(|i| *i < count)
+                        .map(|i| i as u32)
+                        .ok_or_else(wrong)
+                };
+                let id = index(*id, contexts)?;
+                // A parent comes before its children.
+                let parent = parents[row].map(|p| index(p, id as usize)).transpose()?;
+                let scope = &names.scopes[index(scopes[row], names.scopes.len())? as usize];
+                let known = loops[row].map(|l| index(l, names.loops)).transpose()?;
+                nodes[id as usize] = Some(TreeNode {
+                    parallel_loop: known,
+                    ..scope.node(parent, 1)
+                });
+            }
+            for (position, metric) in names.metrics.iter().enumerate() {
+                let amounts = rows.longs(&metric.name)?;
+                for (id, amount) in ids.iter().zip(amounts) {
+                    exclusive.add_one(*id as u32 - 1, position, amount);
+                }
+            }
         }
-        tree.push(TreeNode {
-            parent: above.optional(row.get(1)?)?,
-            kind: Kind::from_number(row.get(2)?).ok_or_else(|| inconsistent("context.kind"))?,
-            procedure: procedure.index(row.get(3)?)?,
-            location: file.location(row, 5)?,
-            call: file.location(row, 7)?.map_or(Call::Unknown, Call::Unique),
-            is_runtime: row.get(4)?,
-            recursion: 1,
-            parallel_loop: None,
-        });
     }
-    Ok(())
+    let missing = || ParquetError::General("contexts are missing".to_owned());
+    let nodes = nodes
+        .into_iter()
+        .collect::<Option<_>>()
+        .ok_or_else(missing)?;
+    Ok(Tree { nodes, exclusive })
 }
 
-/// Which contexts are frames of parallel loops.
-fn read_loops(
-    connection: &Connection,
-    contexts: References,
-    loops: References,
-    tree: &mut Tree,
-) -> Result<()> {
-    let sql = "SELECT context, parallel_loop FROM machinery WHERE context BETWEEN ? AND ?";
-    let mut query = connection.prepare(sql)?;
-    let mut rows = query.query([contexts.first, contexts.last()])?;
-    while let Some(row) = rows.next()? {
-        let node = contexts.index(row.get(0)?)? as usize;
-        tree.nodes[node].parallel_loop = Some(loops.index(row.get(1)?)?);
-    }
-    Ok(())
+/// The columns of a row group by name.
+struct Columns<'a> {
+    group: &'a dyn RowGroupReader,
+    rows: usize,
 }
 
-fn read_values(
-    connection: &Connection,
-    contexts: References,
-    metrics: usize,
-    tree: &mut Tree,
-) -> Result<()> {
-    let metrics = References {
-        first: 0,
-        count: metrics,
-    };
-    let sql = "SELECT context, metric, value FROM value WHERE context BETWEEN ? AND ?";
-    let mut query = connection.prepare(sql)?;
-    let mut rows = query.query([contexts.first, contexts.last()])?;
-    while let Some(row) = rows.next()? {
-        let node = contexts.index(row.get(0)?)?;
-        let metric = metrics.index(row.get(1)?)? as usize;
-        tree.exclusive.add_one(node, metric, row.get(2)?);
+impl<'a> Columns<'a> {
+    fn new(group: &'a dyn RowGroupReader) -> Columns<'a> {
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        Columns { group, rows }
     }
-    Ok(())
+
+    /// Values, and for an optional column whether each row has one.
+    fn read<T: DataType>(&self, name: &str, kind: PhysicalType) -> Result<(Vec<T::T>, Vec<i16>)> {
+        let wrong = || ParquetError::General(format!("no column `{name}` of the right type"));
+        let columns = self.group.metadata().columns();
+        let index = columns
+            .iter()
+            .position(|c| c.column_path().string() == name);
+        let index = index
+            .filter(|i| columns[*i].column_type() == kind)
+            .ok_or_else(wrong)?;
+        let mut reader = get_typed_column_reader::<T>(self.group.get_column_reader(index)?);
+        let (mut values, mut levels) = (Vec::new(), Vec::new());
+        let mut records = 0;
+        while records < self.rows {
+            let (read, _, _) =
+                reader.read_records(self.rows - records, Some(&mut levels), None, &mut values)?;
+            if read == 0 {
+                return Err(ParquetError::General(format!("column `{name}` ends early")));
+            }
+            records += read;
+        }
+        Ok((values, levels))
+    }
+
+    fn ints(&self, name: &str) -> Result<Vec<i32>> {
+        let values = self.read::<Int32Type>(name, PhysicalType::INT32)?.0;
+        self.checked(values)
+    }
+
+    fn longs(&self, name: &str) -> Result<Vec<i64>> {
+        let values = self.read::<Int64Type>(name, PhysicalType::INT64)?.0;
+        self.checked(values)
+    }
+
+    fn checked<T>(&self, values: Vec<T>) -> Result<Vec<T>> {
+        match values.len() == self.rows {
+            true => Ok(values),
+            false => Err(ParquetError::General("a column has gaps".to_owned())),
+        }
+    }
+
+    fn optional(&self, name: &str) -> Result<Vec<Option<i32>>> {
+        let (values, levels) = self.read::<Int32Type>(name, PhysicalType::INT32)?;
+        let mut values = values.into_iter();
+        let levels = self.checked(levels)?;
+        let row = |level: i16| if level > 0 { values.next() } else { None };
+        Ok(levels.into_iter().map(row).collect())
+    }
 }

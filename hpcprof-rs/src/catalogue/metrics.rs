@@ -1,21 +1,16 @@
-//! What nodes are compared by: effort, a metric, or an expression of them.
+//! Metrics, and what nodes are compared by: effort, a metric, or an expression of them.
 
+use crate::catalogue::sql::{inconsistent, rows};
+use crate::error::Error;
 use crate::metrics::expression::Expression;
-use crate::metrics::unit::Unit;
+use crate::model::metrics::Metric;
+use hpc_formats::profile::{Aggregation, Unit};
+use rusqlite::{Connection, Result};
 
 pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
 
 /// Name of work, idleness and overhead together.
 pub const EFFORT: &str = "effort";
-
-/// What a metric of a database is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MetricInfo {
-    /// Unit of its values.
-    pub unit: Unit,
-    /// One sentence.
-    pub description: String,
-}
 
 /// Work, idleness and overhead together.
 pub fn effort(values: &[i64]) -> i64 {
@@ -88,6 +83,29 @@ impl<'a> MetricSelector<'a> {
         }
     }
 
+    /// Refuses what stacks cannot show: their parts are not negative and add up to the whole. `own` has the
+    /// values of all contexts without those that they call.
+    pub fn check_stackable<'v>(
+        self,
+        own: impl IntoIterator<Item = &'v [i64]>,
+    ) -> crate::error::Result<()> {
+        let Some(expression) = self.derived() else {
+            return Ok(());
+        };
+        let is_negative = |values| self.value(values).is_some_and(|value| value < 0.0);
+        let problem = if !self.adds_up() {
+            "does not add up"
+        } else if own.into_iter().any(is_negative) {
+            "is negative in some contexts"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Usage(format!(
+            "`{}` {problem}, so stacks cannot show it: give another --metric or --format",
+            expression.text()
+        )))
+    }
+
     /// The whole amount, as amounts are stored; 0 where it is undefined.
     pub fn of(self, values: &[i64]) -> i64 {
         match self {
@@ -99,4 +117,21 @@ impl<'a> MetricSelector<'a> {
             }
         }
     }
+}
+
+/// Reads the metrics of a database.
+pub(super) fn read(connection: &Connection) -> Result<Vec<Metric>> {
+    let sql = "SELECT id, name, unit, aggregation, part_of, description FROM metric ORDER BY id";
+    rows(connection, sql, 0, |row| {
+        let (unit, aggregation): (String, String) = (row.get(2)?, row.get(3)?);
+        let part_of: Option<i64> = row.get(4)?;
+        Ok(Metric {
+            name: row.get(1)?,
+            unit: Unit::from_name(&unit).ok_or_else(|| inconsistent("metric.unit"))?,
+            aggregation: Aggregation::from_name(&aggregation)
+                .ok_or_else(|| inconsistent("metric.aggregation"))?,
+            part_of: part_of.and_then(|p| usize::try_from(p).ok()),
+            description: row.get(5)?,
+        })
+    })
 }

@@ -1,28 +1,34 @@
-//! Reads a database: names and statistics when it is opened, the contexts of a projection on demand.
+//! Reads a database: names and statistics when it is opened, contexts on demand. The folded tree is read in
+//! part, as far as a view shows it.
 //!
 //! The file may come from anywhere. Its identity and version are checked first, and every
 //! reference between tables is checked as it is read.
 
-pub mod code;
+mod code;
 mod contexts;
+
 pub mod metrics;
 mod sql;
 pub mod statistics;
-pub mod tree;
 
-use crate::catalogue::code::Code;
-use crate::catalogue::metrics::{EFFORT, FIXED, MetricInfo};
+use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;
-use crate::catalogue::tree::Tree;
 use crate::error::{Error, Result};
-use crate::metrics::expression::{Expression, Variable};
+use crate::metrics::expression::{Expression, Fault, Variable};
 use crate::metrics::unit::Unit;
+use crate::model::code::Code;
+use crate::model::metrics::Metric;
+use crate::model::tree::Tree;
 use crate::schema;
+use hpc_formats::profile::Aggregation;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
 const REBUILD: &str = "build it again with `hpcprof-rs MEASUREMENTS`";
 const GIVE: &str = "give the database directory that `hpcprof-rs MEASUREMENTS` wrote";
+
+/// More contexts than any machine that writes databases has memory for.
+const MAX_CONTEXTS: u32 = 1 << 31;
 
 /// Which call paths a view shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -37,8 +43,8 @@ impl Projection {
     /// Its name, on the command line and in the database.
     pub fn name(self) -> &'static str {
         match self {
-            Projection::Logical => schema::LOGICAL,
-            Projection::Physical => schema::PHYSICAL,
+            Projection::Logical => "logical",
+            Projection::Physical => "physical",
         }
     }
 }
@@ -48,10 +54,8 @@ impl Projection {
 pub struct Catalogue {
     /// The directory.
     pub path: PathBuf,
-    /// Metric names by position.
-    pub metrics: Vec<String>,
-    /// What they are, by position.
-    pub metric_table: Vec<MetricInfo>,
+    /// Metrics by position.
+    pub metrics: Vec<Metric>,
     /// Names of code.
     pub code: Code,
     /// About the runs as a whole.
@@ -99,36 +103,78 @@ impl Catalogue {
     }
 
     fn read(path: &Path, connection: Connection) -> rusqlite::Result<Catalogue> {
-        let sql = "SELECT id, name FROM metric ORDER BY id";
-        let metrics: Vec<String> = sql::rows(&connection, sql, 0, |row| row.get(1))?;
-        if !metrics.iter().take(FIXED.len()).eq(FIXED) {
+        let metrics = metrics::read(&connection)?;
+        if !metrics
+            .iter()
+            .take(FIXED.len())
+            .map(|m| m.name.as_str())
+            .eq(FIXED)
+        {
             return Err(sql::inconsistent("metric"));
         }
-        let sql = "SELECT id, unit, description FROM metric ORDER BY id";
-        let metric_table = sql::rows(&connection, sql, 0, |row| {
-            let unit = match row.get::<_, String>(1)?.as_str() {
-                "nanoseconds" => Some(Unit::SECONDS),
-                name => Unit::named(name),
-            };
-            Ok(MetricInfo {
-                unit: unit.ok_or_else(|| sql::inconsistent("metric.unit"))?,
-                description: row.get(2)?,
-            })
-        })?;
         Ok(Catalogue {
             path: path.to_owned(),
             metrics,
-            metric_table,
-            code: Code::read(&connection)?,
+            code: code::read(&connection)?,
             statistics: Statistics::read(&connection)?,
             connection,
         })
     }
 
-    /// Reads the contexts of a projection.
+    /// Reads all contexts of a projection.
     pub fn contexts(&self, projection: Projection) -> Result<Tree> {
-        contexts::read(&self.connection, &self.code, self.metrics.len(), projection)
-            .map_err(|e| damaged(&self.path, &e))
+        let failed = |e: rusqlite::Error| damaged(&self.path, &e);
+        let (contexts, same_as): (i64, Option<String>) = self
+            .connection
+            .query_row(
+                "SELECT contexts, same_as FROM projection WHERE name = ?",
+                [projection.name()],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .map_err(failed)?;
+        let projection = match same_as {
+            Some(_) => Projection::Logical,
+            None => projection,
+        };
+        let scopes = code::read_scopes(&self.connection, &self.code).map_err(failed)?;
+        let directory = match self.path.is_dir() {
+            true => self.path.as_path(),
+            false => self.path.parent().unwrap_or(Path::new("")),
+        };
+        let files = match contexts {
+            0 => Ok(Vec::new()),
+            _ => contexts::files(directory, projection),
+        };
+        let files = files.map_err(Error::io("read", &directory.join(schema::CONTEXTS)))?;
+        let names = contexts::Names {
+            scopes: &scopes,
+            loops: self.code.loops.len(),
+            metrics: &self.metrics,
+        };
+        // A damaged count must not make the reader allocate what is not there.
+        let contexts = u32::try_from(contexts)
+            .ok()
+            .filter(|n| *n < MAX_CONTEXTS)
+            .unwrap_or(0);
+        // The reader of Parquet files may panic on damaged ones.
+        let read = || contexts::read(&files, contexts as usize, &names);
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+        let problem = match read {
+            Ok(Ok(tree)) => return Ok(tree),
+            Ok(Err(problem)) => problem.to_string(),
+            Err(_) => "a Parquet file is damaged".to_owned(),
+        };
+        Err(Error::Input {
+            path: directory.join(schema::CONTEXTS),
+            problem: format!("cannot be read: {problem}"),
+            remedy: REBUILD,
+        })
+    }
+
+    /// The metrics that views show unasked: the parts of effort, which come first.
+    pub fn effort_metrics(&self) -> &[Metric] {
+        let count = self.metrics.iter().take_while(|m| m.is_effort()).count();
+        &self.metrics[..count]
     }
 
     /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all
@@ -139,20 +185,22 @@ impl Catalogue {
             unit: Unit::SECONDS,
             adds_up: true,
         };
-        let metrics = self.metrics.iter().zip(&self.metric_table);
-        let metrics = metrics.map(|(name, info)| Variable {
-            name,
-            unit: info.unit,
-            adds_up: true,
+        let metrics = self.metrics.iter().map(|metric| Variable {
+            name: &metric.name,
+            unit: metric.unit.into(),
+            adds_up: metric.aggregation == Aggregation::Sum,
         });
         let variables: Vec<Variable<'_>> = std::iter::once(effort).chain(metrics).collect();
         Expression::parse(text, &variables).map_err(|problem| {
-            Error::Usage(format!(
-                "{}; {} has: {EFFORT}, {}",
-                problem.describe(text),
-                self.path.display(),
-                self.metrics.join(", ")
-            ))
+            let database = self.path.display();
+            let problem = match problem.fault {
+                Fault::UnknownName(name) if name == text => {
+                    format!("no metric `{name}` in {database}; it has")
+                }
+                _ => format!("{}; {database} has", problem.describe(text)),
+            };
+            let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
+            Error::Usage(format!("{problem}: {}", names.join(", ")))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Reads rows whose ids count without gaps, and checks references to them.
 
-use crate::catalogue::tree::SourceLocation;
+use crate::model::tree::SourceLocation;
 use rusqlite::{Connection, Error, Result, Row};
 
 pub(super) fn inconsistent(what: &str) -> Error {
@@ -26,31 +26,11 @@ pub(super) fn rows<T>(
     Ok(out)
 }
 
-/// The same of a table that databases of an older version lack; its ids count from 1.
-pub(super) fn rows_if_any<T>(
-    connection: &Connection,
-    table: &str,
-    sql: &str,
-    read: impl Fn(&Row<'_>) -> Result<T>,
-) -> Result<Vec<T>> {
-    match has(connection, table, "id")? {
-        true => rows(connection, sql, 1, read),
-        false => Ok(Vec::new()),
-    }
-}
-
-/// Whether there is a table with this column: databases of an older version lack some.
-pub(super) fn has(connection: &Connection, table: &str, column: &str) -> Result<bool> {
-    let sql = "SELECT COUNT(*) FROM pragma_table_info(?) WHERE name = ?";
-    let count: i64 = connection.query_row(sql, [table, column], |row| row.get(0))?;
-    Ok(count > 0)
-}
-
 /// The rows that a column may refer to.
 #[derive(Clone, Copy)]
 pub(super) struct References {
-    pub(super) first: i64,
-    pub(super) count: usize,
+    first: i64,
+    count: usize,
 }
 
 impl References {
@@ -60,11 +40,6 @@ impl References {
             first: 1,
             count: table.len(),
         }
-    }
-
-    /// The last id.
-    pub(super) fn last(self) -> i64 {
-        self.first.saturating_add(self.count as i64 - 1)
     }
 
     /// The index of the row with an id.

@@ -1,7 +1,7 @@
 //! What holds for the runs as a whole: how long, on how many cores, and how far the figures can be trusted.
 
 use crate::catalogue::metrics::sum;
-use crate::catalogue::sql::{References, has, inconsistent, rows, rows_if_any};
+use crate::catalogue::sql::{References, inconsistent, rows};
 use hpc_formats::process::program_name;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
@@ -97,9 +97,12 @@ impl Statistics {
         let spinning_ns = sum(threads.iter().map(|t| t.idle_ns));
         let sampled_ns = sum(threads.iter().map(|t| t.working_ns)).saturating_add(spinning_ns);
         let mut runs: BTreeMap<i64, Vec<(&Process, i64)>> = BTreeMap::new();
-        for (index, process) in processes.iter().enumerate() {
-            let own = threads.iter().filter(|t| t.process as usize == index);
-            let effort = sum(own.flat_map(|t| [t.working_ns, t.idleness_ns]));
+        let mut efforts = vec![0_i64; processes.len()];
+        for thread in &threads {
+            let effort = &mut efforts[thread.process as usize];
+            *effort = sum([*effort, thread.working_ns, thread.idleness_ns].into_iter());
+        }
+        for (process, effort) in processes.iter().zip(efforts) {
             runs.entry(process.run).or_default().push((process, effort));
         }
         let (walls, waits): (Vec<i64>, Vec<i64>) = runs.values().map(|r| wall_and_wait(r)).unzip();
@@ -121,7 +124,7 @@ impl Statistics {
             rooted: samples.saturating_sub(sum(partial.map(|(_, n)| *n))),
             missing: read_missing(connection)?,
             unprofiled: read_unprofiled(connection)?,
-            unknown_caller_samples: read_unknown_callers(connection)?,
+            unknown_caller_samples: counts(connection, "spawnerless", "runtime")?,
             oversubscribed_ns: sum(threads.iter().map(|t| t.oversubscribed_ns)),
             cpu_ns: sum(processes.iter().map(|p| p.cpu_ns)).max(sampled_ns),
             spinning_ns,
@@ -154,15 +157,10 @@ fn wall_and_wait(run: &[(&Process, i64)]) -> (i64, i64) {
 }
 
 fn read_processes(connection: &Connection) -> Result<Vec<Process>> {
-    let since = match has(connection, "process", "run")? {
-        true => "run, cpu_ns, estimated_wait_ns",
-        false => "1, 0, 0",
-    };
-    let sql = format!(
-        "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, {since}
-         FROM process ORDER BY id"
-    );
-    rows(connection, &sql, 1, |row| {
+    let sql =
+        "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, run,
+        cpu_ns, estimated_wait_ns FROM process ORDER BY id";
+    rows(connection, sql, 1, |row| {
         let arguments: String = row.get(3)?;
         let arguments = serde_json::from_str(&arguments);
         Ok(Process {
@@ -200,31 +198,18 @@ fn read_threads(connection: &Connection, processes: References) -> Result<Vec<Th
 
 fn read_missing(connection: &Connection) -> Result<Vec<(String, i64)>> {
     let sql = "SELECT id, what, nanoseconds FROM missing ORDER BY id";
-    rows_if_any(connection, "missing", sql, |row| {
-        Ok((row.get(1)?, row.get(2)?))
-    })
+    rows(connection, sql, 1, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
 fn read_unprofiled(connection: &Connection) -> Result<Vec<Unprofiled>> {
     let sql = "SELECT id, program, reason, times FROM unprofiled ORDER BY id";
-    rows_if_any(connection, "unprofiled", sql, |row| {
+    rows(connection, sql, 1, |row| {
         Ok(Unprofiled {
             program: row.get(1)?,
             reason: row.get(2)?,
             times: row.get(3)?,
         })
     })
-}
-
-/// In databases of an older version the only runtime is rayon.
-fn read_unknown_callers(connection: &Connection) -> Result<BTreeMap<String, i64>> {
-    if has(connection, "spawnerless", "runtime")? {
-        counts(connection, "spawnerless", "runtime")
-    } else if has(connection, "spawnerless", "samples")? {
-        counts(connection, "spawnerless", "'rayon'")
-    } else {
-        Ok(BTreeMap::new())
-    }
 }
 
 /// Samples in a table, by key.

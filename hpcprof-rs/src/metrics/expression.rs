@@ -3,9 +3,11 @@
 //! A value is worked out from a context's own sums, so an inclusive quotient is the quotient of inclusive
 //! sums. Stored amounts are whole (nanoseconds, counts, bytes), and only the result is converted to its unit.
 
-use crate::metrics::syntax::{self, Fault, Operation, Step};
+use crate::metrics::syntax::{self, Operation, Step};
 use crate::metrics::unit::Unit;
 use std::ops::{Div, Mul};
+
+pub use crate::metrics::syntax::Fault;
 
 /// A metric that expressions may name.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +41,10 @@ impl Problem {
     /// What is wrong where, for a user who knows `text`.
     pub fn describe(&self, text: &str) -> String {
         let (before, after) = text.split_at(self.at.min(text.len()));
-        match (&self.fault, after) {
-            (Fault::UnknownName(name), _) if name == text => self.fault.to_string(),
-            (fault, "") => format!("{fault} at the end of `{text}`"),
-            (fault, _) => {
+        let fault = &self.fault;
+        match after {
+            "" => format!("{fault} at the end of `{text}`"),
+            _ => {
                 let character = before.chars().count() + 1;
                 format!("{fault} at character {character} of `{text}`: `{after}`")
             }

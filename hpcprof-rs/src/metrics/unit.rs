@@ -1,5 +1,6 @@
 //! Units of metrics, and of their products and quotients.
 
+use hpc_formats::profile;
 use std::fmt;
 use std::ops::{Div, Mul};
 
@@ -23,15 +24,20 @@ impl Unit {
     /// A plain number.
     pub const RATIO: Unit = Unit { powers: [0, 0, 0] };
 
-    /// The unit of a metric, by its name in a database.
-    pub fn named(name: &str) -> Option<Unit> {
-        let all = [Unit::SECONDS, Unit::COUNT, Unit::BYTES, Unit::RATIO];
-        all.into_iter().find(|unit| unit.to_string() == name)
-    }
-
     /// The stored amount of one of it: time is stored in nanoseconds.
     pub fn stored(self) -> f64 {
         1e9_f64.powi(self.powers[0])
+    }
+}
+
+impl From<profile::Unit> for Unit {
+    fn from(unit: profile::Unit) -> Unit {
+        match unit {
+            profile::Unit::Seconds => Unit::SECONDS,
+            profile::Unit::Count => Unit::COUNT,
+            profile::Unit::Bytes => Unit::BYTES,
+            profile::Unit::Ratio => Unit::RATIO,
+        }
     }
 }
 

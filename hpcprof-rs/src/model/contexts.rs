@@ -1,21 +1,20 @@
-//! The tree of calling contexts of one projection, with sparse metric values.
+//! The tree of calling contexts of one projection while it is merged.
 //!
-//! Siblings are one when kind, procedure, line, call site and role are equal, so the tree does
-//! not depend on the order in which paths are added. A parent always comes before its children.
+//! Siblings are one when their scopes are equal, so the tree does not depend on the order in which paths are
+//! added. A parent always comes before its children. A context is a parent and a scope, eight bytes: the
+//! scopes of a program are few, whatever the number of its contexts.
 
-use crate::model::hash::{FastMap, NumberedSet};
-use crate::model::symbols::{Kind, Line, ProcedureIndex, Text};
+use crate::model::hash::NumberedSet;
+use crate::model::symbols::{Kind, Line, ProcedureIndex};
 
 /// Index into a [`ContextTree`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ContextIndex(pub u32);
 
-/// One calling context.
+/// What a context stands for, wherever it is called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Context {
-    /// The calling or enclosing context; `None` for a root.
-    pub parent: Option<ContextIndex>,
-    /// What it stands for.
+pub struct Scope {
+    /// Its kind.
     pub kind: Kind,
     /// Its procedure (of a line: the one whose line it is).
     pub procedure: ProcedureIndex,
@@ -29,37 +28,105 @@ pub struct Context {
     pub is_runtime: bool,
 }
 
-/// What a value measures, before overhead categories become metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum MetricKey {
-    /// Useful work.
-    Work,
-    /// Idleness.
-    Idleness,
-    /// Overhead of a category.
-    Overhead(Text),
-}
+/// A context: its parent, or [`NO_PARENT`], and the index of its scope.
+type Node = (u32, u32);
+const NO_PARENT: u32 = u32::MAX;
 
 /// A tree of contexts.
 #[derive(Debug, Default)]
 pub struct ContextTree {
-    /// Contexts; parents first.
-    pub contexts: NumberedSet<Context>,
-    /// Nanoseconds.
-    pub exclusive_values: FastMap<(ContextIndex, MetricKey), i64>,
+    scopes: NumberedSet<Scope>,
+    contexts: NumberedSet<Node>,
+    /// Whether samples belong to a context, by index.
+    sampled: Vec<bool>,
 }
 
 impl ContextTree {
-    /// The child of `context.parent` that equals `context`, made if absent.
-    pub fn child(&mut self, context: Context) -> ContextIndex {
-        ContextIndex(self.contexts.insert_full(context).0 as u32)
+    /// The context of a scope below `parent`, made if absent.
+    pub fn child(&mut self, parent: Option<ContextIndex>, scope: Scope) -> ContextIndex {
+        let scope = self.scopes.insert_full(scope).0 as u32;
+        self.add(parent, scope)
     }
 
-    /// Adds to the exclusive value of a context.
-    pub fn add(&mut self, context: ContextIndex, metric: MetricKey, nanoseconds: i64) {
-        if nanoseconds != 0 {
-            let slot = self.exclusive_values.entry((context, metric)).or_insert(0);
-            *slot = slot.saturating_add(nanoseconds);
+    fn add(&mut self, parent: Option<ContextIndex>, scope: u32) -> ContextIndex {
+        let node = (parent.map_or(NO_PARENT, |p| p.0), scope);
+        ContextIndex(self.contexts.insert_full(node).0 as u32)
+    }
+
+    /// The calling or enclosing context; `None` for a root.
+    pub fn parent(&self, context: ContextIndex) -> Option<ContextIndex> {
+        let parent = self.contexts[context.0 as usize].0;
+        (parent != NO_PARENT).then_some(ContextIndex(parent))
+    }
+
+    /// What a context stands for.
+    pub fn scope(&self, context: ContextIndex) -> &Scope {
+        &self.scopes[self.scope_index(context) as usize]
+    }
+
+    /// The index of its scope among [`ContextTree::scopes`].
+    pub fn scope_index(&self, context: ContextIndex) -> u32 {
+        self.contexts[context.0 as usize].1
+    }
+
+    /// All scopes.
+    pub fn scopes(&self) -> &NumberedSet<Scope> {
+        &self.scopes
+    }
+
+    /// All contexts, parents first.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = ContextIndex> + use<> {
+        (0..self.contexts.len() as u32).map(ContextIndex)
+    }
+
+    /// How many contexts there are.
+    pub fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
+    }
+
+    /// Says that samples belong to a context.
+    pub fn mark_sampled(&mut self, context: ContextIndex) {
+        let index = context.0 as usize;
+        if self.sampled.len() <= index {
+            self.sampled.resize(index + 1, false);
         }
+        self.sampled[index] = true;
+    }
+
+    /// Whether samples belong to a context.
+    pub fn is_sampled(&self, context: ContextIndex) -> bool {
+        self.sampled.get(context.0 as usize) == Some(&true)
+    }
+
+    /// Adds all contexts of another tree; returns which each of them became, by index.
+    pub fn merge(&mut self, other: &ContextTree) -> Vec<ContextIndex> {
+        let scopes: Vec<u32> = other
+            .scopes
+            .iter()
+            .map(|scope| self.scopes.insert_full(*scope).0 as u32)
+            .collect();
+        let mut became: Vec<ContextIndex> = Vec::with_capacity(other.len());
+        for context in other.all() {
+            let parent = other.parent(context).map(|p| became[p.0 as usize]);
+            let own = self.add(parent, scopes[other.scope_index(context) as usize]);
+            if other.is_sampled(context) {
+                self.mark_sampled(own);
+            }
+            became.push(own);
+        }
+        became
+    }
+
+    /// Whether both trees have the same contexts in the same order.
+    pub fn is_equal(&self, other: &ContextTree) -> bool {
+        self.len() == other.len()
+            && self
+                .all()
+                .all(|c| self.parent(c) == other.parent(c) && self.scope(c) == other.scope(c))
     }
 }

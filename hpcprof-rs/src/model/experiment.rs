@@ -1,9 +1,9 @@
-//! Everything that is known of the merged runs: the passes fill it, the sinks write it.
+//! What is known of the merged runs: the passes fill it, the sinks write it.
 
-use crate::model::contexts::ContextTree;
-use crate::model::loops::ParallelLoops;
+use crate::model::code::Code;
+use crate::model::metrics::Metric;
 use crate::model::runtimes::Runtime;
-use crate::model::symbols::Symbols;
+use crate::model::tree::Tree;
 use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
 use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
@@ -96,18 +96,42 @@ impl std::fmt::Display for UnprofiledProgram {
     }
 }
 
-/// Everything that a database holds.
+/// A host, between two of its starts: all its processes share a clock.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Host {
+    /// Its name; empty when unknown.
+    pub name: String,
+    /// Id of the boot.
+    pub boot: String,
+}
+
+/// A run: the processes of one measurement directory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// What tells it from all other runs, 16 hexadecimal digits.
+    pub key: String,
+    /// Index of its host.
+    pub host: usize,
+    /// The set of runs that it is one part of, from 0: those of one job, which ran at the same time.
+    pub set: usize,
+    /// The job's id, from its launcher; empty when there is none.
+    pub job: String,
+    /// The measurement directory.
+    pub directory: String,
+    /// Wall clock at its start, nanoseconds since 1970.
+    pub start_ns: u64,
+    /// From its first start to its last end, nanoseconds.
+    pub wall_ns: u64,
+}
+
+/// Everything that a database holds beside the values of threads.
 #[derive(Debug, Default)]
 pub struct Experiment {
-    /// Names.
-    pub symbols: Symbols,
-    /// Contexts of the logical projection.
-    pub logical: ContextTree,
-    /// Contexts of the physical projection.
-    pub physical: ContextTree,
-    /// Parallel loops of the logical projection.
-    pub loops: ParallelLoops,
-    /// Processes, oldest first.
+    /// Hosts, by name and boot.
+    pub hosts: Vec<Host>,
+    /// Runs, in the order of the directories.
+    pub runs: Vec<Run>,
+    /// Processes, by run, oldest first.
     pub processes: Vec<ProcessSummary>,
     /// Threads, by process and ordinal.
     pub threads: Vec<ThreadSummary>,
@@ -117,8 +141,14 @@ pub struct Experiment {
     pub missing: Vec<Missing>,
     /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
-    /// Overhead categories that occur, sorted.
-    pub categories: Vec<String>,
+    /// Metrics, by position.
+    pub metrics: Vec<Metric>,
+    /// Names of code.
+    pub code: Code,
+    /// Contexts of the logical projection.
+    pub logical: Tree,
+    /// Contexts of the physical projection; `None` where they are the same.
+    pub physical: Option<Tree>,
 }
 
 impl Experiment {

@@ -69,8 +69,6 @@ pub struct ParallelLoop {
     pub counts: Option<SplitCounts>,
     /// How many further loops share the code, and so the counts.
     pub sharing: u32,
-    /// Work and overhead of the loop and of those that share its counts, nanoseconds.
-    pub task_ns: i64,
 }
 
 /// The parallel loops of an experiment.

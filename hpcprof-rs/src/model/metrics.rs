@@ -1,13 +1,15 @@
-//! The metrics of a database. All values are whole nanoseconds, so sums are exact in any order: totals, sums
-//! of exclusive values and recorded samples agree to the bit.
+//! The metrics of a database. Amounts are whole base units (nanoseconds, counts, bytes), so sums are exact in
+//! any order: totals, sums of exclusive values and recorded samples agree to the bit.
 
-/// Position of useful work in [`all`].
+use hpc_formats::profile::{Aggregation, SAMPLES, Unit};
+
+/// Position of useful work among the metrics of a [`Metrics`].
 pub const WORK: usize = 0;
 /// Position of idleness.
 pub const IDLENESS: usize = 1;
-/// Position of overhead. Its categories follow, in their order.
+/// Position of overhead. Its categories follow, in their order; then samples, then what else was counted.
 pub const OVERHEAD: usize = 2;
-/// Names of the fixed metrics, by position.
+/// Names of the first metrics, by position.
 pub const FIXED: [&str; 3] = ["work", "idleness", "overhead"];
 /// Prefix of the metric of one overhead category.
 pub const CATEGORY_PREFIX: &str = "overhead:";
@@ -17,31 +19,75 @@ pub const CATEGORY_PREFIX: &str = "overhead:";
 pub struct Metric {
     /// Stable name, as in the JSON views.
     pub name: String,
+    /// Unit of its values.
+    pub unit: Unit,
+    /// How values add up.
+    pub aggregation: Aggregation,
     /// Position of the metric that this one is a part of.
     pub part_of: Option<usize>,
     /// One sentence.
     pub description: String,
 }
 
-/// All metrics: the fixed ones, then the overhead categories.
-pub fn all(categories: &[String]) -> Vec<Metric> {
+/// Base units, in which amounts are stored, of one unit: nanoseconds of a second, else 1.
+pub const fn per_unit(unit: Unit) -> i64 {
+    match unit {
+        Unit::Seconds => 1_000_000_000,
+        Unit::Count | Unit::Bytes | Unit::Ratio => 1,
+    }
+}
+
+impl Metric {
+    fn sum(name: String, unit: Unit, part_of: Option<usize>, description: String) -> Metric {
+        Metric {
+            name,
+            unit,
+            aggregation: Aggregation::Sum,
+            part_of,
+            description,
+        }
+    }
+
+    /// Whether views show it unasked: the parts of effort.
+    pub fn is_effort(&self) -> bool {
+        FIXED.contains(&self.name.as_str()) || self.name.starts_with(CATEGORY_PREFIX)
+    }
+}
+
+/// All metrics: work, idleness, overhead, its categories, samples, and `others` that were counted.
+pub fn all(categories: &[String], others: &[Metric]) -> Vec<Metric> {
     const DESCRIPTIONS: [&str; 3] = [
         "useful work of threads that work",
         "waiting of idle cores, charged to the contexts that worked meanwhile",
         "work in code tagged as parallelisation overhead, all categories",
     ];
-    let fixed = FIXED
-        .iter()
-        .zip(DESCRIPTIONS)
-        .map(|(name, description)| Metric {
-            name: (*name).to_owned(),
-            part_of: None,
-            description: description.to_owned(),
-        });
-    let parts = categories.iter().map(|category| Metric {
-        name: format!("{CATEGORY_PREFIX}{category}"),
-        part_of: Some(OVERHEAD),
-        description: format!("overhead of the category `{category}`"),
+    let seconds = |name: &str, part_of, description: &str| {
+        Metric::sum(
+            name.to_owned(),
+            Unit::Seconds,
+            part_of,
+            description.to_owned(),
+        )
+    };
+    let fixed = FIXED.iter().zip(DESCRIPTIONS);
+    let fixed = fixed.map(|(name, description)| seconds(name, None, description));
+    let parts = categories.iter().map(|category| {
+        let description = format!("overhead of the category `{category}`");
+        seconds(
+            &format!("{CATEGORY_PREFIX}{category}"),
+            Some(OVERHEAD),
+            &description,
+        )
     });
-    fixed.chain(parts).collect()
+    let samples = Metric::sum(
+        SAMPLES.to_owned(),
+        Unit::Count,
+        None,
+        "samples of threads that work".to_owned(),
+    );
+    fixed
+        .chain(parts)
+        .chain([samples])
+        .chain(others.iter().cloned())
+        .collect()
 }

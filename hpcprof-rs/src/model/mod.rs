@@ -1,11 +1,14 @@
-//! What the passes build and the sinks write: names, code, contexts, metrics, losses.
+//! Plain data that passes make, sinks write and the catalogue reads: names, code, contexts, metrics, runs.
 
+pub mod code;
 pub mod contexts;
 pub mod experiment;
 pub mod hash;
+pub mod keys;
 pub mod loops;
 pub mod metrics;
 pub mod runtimes;
 pub mod scaffolding;
 pub mod symbols;
+pub mod tree;
 pub mod warnings;

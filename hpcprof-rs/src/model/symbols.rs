@@ -66,7 +66,7 @@ pub struct Procedure {
     pub origin: Origin,
 }
 
-/// What a [`Scope`] or a context stands for. The numbers are part of the database format.
+/// What a [`FrameScope`] or a context stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -82,7 +82,7 @@ pub enum Kind {
     Partial = 5,
     /// The root of a thread that no other context leads to.
     ThreadRoot = 6,
-    /// A parallel loop, which stands for its frames. Of views only: a database has the frames' own contexts.
+    /// A parallel loop, which stands for its frames. Of folded trees only.
     ParallelLoop = 7,
 }
 
@@ -100,8 +100,8 @@ impl Kind {
         }
     }
 
-    /// The kind with this number.
-    pub fn from_number(number: i64) -> Option<Kind> {
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
         [
             Kind::Procedure,
             Kind::Inlined,
@@ -109,15 +109,16 @@ impl Kind {
             Kind::Line,
             Kind::Partial,
             Kind::ThreadRoot,
+            Kind::ParallelLoop,
         ]
         .into_iter()
-        .find(|k| *k as i64 == number)
+        .find(|k| k.name() == name)
     }
 }
 
 /// One static scope of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scope {
+pub struct FrameScope {
     /// [`Kind::Procedure`] first, then inlined procedures and loops.
     pub kind: Kind,
     /// Which.
@@ -132,7 +133,7 @@ pub struct Scope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Outermost scope first; never empty.
-    pub scopes: Box<[Scope]>,
+    pub scopes: Box<[FrameScope]>,
     /// Line of the instruction itself.
     pub line: Option<Line>,
     /// Column of the instruction's call, where it tells parallel loops of one line apart; else 0.
@@ -165,6 +166,19 @@ impl Symbols {
     pub fn intern(&mut self, text: &str) -> Text {
         let known = self.texts.get_index_of(text);
         Text(known.unwrap_or_else(|| self.texts.insert_full(text.to_owned()).0) as u32)
+    }
+
+    /// The id of a text that is known.
+    pub fn find_text(&self, text: &str) -> Option<Text> {
+        self.texts
+            .get_index_of(text)
+            .map(|index| Text(index as u32))
+    }
+
+    /// The id of a procedure that is known.
+    pub fn find_procedure(&self, procedure: &Procedure) -> Option<ProcedureIndex> {
+        let index = self.procedures.get_index_of(procedure);
+        index.map(|index| ProcedureIndex(index as u32))
     }
 
     /// The text of an id.
@@ -245,7 +259,7 @@ impl Symbols {
                 false => Origin::User,
             },
         });
-        let scope = Scope {
+        let scope = FrameScope {
             kind: Kind::Procedure,
             procedure,
             call: None,

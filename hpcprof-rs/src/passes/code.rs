@@ -5,7 +5,7 @@
 
 use crate::model::hash::FastMap;
 use crate::model::symbols::{
-    Frame, FrameIndex, Kind, Line, ModuleIndex, Procedure, ProcedureIndex, Scope, Symbols,
+    Frame, FrameIndex, FrameScope, Kind, Line, ModuleIndex, Procedure, ProcedureIndex, Symbols,
 };
 use crate::model::warnings::Warnings;
 use crate::passes::load_map::{SampledModule, SampledModules};
@@ -164,7 +164,7 @@ impl<'a> ModuleNames<'a> {
         let structure = self.structure;
         let procedure = structure.procedures.get(span.procedure.0 as usize)?;
         let mut is_system = procedure.origin == Origin::System;
-        let mut scopes = vec![Scope {
+        let mut scopes = vec![FrameScope {
             kind: Kind::Procedure,
             procedure: self.procedure(
                 procedure.name,
@@ -182,7 +182,7 @@ impl<'a> ModuleNames<'a> {
                 ScopeKind::Loop => (Kind::Loop, scope.site),
             };
             is_system &= scope.origin == Origin::System || kind == Kind::Loop;
-            scopes.push(Scope {
+            scopes.push(FrameScope {
                 kind,
                 procedure: self.procedure(scope.name, declared, scope.origin, symbols),
                 call: self.line(scope.site, symbols),

@@ -5,9 +5,10 @@
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
-use crate::sources::measurements::{Measurements, ProcessInput};
+use crate::passes::parallel;
+use crate::sources::measurements::{Measurements, ProcessInput, ThreadInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
-use hpc_formats::profile::Record;
+use hpc_formats::profile::{Record, SAMPLES};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was sampled in one module.
@@ -37,25 +38,29 @@ impl LoadMap {
     }
 }
 
-/// Collects modules and addresses of all processes; the load maps are in the processes' order.
+/// Collects modules and addresses of all processes, on `threads` threads; the load maps are in the
+/// processes' order.
 pub fn collect(
     measurements: &Measurements,
+    threads: usize,
     symbols: &mut Symbols,
     warnings: &mut Warnings,
 ) -> (Vec<LoadMap>, SampledModules) {
     let mut sampled = SampledModules::new();
     let mut maps = Vec::new();
-    for process in &measurements.processes {
-        let map = load_map(process, symbols, warnings);
+    let mut seen = seen(measurements, threads);
+    for (index, process) in measurements.processes.iter().enumerate() {
+        let Seen { addresses, samples } = seen.remove(&index).unwrap_or_default();
+        let map = load_map(process, addresses, symbols, warnings);
         for address in &map.addresses {
             if let Some(module) = map.module(*address) {
                 let known: &mut SampledModule = sampled.entry(module).or_default();
                 known.addresses.insert(address.offset());
             }
         }
-        for (address, samples) in innermost(process) {
+        for (address, samples) in samples {
             let known = map
-                .module(address)
+                .module(CodeAddress(address))
                 .and_then(|module| sampled.get_mut(&module));
             if let Some(known) = known {
                 known.samples = known.samples.saturating_add(samples);
@@ -66,28 +71,81 @@ pub fn collect(
     (maps, sampled)
 }
 
-/// The innermost address of each record that has samples.
-fn innermost(process: &ProcessInput) -> Vec<(CodeAddress, u64)> {
-    let mut found = Vec::new();
-    for profile in process.threads.values().filter_map(|t| t.profile().ok()) {
-        for record in (0..profile.len()).filter_map(|index| profile.record(index)) {
-            let Record::Metric {
-                owner,
-                group: 0,
-                values: [samples, ..],
-            } = record
-            else {
-                continue;
-            };
-            if let Some(Record::Note { ip, lip, .. }) = profile.record(owner as usize) {
-                found.push((if lip.is_none() { ip } else { lip }, samples));
+/// What the profiles of one process contain.
+#[derive(Default)]
+struct Seen {
+    /// All code addresses.
+    addresses: FastSet<u64>,
+    /// Samples by the innermost address.
+    samples: FastMap<u64, u64>,
+}
+
+impl Seen {
+    fn add(&mut self, thread: &ThreadInput, buffer: &mut Vec<u8>) {
+        // A profile that cannot be read is reported when its values are.
+        let Ok(profile) = thread.read(buffer) else {
+            return;
+        };
+        let by_name = |name: &str| profile.header.metrics.iter().position(|m| m.name == name);
+        let samples_at = by_name(SAMPLES);
+        let mut innermost = vec![CodeAddress::NONE; profile.len()];
+        for index in 0..profile.len() {
+            match profile.record(index) {
+                Some(Record::Note { ip, lip, .. }) => {
+                    self.addresses.insert(ip.0);
+                    self.addresses.insert(lip.0);
+                    innermost[index] = if lip.is_none() { ip } else { lip };
+                }
+                Some(Record::Metric {
+                    owner,
+                    group: 0,
+                    values,
+                }) => {
+                    let address = innermost[owner as usize].0;
+                    let samples = samples_at.and_then(|at| values.get(at));
+                    if let (1.., Some(samples)) = (address, samples) {
+                        let known = self.samples.entry(address).or_default();
+                        *known = known.saturating_add(*samples);
+                    }
+                }
+                _ => {}
             }
         }
     }
-    found
+
+    fn merge(&mut self, other: Seen) {
+        self.addresses.extend(other.addresses);
+        for (address, samples) in other.samples {
+            let known = self.samples.entry(address).or_default();
+            *known = known.saturating_add(samples);
+        }
+    }
 }
 
-fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnings) -> LoadMap {
+/// What all profiles contain, by process.
+fn seen(measurements: &Measurements, threads: usize) -> BTreeMap<usize, Seen> {
+    let profiles: Vec<(usize, &ThreadInput)> = measurements.profiles().collect();
+    let parts = parallel::for_each(
+        &profiles,
+        threads,
+        || (BTreeMap::<usize, Seen>::new(), Vec::new()),
+        |(seen, buffer), _, (process, thread)| {
+            seen.entry(*process).or_default().add(thread, buffer)
+        },
+    );
+    let mut all: BTreeMap<usize, Seen> = BTreeMap::new();
+    for (process, seen) in parts.into_iter().flat_map(|(seen, _)| seen) {
+        all.entry(process).or_default().merge(seen);
+    }
+    all
+}
+
+fn load_map(
+    process: &ProcessInput,
+    mut addresses: FastSet<u64>,
+    symbols: &mut Symbols,
+    warnings: &mut Warnings,
+) -> LoadMap {
     let mut map = LoadMap::default();
     map.modules
         .insert(ModuleId::UNKNOWN.0, symbols.add_module("[unknown]", &[]));
@@ -103,18 +161,6 @@ fn load_map(process: &ProcessInput, symbols: &mut Symbols, warnings: &mut Warnin
              run the program again",
             process.pid
         )),
-    }
-    let mut addresses: FastSet<u64> = FastSet::default();
-    for thread in process.threads.values() {
-        let Ok(profile) = thread.profile() else {
-            continue;
-        };
-        for index in 0..profile.len() {
-            if let Some(Record::Note { ip, lip, .. }) = profile.record(index) {
-                addresses.insert(ip.0);
-                addresses.insert(lip.0);
-            }
-        }
     }
     let counted = process.process.iter().flat_map(|file| &file.sites);
     addresses.extend(counted.map(|site| site.place.0));

@@ -1,9 +1,10 @@
 //! The passes from measurements to an experiment, in the order in which they run.
 
-pub mod attribute;
 pub mod code;
 pub mod load_map;
+pub mod merge;
 pub mod missing;
+pub mod parallel;
 pub mod parallel_loops;
-pub mod paths;
+pub mod runs;
 pub mod summarise;

@@ -5,17 +5,19 @@
 //! the depth of a tree is limited by the reader only.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::code::{Code, ParallelLoop};
 use crate::catalogue::metrics::{MetricSelector, sum};
 use crate::catalogue::statistics::Statistics;
-use crate::catalogue::tree::SourceLocation;
 use crate::error::steers;
 use crate::metrics::expression::Expression;
 use crate::metrics::unit::Unit;
+use crate::model::code::{Code, ParallelLoop};
+use crate::model::metrics::Metric;
+use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::fold::FoldOptions;
 use crate::views::view::View;
+use hpc_formats::profile::Aggregation;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -121,7 +123,10 @@ impl<'a> Columns<'a> {
     fn new(catalogue: &Catalogue, metric: MetricSelector<'a>) -> Self {
         let expression = metric.derived();
         Columns {
-            keys: catalogue.metrics.iter().map(|m| string(m)).collect(),
+            keys: {
+                let metrics = catalogue.effort_metrics().iter();
+                metrics.map(|m| string(&m.name)).collect()
+            },
             metric,
             derived: expression.map(|expression| (string(expression.text()), expression)),
         }
@@ -153,18 +158,29 @@ impl<'a> Columns<'a> {
         let Some((key, expression)) = &self.derived else {
             return String::new();
         };
-        let row = |key: &str, unit: Unit, adds_up: bool, description: &str| {
+        let row = |key: &str, unit: Unit, aggregation: Aggregation, description: &str| {
             let (unit, description) = (string(&unit.to_string()), string(description));
-            let aggregation = if adds_up { "sum" } else { "none" };
+            let aggregation = aggregation.name();
             format!(
                 "{{\"name\":{key},\"unit\":{unit},\"aggregation\":\"{aggregation}\",\
                  \"description\":{description}}}"
             )
         };
-        let metrics = self.keys.iter().zip(&catalogue.metric_table);
-        let metrics = metrics.map(|(key, info)| row(key, info.unit, true, &info.description));
-        let description = "computed for each context from its sums of other metrics";
-        let own = row(key, expression.unit(), expression.adds_up(), description);
+        let described =
+            |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
+        let metrics = self.keys.iter().zip(&catalogue.metrics);
+        let metrics = metrics.map(|(key, metric)| described(key, metric));
+        let own = match expression.variable().and_then(|v| v.checked_sub(1)) {
+            Some(metric) => described(key, &catalogue.metrics[metric]),
+            None => {
+                let aggregation = match expression.adds_up() {
+                    true => Aggregation::Sum,
+                    false => Aggregation::None,
+                };
+                let description = "computed for each context from its sums of other metrics";
+                row(key, expression.unit(), aggregation, description)
+            }
+        };
         let rows: Vec<String> = metrics.chain([own]).collect();
         format!(",\"metric_table\":[{}]", rows.join(","))
     }

@@ -4,7 +4,7 @@
 //! threads. A loop that is run from several callers has the same counts in each of its nodes, and
 //! loops that share machine code share them (`shared_by`).
 
-use crate::catalogue::code::ParallelLoop;
+use crate::model::code::ParallelLoop;
 use crate::render::numbers::{duration, grouped};
 
 /// ` · splits 1,234`, ` · steals 56`, ` · mean task 1.2 ms`: the parts of a line, or none.
@@ -33,7 +33,7 @@ pub fn summary(row: &ParallelLoop) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::code::SplitCounts;
+    use crate::model::code::SplitCounts;
 
     #[test]
     fn a_loop_is_summed_up_in_a_line() {
@@ -44,6 +44,7 @@ mod tests {
                 stolen_ns,
             });
             let row = ParallelLoop {
+                quoted: false,
                 name: String::new(),
                 entry: 0,
                 call: None,

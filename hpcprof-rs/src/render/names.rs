@@ -1,8 +1,8 @@
 //! Names as they are printed.
 
-use crate::catalogue::code::Code;
-use crate::catalogue::tree::SourceLocation;
 use crate::error::one_line;
+use crate::model::code::Code;
+use crate::model::tree::SourceLocation;
 use crate::views::view::Label;
 
 pub use crate::model::symbols::base_name;

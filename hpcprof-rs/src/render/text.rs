@@ -145,7 +145,7 @@ impl Printer<'_> {
     }
 
     fn title(&self, column: Column) -> String {
-        let short = |metric: usize| one_line(short(&self.catalogue.metrics[metric]));
+        let short = |metric: usize| one_line(short(&self.catalogue.metrics[metric].name));
         match (column, self.metric) {
             (Column::Share, MetricSelector::Metric(m)) => format!("{} %", short(m)),
             (Column::Derived, MetricSelector::Derived(expression)) => {

@@ -1,74 +1,84 @@
-//! Writes an experiment as a SQLite database.
+//! Writes the catalogue of a database: names, runs, threads, and the folded tree with its values.
 
 use crate::error::{Error, Result};
-use crate::model::contexts::{ContextIndex, ContextTree, MetricKey};
+use crate::model::code::{Code, Procedure};
 use crate::model::experiment::Experiment;
-use crate::model::loops::ParallelLoops;
-use crate::model::metrics::{self, IDLENESS, Metric, OVERHEAD, WORK};
-use crate::model::symbols::{Line, ModuleIndex, Symbols, Text};
+use crate::model::hash::FastMap;
+use crate::model::keys;
+use crate::model::metrics::{Metric, per_unit};
+use crate::model::symbols::Kind;
+use crate::model::tree::{Call, SourceLocation, Tree};
 use crate::model::warnings::Warnings;
+use crate::passes::merge::values::Spreads;
 use crate::schema;
-use crate::sinks::order::{self, ProcedureOrder};
+use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
+use hpc_formats::profile::SAMPLES;
 use rusqlite::{Connection, params};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// Writes the database into a staged directory, which the caller publishes.
+/// The tree that views open with.
+#[derive(Clone, Copy, Debug)]
+pub struct FoldedTree<'a> {
+    /// Its contexts, in preorder, and their values.
+    pub tree: &'a Tree,
+    /// How the values of threads are spread.
+    pub spreads: &'a Spreads,
+    /// The scopes of all trees.
+    pub scopes: &'a ScopeIds,
+}
+
+/// Writes the catalogue into a staged directory, which the caller publishes.
 pub fn write(
     experiment: &Experiment,
+    folded: FoldedTree<'_>,
     warnings: &Warnings,
     directory: &StagedDirectory,
 ) -> Result<()> {
-    write_file(experiment, warnings, &directory.file()).map_err(|e| Error::Input {
+    write_file(experiment, folded, warnings, &directory.file()).map_err(|e| Error::Input {
         path: directory.target().to_owned(),
         problem: format!("cannot write the database: {e}"),
         remedy: REMEDY,
     })
 }
 
-fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusqlite::Result<()> {
+fn write_file(
+    experiment: &Experiment,
+    folded: FoldedTree<'_>,
+    warnings: &Warnings,
+    path: &Path,
+) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
     // The file becomes visible only when it is complete, so it needs no journal.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
-         PRAGMA cache_size = -65536; PRAGMA application_id = {}; PRAGMA user_version = {};",
+         PRAGMA cache_size = -16384; PRAGMA application_id = {}; PRAGMA user_version = {};",
         schema::APPLICATION_ID,
         schema::VERSION
     ))?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema::CREATE)?;
-    let metrics = metrics::all(&experiment.categories);
-    write_metrics(&transaction, &metrics)?;
+    write_metrics(&transaction, experiment)?;
+    write_runs(&transaction, experiment)?;
     write_processes(&transaction, experiment)?;
-    write_threads(&transaction, experiment, &metrics)?;
-    let symbols = &experiment.symbols;
-    let order = order::procedures(symbols);
-    let files = write_files(&transaction, experiment)?;
-    write_procedures(&transaction, symbols, &order, &files)?;
-    let writer = ContextWriter {
-        connection: &transaction,
-        symbols,
-        order: &order,
-        files: &files,
-        categories: &experiment.categories,
-    };
-    let (logical, physical) = (&experiment.logical, &experiment.physical);
-    let loops = writer.write_loops(&experiment.loops)?;
-    let frames = &experiment.loops.frames;
-    let next = writer.write(logical, 1, |context| {
-        frames.get(&context).map(|index| loops[index.0 as usize])
-    })?;
-    writer.name(schema::LOGICAL, 1, next)?;
-    if logical.contexts.as_slice() == physical.contexts.as_slice()
-        && logical.exclusive_values == physical.exclusive_values
-    {
-        writer.name(schema::PHYSICAL, 1, next)?;
-    } else {
-        let end = writer.write(physical, next, |_| None)?;
-        writer.name(schema::PHYSICAL, next, end)?;
+    write_threads(&transaction, experiment)?;
+    write_code(&transaction, &experiment.code)?;
+    write_scopes(&transaction, &experiment.code, folded.scopes)?;
+    let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
+    write_contexts(&transaction, &experiment.code, samples_at, folded)?;
+    let physical = experiment.physical.as_ref();
+    for (name, contexts, same_as) in [
+        ("logical", experiment.logical.nodes.len(), None),
+        (
+            "physical",
+            physical.unwrap_or(&experiment.logical).nodes.len(),
+            physical.is_none().then_some("logical"),
+        ),
+    ] {
+        let sql = "INSERT INTO projection VALUES (?, ?, ?)";
+        transaction.execute(sql, params![name, contexts as i64, same_as])?;
     }
     for ((process, cause), samples) in &experiment.losses {
         transaction.execute(
@@ -91,6 +101,7 @@ fn write_file(experiment: &Experiment, warnings: &Warnings, path: &Path) -> rusq
     for line in warnings.lines() {
         transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }
+    transaction.execute_batch(&schema::create_views())?;
     transaction.commit()?;
     connection.close().map_err(|(_, e)| e)
 }
@@ -100,15 +111,56 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn write_metrics(connection: &Connection, metrics: &[Metric]) -> rusqlite::Result<()> {
-    for (id, metric) in metrics.iter().enumerate() {
+/// The id of the row with an index.
+fn id(index: u32) -> i64 {
+    i64::from(index) + 1
+}
+
+fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
+    let totals = experiment.logical.exclusive.totals();
+    for (index, metric) in experiment.metrics.iter().enumerate() {
+        let Metric {
+            name,
+            unit,
+            aggregation,
+            part_of,
+            description,
+        } = metric;
         connection.execute(
-            "INSERT INTO metric VALUES (?, ?, 'nanoseconds', ?, ?)",
+            "INSERT INTO metric VALUES (?, ?, ?, ?, ?, ?, ?)",
             params![
-                id as i64,
-                metric.name,
-                metric.part_of.map(|m| m as i64),
-                metric.description
+                index as i64,
+                name,
+                unit.name(),
+                aggregation.name(),
+                per_unit(*unit),
+                part_of.map(|m| m as i64),
+                description
+            ],
+        )?;
+        let total = totals.get(index).copied().unwrap_or(0);
+        connection.execute("INSERT INTO total VALUES (?, ?)", [index as i64, total])?;
+    }
+    Ok(())
+}
+
+fn write_runs(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
+    for (index, host) in (0..).zip(&experiment.hosts) {
+        let sql = "INSERT INTO host VALUES (?, ?, ?)";
+        connection.execute(sql, params![id(index), host.name, host.boot])?;
+    }
+    for (index, run) in (0..).zip(&experiment.runs) {
+        connection.execute(
+            "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
+                id(index),
+                run.key,
+                run.set as i64 + 1,
+                run.host as i64 + 1,
+                run.job,
+                run.directory,
+                signed(run.start_ns),
+                signed(run.wall_ns)
             ],
         )?;
     }
@@ -122,6 +174,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
             "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id as i64 + 1,
+                p.run as i64 + 1,
                 start.pid,
                 start.ppid,
                 signed(start.image),
@@ -137,7 +190,6 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
                 signed(start.realtime_ns),
                 signed(p.end_ns),
                 p.end.as_ref().map(|end| &end.reason),
-                p.run as i64 + 1,
                 signed(cpu.process_ns),
                 signed(cpu.children_ns),
                 signed(cpu.unsampled_ns),
@@ -148,253 +200,195 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
     Ok(())
 }
 
-fn write_threads(
-    connection: &Connection,
-    experiment: &Experiment,
-    metrics: &[Metric],
-) -> rusqlite::Result<()> {
+fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
+    let mut insert_value = connection.prepare("INSERT INTO thread_value VALUES (?, ?, ?)")?;
+    let mut insert = connection.prepare("INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
     for (id, t) in (1_i64..).zip(&experiment.threads) {
         let header = &t.header;
-        connection.execute(
-            "INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-            params![
-                id,
-                t.process as i64 + 1,
-                header.thread,
-                header.tid,
-                header.name,
-                header.finished,
-                signed(t.samples),
-                signed(header.cpu_ns),
-                signed(t.idle_ns),
-                signed(t.oversubscribed_ns),
-                header.creator_thread
-            ],
-        )?;
+        insert.execute(params![
+            id,
+            t.process as i64 + 1,
+            header.thread,
+            header.tid,
+            header.name,
+            header.finished,
+            signed(t.samples),
+            signed(header.cpu_ns),
+            signed(t.idle_ns),
+            signed(t.oversubscribed_ns),
+            header.creator_thread
+        ])?;
         for (runtime, samples) in &t.unknown_caller_samples {
             connection.execute(
                 "INSERT INTO spawnerless VALUES (?, ?, ?)",
                 params![id, signed(*samples), runtime.name()],
             )?;
         }
-        for (index, metric) in metrics.iter().enumerate() {
+        for (index, metric) in (0_i64..).zip(&experiment.metrics) {
             if let Some(value) = t.totals.get(&metric.name) {
-                connection.execute(
-                    "INSERT INTO thread_value VALUES (?, ?, ?)",
-                    params![id, index as i64, value],
-                )?;
+                insert_value.execute(params![id, index, value])?;
             }
         }
     }
     Ok(())
 }
 
-/// The id of each text that is a file's path; 0 for other texts.
-type FileIds = Vec<i64>;
-
-/// Numbers and writes the files that procedures and contexts mention, sorted by path.
-fn write_files(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<FileIds> {
-    let symbols = &experiment.symbols;
-    let mut seen = vec![false; symbols.text_count()];
-    let mut mention = |line: Option<Line>| {
-        if let Some(line) = line {
-            seen[line.file.0 as usize] = true;
-        }
-    };
-    for procedure in &symbols.procedures {
-        mention(procedure.declared);
-    }
-    for tree in [&experiment.logical, &experiment.physical] {
-        for context in &tree.contexts {
-            mention(context.line);
-            mention(context.call);
-        }
-    }
-    let mut used: Vec<(&str, Text)> = (0..seen.len() as u32)
-        .map(Text)
-        .filter(|text| seen[text.0 as usize])
-        .map(|text| (symbols.text(text), text))
-        .collect();
-    used.sort_unstable();
-    let mut ids = vec![0; symbols.text_count()];
+fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
     let mut insert = connection.prepare("INSERT INTO file VALUES (?, ?)")?;
-    for (id, (path, text)) in (1..).zip(used) {
-        insert.execute(params![id, path])?;
-        ids[text.0 as usize] = id;
+    for (index, path) in (0..).zip(&code.files) {
+        insert.execute(params![id(index), path])?;
     }
-    Ok(ids)
-}
-
-fn write_procedures(
-    connection: &Connection,
-    symbols: &Symbols,
-    order: &ProcedureOrder,
-    files: &[i64],
-) -> rusqlite::Result<()> {
-    // Numbers of modules depend on nothing but their paths and build ids.
-    let mut modules: Vec<usize> = (0..symbols.modules.len()).collect();
-    modules.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
-    let mut module_ids = vec![0_i64; modules.len()];
-    for (id, index) in (1..).zip(modules) {
-        let module = &symbols.modules[index];
-        module_ids[index] = id;
-        let build_id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
-        connection.execute(
-            "INSERT INTO module VALUES (?, ?, ?, ?)",
-            params![
-                id,
-                module.path,
-                build_id,
-                symbols.analysed.contains(&ModuleIndex(index as u32))
-            ],
-        )?;
-    }
-    let mut insert = connection.prepare("INSERT INTO procedure VALUES (?, ?, ?, ?, ?, ?)")?;
-    for (id, index) in (1_i64..).zip(&order.sorted) {
-        let procedure = &symbols.procedures[index.0 as usize];
-        let (file, line) = location_columns(procedure.declared, files);
+    let mut insert = connection.prepare("INSERT INTO module VALUES (?, ?, ?, ?)")?;
+    for (index, module) in (0..).zip(&code.modules) {
         insert.execute(params![
-            id,
-            symbols.text(procedure.name),
-            procedure.module.map(|m| module_ids[m.0 as usize]),
+            id(index),
+            module.path,
+            module.build_id,
+            module.analysed
+        ])?;
+    }
+    let (procedures, regions) = code.procedures.split_at(code.procedure_count);
+    for (table, rows) in [("procedure", procedures), ("region", regions)] {
+        let sql = format!("INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)");
+        let mut insert = connection.prepare(&sql)?;
+        for (index, row) in (0..).zip(rows) {
+            let Procedure {
+                name,
+                module,
+                declared,
+                origin,
+            } = row;
+            let (file, line) = location(*declared);
+            let module = module.map(id);
+            insert.execute(params![id(index), name, module, file, line, origin.name()])?;
+        }
+    }
+    let mut insert =
+        connection.prepare("INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
+    for (index, known) in (0..).zip(&code.loops) {
+        let (file, line) = location(known.call);
+        let counts = known.counts;
+        insert.execute(params![
+            id(index),
+            known.name,
+            known.quoted,
+            id(known.entry),
             file,
             line,
-            procedure.origin as u8
+            counts.map(|c| c.splits),
+            counts.map(|c| c.steals),
+            counts.map(|c| c.stolen_ns),
+            known.shared_by,
+            known.task_ns
         ])?;
     }
     Ok(())
 }
 
-fn location_columns(line: Option<Line>, files: &[i64]) -> (Option<i64>, Option<i64>) {
-    match line {
-        Some(line) => (
-            files.get(line.file.0 as usize).copied(),
-            Some(i64::from(line.line)),
-        ),
-        None => (None, None),
-    }
+/// The columns of a file and a line.
+fn location(at: Option<SourceLocation>) -> (Option<i64>, Option<u32>) {
+    (at.map(|at| id(at.file)), at.map(|at| at.line))
 }
 
-struct ContextWriter<'a> {
-    connection: &'a Connection,
-    symbols: &'a Symbols,
-    order: &'a ProcedureOrder,
-    files: &'a [i64],
-    /// Overhead categories, sorted.
-    categories: &'a [String],
+fn write_scopes(connection: &Connection, code: &Code, scopes: &ScopeIds) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare("INSERT INTO scope VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
+    for (index, scope) in (0..).zip(&scopes.all) {
+        let (file, line) = location(scope.location);
+        let (call_file, call_line) = location(scope.call.location());
+        let calls = match scope.call {
+            Call::Unknown => None,
+            Call::Unique(_) => Some("one"),
+            Call::Several => Some("several"),
+        };
+        insert.execute(params![
+            id(index),
+            scope.kind.name(),
+            scope.procedure.map(id),
+            scope.region.map(|r| id(r - code.procedure_count as u32)),
+            scope.parallel_loop.map(id),
+            file,
+            line,
+            call_file,
+            call_line,
+            calls,
+            scope.is_runtime
+        ])?;
+    }
+    Ok(())
 }
 
-impl ContextWriter<'_> {
-    /// Says which contexts a projection has.
-    fn name(&self, projection: &str, first: i64, end: i64) -> rusqlite::Result<()> {
-        self.connection.execute(
-            "INSERT INTO projection VALUES (?, ?, ?)",
-            params![projection, first, end - 1],
-        )?;
-        Ok(())
-    }
+/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context is
+/// a matter of chance, so their number has the variance of a Poisson distribution, at most.
+fn standard_error(amount: i64, samples: i64) -> f64 {
+    amount as f64 / (samples.max(1) as f64).sqrt()
+}
 
-    /// Writes a tree with ids from `first`; returns the next free id. `loop_of` has the ids of the parallel
-    /// loops that contexts are frames of.
-    fn write(
-        &self,
-        tree: &ContextTree,
-        first: i64,
-        loop_of: impl Fn(ContextIndex) -> Option<i64>,
-    ) -> rusqlite::Result<i64> {
-        let placed = order::preorder(tree, self.symbols, self.order);
-        let values = self.values(tree);
-        let connection = self.connection;
-        let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?,?,?)")?;
-        let mut insert_frame = connection.prepare("INSERT INTO machinery VALUES (?, ?)")?;
-        let mut insert_value = connection.prepare("INSERT INTO value VALUES (?, ?, ?)")?;
-        for (id, place) in (first..).zip(&placed) {
-            let context = &tree.contexts[place.context.0 as usize];
-            let (file, line) = location_columns(context.line, self.files);
-            let (call_file, call_line) = location_columns(context.call, self.files);
-            let columns = [
-                Some(id),
-                Some(first + i64::from(place.subtree_end)),
-                place.parent.map(|p| first + i64::from(p)),
-                Some(context.kind as i64),
-                Some(i64::from(self.order.rank(context.procedure)) + 1),
-                file,
-                line,
-                call_file,
-                call_line,
-                Some(i64::from(context.is_runtime)),
-            ];
-            insert.execute(columns)?;
-            if let Some(parallel_loop) = loop_of(place.context) {
-                insert_frame.execute([id, parallel_loop])?;
-            }
-            for (_, metric, value) in values_of(&values, place.context.0) {
-                insert_value.execute([id, *metric as i64, *value])?;
-            }
+/// Writes the folded tree. `samples_at` is the position of the number of samples among the metrics.
+fn write_contexts(
+    connection: &Connection,
+    code: &Code,
+    samples_at: Option<usize>,
+    folded: FoldedTree<'_>,
+) -> rusqlite::Result<()> {
+    let tree = folded.tree;
+    let count = tree.nodes.len();
+    // The last context below each.
+    let mut last: Vec<u32> = (0..count as u32).collect();
+    for (number, node) in tree.nodes.iter().enumerate().rev() {
+        if let Some(above) = node.parent {
+            last[above as usize] = last[above as usize].max(last[number]);
         }
-        Ok(first + placed.len() as i64)
     }
-
-    /// Writes parallel loops; returns their ids.
-    fn write_loops(&self, loops: &ParallelLoops) -> rusqlite::Result<Vec<i64>> {
-        let ids = order::loops(loops, self.symbols, self.order);
-        let ids: Vec<i64> = ids.into_iter().map(|rank| i64::from(rank) + 1).collect();
-        let sql = "INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)";
-        let mut insert = self.connection.prepare(sql)?;
-        for ((key, known), id) in loops.all.iter().zip(&ids) {
-            let (file, line) = location_columns(key.call, self.files);
-            let counts = known.counts;
-            insert.execute(params![
-                id,
-                known.name,
-                known.name_from_source,
-                i64::from(self.order.rank(key.entry)) + 1,
-                file,
-                line,
-                counts.map(|c| signed(c.splits)),
-                counts.map(|c| signed(c.steals)),
-                counts.map(|c| signed(c.stolen_ns)),
-                known.sharing + 1,
-                known.task_ns
+    let keys = keys::contexts(tree, code);
+    let inclusive = tree.inclusive();
+    let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?)")?;
+    let mut insert_value = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
+    let mut depths: Vec<u32> = Vec::with_capacity(count);
+    // The nearest context at or above each that is no loop.
+    let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
+    let mut callers: FastMap<u32, Option<u32>> = FastMap::default();
+    for (number, node) in (0..).zip(&tree.nodes) {
+        let above = node.parent;
+        let depth = above.map_or(0, |p| depths[p as usize] + 1);
+        depths.push(depth);
+        let outer = above.and_then(|p| owners[p as usize]);
+        let (owner, caller) = match (node.kind, outer) {
+            (Kind::Loop, Some(outer)) => (outer, callers.get(&outer).copied().flatten()),
+            _ => {
+                callers.insert(number, outer);
+                (number, outer)
+            }
+        };
+        owners.push(Some(owner));
+        insert.execute(params![
+            id(number),
+            id(last[number as usize]),
+            above.map(id),
+            depth,
+            id(folded.scopes.folded[number as usize]),
+            caller.map(id),
+            node.recursion,
+            keys[number as usize]
+        ])?;
+        let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
+        let values = inclusive.of(number).iter().zip(tree.exclusive.of(number));
+        for (metric, (inclusive, exclusive)) in values.enumerate() {
+            if *inclusive == 0 {
+                continue;
+            }
+            let spread = folded.spreads.of(number, metric);
+            insert_value.execute(params![
+                id(number),
+                metric as i64,
+                inclusive,
+                exclusive,
+                spread.threads,
+                spread.least,
+                spread.most,
+                spread.sigma(*inclusive),
+                standard_error(*inclusive, samples)
             ])?;
         }
-        Ok(ids)
     }
-
-    /// Values sorted by context and metric, overhead both in all and by category.
-    fn values(&self, tree: &ContextTree) -> Vec<(u32, usize, i64)> {
-        let mut known: BTreeMap<Text, usize> = BTreeMap::new();
-        let mut values = Vec::with_capacity(tree.exclusive_values.len());
-        for ((context, metric), value) in &tree.exclusive_values {
-            match metric {
-                MetricKey::Work => values.push((context.0, WORK, *value)),
-                MetricKey::Idleness => values.push((context.0, IDLENESS, *value)),
-                MetricKey::Overhead(category) => {
-                    values.push((context.0, OVERHEAD, *value));
-                    let category = *known.entry(*category).or_insert_with(|| {
-                        let name = self.symbols.text(*category);
-                        self.categories.partition_point(|c| c.as_str() < name)
-                    });
-                    values.push((context.0, OVERHEAD + 1 + category, *value));
-                }
-            }
-        }
-        values.sort_unstable();
-        // A context may have overhead of several categories: one sum for all of them.
-        values.dedup_by(|next, kept| {
-            let same = (next.0, next.1) == (kept.0, kept.1);
-            if same {
-                kept.2 = kept.2.saturating_add(next.2);
-            }
-            same
-        });
-        values
-    }
-}
-
-/// The values of one context.
-fn values_of(values: &[(u32, usize, i64)], context: u32) -> &[(u32, usize, i64)] {
-    let start = values.partition_point(|v| v.0 < context);
-    let count = values[start..].partition_point(|v| v.0 == context);
-    &values[start..start + count]
+    Ok(())
 }

@@ -1,5 +1,6 @@
-//! Writers of an experiment. A sink takes the whole experiment and says where it put it.
+//! Writes a database: the catalogue (SQLite), contexts and values of threads (Parquet).
 
+pub mod columns;
 pub mod database;
-pub mod order;
+pub mod scopes;
 pub mod staged_directory;

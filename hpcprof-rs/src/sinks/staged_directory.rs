@@ -51,6 +51,11 @@ impl StagedDirectory {
         Ok(staged)
     }
 
+    /// Where to write.
+    pub fn path(&self) -> &Path {
+        self.staging.path()
+    }
+
     /// Where to write the SQLite file.
     pub fn file(&self) -> PathBuf {
         self.staging.path().join(FILE_NAME)

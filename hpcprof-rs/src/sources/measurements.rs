@@ -1,4 +1,5 @@
-//! Reads measurement directories: the process files and the threads' profiles of one run each.
+//! Finds what measurement directories hold: the process files and the headers of the threads' profiles. The
+//! records of a profile are read when a pass asks for them, so memory does not grow with the measurements.
 //!
 //! A damaged file becomes a warning; everything else is kept. The order of the result does not depend on
 //! the order of directory entries.
@@ -6,9 +7,13 @@
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
 use hpc_formats::process::Process;
-use hpc_formats::profile::{Header, Profile, ProfileError, profiles};
+use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Extension of process files.
 pub const PROCESS_EXTENSION: &str = "hpcproc";
@@ -18,21 +23,30 @@ pub const PROFILE_EXTENSION: &str = "hpcprofile";
 /// Periods of CPU time that a thread may use without a sample.
 pub const FEW_PERIODS: u64 = 4;
 
-/// One thread's profile, checked and in memory.
+/// Where one thread's profile is.
 #[derive(Debug)]
 pub struct ThreadInput {
-    /// Where it was read.
-    pub path: PathBuf,
+    /// Its file.
+    pub path: Arc<Path>,
     /// Its decoded header.
     pub header: Header,
-    /// The file's bytes, as far as its header says they are valid.
-    pub data: Vec<u8>,
+    /// Where it begins in the file.
+    offset: u64,
+    /// Bytes from its header to the end of its last record that the file has.
+    size: usize,
 }
 
 impl ThreadInput {
-    /// The records.
-    pub fn profile(&self) -> std::result::Result<Profile<'_>, ProfileError> {
-        Profile::parse(&self.data)
+    /// Reads the profile. `buffer` keeps its bytes.
+    pub fn read<'a>(&self, buffer: &'a mut Vec<u8>) -> io::Result<Profile<'a>> {
+        buffer.resize(self.size, 0);
+        File::open(&self.path)?.read_exact_at(buffer, self.offset)?;
+        Profile::parse(buffer).map_err(io::Error::other)
+    }
+
+    /// Bytes that [`ThreadInput::read`] reads.
+    pub fn size(&self) -> usize {
+        self.size
     }
 }
 
@@ -60,7 +74,15 @@ pub struct Measurements {
     pub processes: Vec<ProcessInput>,
 }
 
-/// Reads all of `directories` into one set of measurements.
+impl Measurements {
+    /// All profiles, each with the index of its process; in the order of processes and ordinals.
+    pub fn profiles(&self) -> impl Iterator<Item = (usize, &ThreadInput)> {
+        let processes = self.processes.iter().enumerate();
+        processes.flat_map(|(index, process)| process.threads.values().map(move |t| (index, t)))
+    }
+}
+
+/// Finds the contents of all `directories`, as one set of measurements.
 pub fn read(directories: &[PathBuf], warnings: &mut Warnings) -> Result<Measurements> {
     let mut measurements = Measurements::default();
     for directory in directories {
@@ -210,32 +232,14 @@ fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
     }
 }
 
-/// Reads the profiles of a file. Returns whether any is readable.
+/// Finds the profiles of a file. Returns whether any is readable.
 fn read_threads(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) -> bool {
-    let mut lost = |problem: String| {
+    let (inputs, problems) = find_profiles(path);
+    for problem in problems {
         warnings.add(format!(
             "{}: {problem}; this thread's samples are lost, all others are kept: run again for them",
             path.display()
         ));
-    };
-    let file = match std::fs::read(path) {
-        Ok(file) => file,
-        Err(error) => {
-            lost(error.to_string());
-            return false;
-        }
-    };
-    let mut inputs = Vec::new();
-    for data in profiles(&file) {
-        match Profile::parse(data) {
-            // The valid part only: a killed program leaves a file with an unused end.
-            Ok(profile) => inputs.push(ThreadInput {
-                path: path.to_owned(),
-                data: data[..profile.size()].to_vec(),
-                header: profile.header,
-            }),
-            Err(problem) => lost(problem.to_string()),
-        }
     }
     let is_readable = !inputs.is_empty();
     for input in inputs {
@@ -251,4 +255,52 @@ fn read_threads(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
         slot.threads.insert(input.header.thread, input);
     }
     is_readable
+}
+
+/// The profiles of a file, one behind the other, and what is wrong with those that cannot be read.
+fn find_profiles(path: &Path) -> (Vec<ThreadInput>, Vec<String>) {
+    let shared: Arc<Path> = path.into();
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (length, file) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return (found, vec![error.to_string()]),
+    };
+    let mut offset = 0;
+    loop {
+        let mut head = [0; HEADER_SIZE];
+        let rest = length.saturating_sub(offset);
+        let known = rest.min(HEADER_SIZE as u64) as usize;
+        if let Err(error) = file.read_exact_at(&mut head[..known], offset) {
+            problems.push(error.to_string());
+            return (found, problems);
+        }
+        // A file that is cut where another profile should follow ends in an empty one, which is an error.
+        let next = match head.starts_with(&MAGIC) {
+            true => u64::from_le_bytes(head[header::NEXT..][..8].try_into().unwrap_or_default()),
+            false => 0,
+        };
+        // A next one within the header of this cannot be: this is damaged, and said to be.
+        let extent = if next == 0 { rest } else { next.min(rest) };
+        let known = known.min(extent as usize);
+        match Profile::parse(&head[..known]) {
+            Ok(profile) => {
+                // The valid part only: a killed program leaves a file with an unused end.
+                let promised = profile.header.records;
+                let room = (extent - profile.size() as u64) / RECORD_SIZE as u64;
+                let records = promised.min(room) as usize;
+                found.push(ThreadInput {
+                    path: shared.clone(),
+                    offset,
+                    size: profile.size() + records * RECORD_SIZE,
+                    header: profile.header,
+                });
+            }
+            Err(problem) => problems.push(problem.to_string()),
+        }
+        if next == 0 || offset >= length {
+            return (found, problems);
+        }
+        offset = offset.saturating_add(next);
+    }
 }

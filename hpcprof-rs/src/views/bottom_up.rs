@@ -3,9 +3,9 @@
 //! A root is a procedure with the exclusive cost of all its instances. Below it are its callers,
 //! each with the share of that cost that came through it, and no exclusive cost.
 
-use crate::catalogue::tree::{Tree, TreeNode};
 use crate::model::hash::FastMap;
 use crate::model::symbols::Kind;
+use crate::model::tree::{Tree, TreeNode};
 use crate::views::view::{Label, View, ViewNode};
 
 /// Arranges a tree of contexts. With a `depth`, callers further from their root are left out:

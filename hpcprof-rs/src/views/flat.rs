@@ -2,10 +2,10 @@
 //! calling contexts. A procedure's inclusive value counts its own code only, so that modules, files and
 //! procedures add up.
 
-use crate::catalogue::code::Code;
-use crate::catalogue::tree::Tree;
+use crate::model::code::Code;
 use crate::model::hash::FastMap;
 use crate::model::symbols::Kind;
+use crate::model::tree::Tree;
 use crate::views::view::{Label, View, ViewNode};
 
 /// Arranges a tree of contexts.

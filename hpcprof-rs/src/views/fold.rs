@@ -12,11 +12,11 @@
 //! So in the logical projection a task has one path whether it was stolen or not.
 
 use crate::catalogue::Projection;
-use crate::catalogue::code::Code;
-use crate::catalogue::tree::{Call, SourceLocation, Tree, TreeNode};
+use crate::model::code::Code;
 use crate::model::hash::FastMap;
 use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::model::symbols::Kind;
+use crate::model::tree::{Call, SourceLocation, Tree, TreeNode, Values};
 use hpc_formats::structure::Origin;
 
 /// What to fold.
@@ -26,6 +26,8 @@ pub struct FoldOptions {
     pub projection: Projection,
     /// Keep lines.
     pub lines: bool,
+    /// Keep contexts apart by the line in their caller that calls them, whatever is folded between the two.
+    pub call_lines: bool,
     /// Keep loops; otherwise their cost is their procedure's.
     pub loops: bool,
     /// Keep inlined code of the standard library and the system.
@@ -39,6 +41,18 @@ pub struct FoldOptions {
 }
 
 impl FoldOptions {
+    /// The folding of the tree that a database stores: that of the text of a top-down view.
+    pub const STORED: FoldOptions = FoldOptions {
+        projection: Projection::Logical,
+        lines: false,
+        loops: true,
+        std_inlined: false,
+        runtime_frames: false,
+        recursion: true,
+        start_up: true,
+        call_lines: false,
+    };
+
     /// Whether the frames of task runtimes and parallel loops are folded.
     pub fn folds_runtime(self) -> bool {
         self.projection == Projection::Logical && !self.runtime_frames
@@ -46,7 +60,14 @@ impl FoldOptions {
 }
 
 /// The identity of a context among its siblings.
-type Key = (Option<u32>, Kind, u32, Option<SourceLocation>, Option<u32>);
+type Key = (
+    Option<u32>,
+    Kind,
+    u32,
+    Option<SourceLocation>,
+    Option<u32>,
+    Option<SourceLocation>,
+);
 
 /// Where a folded context's cost and callees go.
 #[derive(Clone, Copy)]
@@ -101,8 +122,61 @@ impl Target {
     }
 }
 
+/// What folding made of a tree.
+#[derive(Debug)]
+pub struct Folded {
+    /// The folded tree, without values.
+    pub tree: Tree,
+    /// For each context that has values, the folded context that takes them.
+    pub of: Vec<Option<u32>>,
+}
+
+impl Folded {
+    fn in_preorder(self) -> Folded {
+        let order = self.tree.preorder();
+        let mut number = vec![0; order.len()];
+        for (to, from) in (0..).zip(&order) {
+            number[*from as usize] = to;
+        }
+        let of = |id: u32| number[id as usize];
+        let nodes = order.iter().map(|id| {
+            let node = self.tree.nodes[*id as usize];
+            TreeNode {
+                parent: node.parent.map(of),
+                ..node
+            }
+        });
+        Folded {
+            tree: Tree::of(nodes.collect(), self.tree.exclusive.metrics()),
+            of: self.of.iter().map(|node| node.map(of)).collect(),
+        }
+    }
+
+    /// Adds the values of the tree that was folded.
+    pub fn add(&mut self, values: &Values) {
+        for (node, target) in (0..).zip(&self.of) {
+            if let Some(target) = target {
+                self.tree.exclusive.add(*target, values.of(node));
+            }
+        }
+    }
+}
+
 /// Folds `tree`; the sum of every metric stays.
 pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Tree {
+    let has_values = |node: u32| tree.exclusive.of(node).iter().any(|v| *v != 0);
+    let mut folded = fold_contexts(tree, has_values, code, options);
+    folded.add(&tree.exclusive);
+    folded.tree
+}
+
+/// Folds the contexts of `tree`, whose values need not be known; `has_values` says which contexts have any.
+pub fn fold_contexts(
+    tree: &Tree,
+    has_values: impl Fn(u32) -> bool,
+    code: &Code,
+    options: FoldOptions,
+) -> Folded {
     let mut folder = Folder {
         source: tree,
         code,
@@ -114,16 +188,18 @@ pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Tree {
         shims: vec![None; code.procedures().len()],
         start_up: vec![None; code.procedures().len()],
     };
-    for (index, node) in tree.nodes.iter().enumerate() {
+    let mut of = Vec::with_capacity(tree.nodes.len());
+    for (index, node) in (0..).zip(&tree.nodes) {
         let target = folder.place(node);
         folder.targets.push(target);
-        let values = tree.exclusive.of(index as u32);
-        if values.iter().any(|v| *v != 0) {
-            let cost = target.cost.unwrap_or_else(|| folder.child(None, node));
-            folder.out.exclusive.add(cost, values);
-        }
+        let cost = || target.cost.unwrap_or_else(|| folder.child(None, node));
+        of.push(has_values(index).then(cost));
     }
-    folder.out
+    let folded = Folded {
+        tree: folder.out,
+        of,
+    };
+    folded.in_preorder()
 }
 
 struct Folder<'a> {
@@ -264,6 +340,13 @@ impl Folder<'_> {
     }
 
     fn keep(&mut self, above: Target, node: &TreeNode) -> Target {
+        let call = match above.line {
+            LineOf::Call(line) if self.options.call_lines => {
+                line.map_or(Call::Unknown, Call::Unique)
+            }
+            _ => node.call,
+        };
+        let node = &TreeNode { call, ..*node };
         let first = match self.options.recursion && self.can_recur(node) {
             true => self.activation(above.parent, node),
             false => None,
@@ -340,6 +423,7 @@ impl Folder<'_> {
             node.procedure,
             node.location,
             node.parallel_loop.filter(|_| is_loop),
+            node.call.location().filter(|_| self.options.call_lines),
         );
         if let Some(id) = self.index.get(&key) {
             let known = &mut self.out.nodes[*id as usize];

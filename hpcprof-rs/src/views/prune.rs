@@ -2,7 +2,7 @@
 //! that says how many contexts it stands for, so that no cost disappears.
 
 use crate::catalogue::metrics::MetricSelector;
-use crate::catalogue::tree::Values;
+use crate::model::tree::Values;
 use crate::views::view::{Label, View, ViewNode};
 
 /// Where to cut.

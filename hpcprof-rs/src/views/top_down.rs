@@ -1,6 +1,6 @@
 //! The top-down view: from the program's entry to the callees.
 
-use crate::catalogue::tree::Tree;
+use crate::model::tree::Tree;
 use crate::views::view::{View, ViewNode};
 
 /// Arranges a tree of contexts.

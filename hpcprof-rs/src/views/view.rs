@@ -1,9 +1,9 @@
 //! The nodes of a view, with inclusive and exclusive values. A parent comes before its children.
 
-use crate::catalogue::code::{Code, ParallelLoop};
 use crate::catalogue::metrics::MetricSelector;
-use crate::catalogue::tree::{Call, SourceLocation, TreeNode, Values};
+use crate::model::code::{Code, ParallelLoop};
 use crate::model::symbols::Kind;
+use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
 use std::cmp::Ordering;
 
 /// What a node is called.

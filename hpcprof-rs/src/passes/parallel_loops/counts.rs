@@ -1,8 +1,11 @@
 //! Gives the counts of splits and steals at places of the code to the loops that run through them.
 
-use crate::model::contexts::{ContextIndex, ContextTree, MetricKey};
+use crate::model::code::Code;
+use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, LoopKey, ParallelLoops, SplitCounts};
+use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
+use crate::model::tree::Tree;
 use crate::passes::parallel_loops::rules::Part;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +18,12 @@ pub struct Site {
     pub counts: SplitCounts,
 }
 
+/// For each loop with counts those that share them, itself included.
+pub type Groups = BTreeMap<LoopIndex, BTreeSet<LoopIndex>>;
+
 /// Gives the counts of all sites to loops.
-pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols, tree: &ContextTree) {
-    let mut groups: BTreeMap<LoopIndex, BTreeSet<LoopIndex>> = BTreeMap::new();
+pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols) -> Groups {
+    let mut groups = Groups::new();
     for site in sites {
         let found = loops_at(site.frame, loops, symbols);
         for index in &found {
@@ -26,15 +32,23 @@ pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols, tree
             groups.entry(*index).or_default().extend(&found);
         }
     }
+    for (index, group) in &groups {
+        loops.all[index.0 as usize].sharing = group.len() as u32 - 1;
+    }
+    groups
+}
+
+/// Gives each loop with counts the work and overhead of all that share them. `numbers` has the loops' final
+/// numbers, `tree` is the logical projection with values.
+pub fn add_task_times(groups: &Groups, numbers: &[u32], code: &mut Code, tree: &Tree) {
     if groups.is_empty() {
         return;
     }
-    let times = task_times(loops, tree);
+    let times = task_times(code.loops.len(), tree);
+    let number = |index: &LoopIndex| numbers[index.0 as usize] as usize;
     for (index, group) in groups {
-        let known = &mut loops.all[index.0 as usize];
-        known.sharing = group.len() as u32 - 1;
-        let sum = group.iter().map(|other| times[other.0 as usize]);
-        known.task_ns = sum.fold(0, i64::saturating_add);
+        let sum = group.iter().map(|other| times[number(other)]);
+        code.loops[number(index)].task_ns = sum.fold(0, i64::saturating_add);
     }
 }
 
@@ -70,18 +84,39 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.
-fn task_times(loops: &ParallelLoops, tree: &ContextTree) -> Vec<i64> {
-    let mut times = vec![0_i64; loops.all.len()];
-    for ((context, metric), value) in &tree.exclusive_values {
-        if *metric == MetricKey::Idleness {
+fn task_times(loops: usize, tree: &Tree) -> Vec<i64> {
+    let mut times = vec![0_i64; loops];
+    // The nearest frame of a loop at or above each context, and of each such frame the nearest one above of
+    // another loop.
+    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
+    let mut outer: FastMap<u32, Option<u32>> = FastMap::default();
+    let loop_of = |frame: u32| tree.nodes[frame as usize].parallel_loop;
+    for (id, node) in (0..).zip(&tree.nodes) {
+        let above = node.parent.and_then(|p| nearest[p as usize]);
+        if node.parallel_loop.is_none() {
+            nearest.push(above);
+        } else {
+            let is_same = above.is_some_and(|frame| loop_of(frame) == node.parallel_loop);
+            let other = above.filter(|_| !is_same);
+            let other =
+                other.or_else(|| above.and_then(|frame| outer.get(&frame).copied().flatten()));
+            outer.insert(id, other);
+            nearest.push(Some(id));
+        }
+        let values = tree.exclusive.of(id);
+        let busy = values[WORK].saturating_add(values[OVERHEAD]);
+        if busy == 0 {
             continue;
         }
-        let parent = |at: &ContextIndex| tree.contexts[at.0 as usize].parent;
-        let path = std::iter::successors(Some(*context), parent);
-        let within: BTreeSet<_> = path.filter_map(|at| loops.frames.get(&at)).collect();
+        let mut at = nearest[id as usize];
+        let mut within = BTreeSet::new();
+        while let Some(frame) = at {
+            within.extend(loop_of(frame));
+            at = outer.get(&frame).copied().flatten();
+        }
         for index in within {
-            let slot = &mut times[index.0 as usize];
-            *slot = slot.saturating_add(*value);
+            let slot = &mut times[index as usize];
+            *slot = slot.saturating_add(busy);
         }
     }
     times

@@ -61,14 +61,14 @@ fn adaptor_chains(
             continue;
         };
         let part = |at: ContextIndex| {
-            let context = &tree.contexts[at.0 as usize];
+            let context = tree.scope(at);
             let adaptor = (rule.adaptor)(symbols.name_of(context.procedure));
             adaptor.filter(|_| context.kind != Kind::Line)
         };
         if part(*context).is_none() {
             continue;
         }
-        let parent = |at: &ContextIndex| tree.contexts[at.0 as usize].parent;
+        let parent = |at: &ContextIndex| tree.parent(*at);
         let path = std::iter::successors(Some(*context), parent);
         let frames = path.take_while(|at| loops.frames.get(at) == Some(index));
         let mut chain: Vec<String> = frames.filter_map(part).collect();

@@ -34,7 +34,7 @@ impl LoopFinder {
         symbols: &Symbols,
         tree: &ContextTree,
     ) -> LoopState {
-        let parent = |at: &ContextIndex| tree.contexts[at.0 as usize].parent;
+        let parent = |at: &ContextIndex| tree.parent(*at);
         let contexts = std::iter::successors(innermost, parent);
         let mut contexts: Vec<_> = contexts.take_while(|at| Some(*at) != above).collect();
         contexts.reverse();
@@ -59,7 +59,7 @@ impl LoopFinder {
         tree: &ContextTree,
         at: ContextIndex,
     ) -> LoopState {
-        let context = &tree.contexts[at.0 as usize];
+        let context = tree.scope(at);
         let frame_of = |inside| LoopState {
             inside: Some(inside),
             is_frame: true,
@@ -70,9 +70,7 @@ impl LoopFinder {
             (Part::User, _) | (Part::Extension | Part::Runtime, None) => LoopState::default(),
             (Part::Library, None) if context.is_runtime => LoopState::default(),
             (Part::Library, None) => {
-                let caller = context
-                    .parent
-                    .map(|p| tree.contexts[p.0 as usize].procedure);
+                let caller = tree.parent(at).map(|p| tree.scope(p).procedure);
                 let call = (context.call, context.column);
                 frame_of(self.find_or_add(LoopKey::new(context.procedure, call, caller)))
             }

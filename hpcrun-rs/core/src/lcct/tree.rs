@@ -493,23 +493,30 @@ impl Tree {
     }
 
     /// Adds the values of one or more samples to a node.
+    #[inline]
     pub fn add(&mut self, node: u32, words: &Words) -> Result<(), LossCause> {
         // SAFETY: `node` came from `insert`, so its record exists.
         let mut metric = unsafe { (*self.record(node)).metric };
         if metric == 0 {
             metric = self.push_metrics(node)?;
-            // SAFETY: as above; the mapping does not move when the file grows.
-            unsafe { (*self.record(node)).metric = metric };
         }
-        let [first, further @ ..] = words;
-        self.add_group(metric, first, FIRST_FLOATS);
-        for (group, words) in (1..self.groups).zip(further) {
+        self.add_group(metric, &words[0], FIRST_FLOATS);
+        if self.groups > 1 {
+            self.add_further(metric, words);
+        }
+        let [samples, periods, _] = words[0];
+        self.add_u64(header::SAMPLES, samples);
+        self.add_u64(header::WEIGHT, periods);
+        Ok(())
+    }
+
+    /// Adds the groups after the first to the metric records that follow it.
+    #[cold]
+    fn add_further(&mut self, metric: u32, words: &Words) {
+        for (group, words) in (0..self.groups).zip(words).skip(1) {
             let floats = self.floats >> (group * VALUES_PER_RECORD as u32);
             self.add_group(metric + group, words, floats);
         }
-        self.add_u64(header::SAMPLES, first[0]);
-        self.add_u64(header::WEIGHT, first[1]);
-        Ok(())
     }
 
     /// Adds words to those of a metric record. The lowest bits of `floats` say which are floating-point
@@ -529,6 +536,7 @@ impl Tree {
     }
 
     /// Adds the metric records of a node, all or none, and returns the first.
+    #[inline(never)]
     fn push_metrics(&mut self, node: u32) -> Result<u32, LossCause> {
         let first = self.len;
         self.reserve(self.groups as usize)?;
@@ -542,6 +550,8 @@ impl Tree {
                 reserved: 0,
             })?;
         }
+        // SAFETY: as in `add`; the mapping does not move when the file grows.
+        unsafe { (*self.record(node)).metric = first };
         Ok(first)
     }
 

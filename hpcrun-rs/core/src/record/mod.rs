@@ -115,6 +115,7 @@ impl Recorder {
     }
 
     /// Adds samples to a node.
+    #[inline]
     pub(crate) fn add_samples(&mut self, node: u32, values: &Values) -> Result<(), LossCause> {
         let tree = self.tree.as_mut().ok_or(LossCause::TreeFull)?;
         tree.add(node, &values.words)?;

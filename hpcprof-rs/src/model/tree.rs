@@ -1,5 +1,5 @@
-//! A tree of contexts with exclusive values, as the database has it. A parent comes before its
-//! children, and amounts are whole nanoseconds.
+//! A tree of contexts with exclusive values, by final number. A parent comes before its children, and amounts
+//! are whole base units.
 
 use crate::model::symbols::Kind;
 
@@ -13,7 +13,7 @@ pub struct SourceLocation {
 }
 
 /// Where a context is called from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Call {
     /// Not known.
     Unknown,
@@ -77,6 +77,19 @@ impl Values {
             metrics,
             all: Vec::new(),
         }
+    }
+
+    /// Zeros for a number of nodes.
+    pub fn of_nodes(metrics: usize, nodes: usize) -> Values {
+        Values {
+            metrics,
+            all: vec![0; metrics * nodes],
+        }
+    }
+
+    /// Adds the values of other nodes, one by one.
+    pub fn add_values(&mut self, other: &Values) {
+        add_all(&mut self.all, &other.all);
     }
 
     /// How many metrics there are.
@@ -143,7 +156,7 @@ pub fn add_all(to: &mut [i64], values: &[i64]) {
 }
 
 /// Contexts with exclusive values.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tree {
     /// Contexts, parents first.
     pub nodes: Vec<TreeNode>,
@@ -160,6 +173,12 @@ impl Tree {
         }
     }
 
+    /// Contexts without values.
+    pub fn of(nodes: Vec<TreeNode>, metrics: usize) -> Tree {
+        let exclusive = Values::of_nodes(metrics, nodes.len());
+        Tree { nodes, exclusive }
+    }
+
     /// Adds a context without values.
     pub fn push(&mut self, node: TreeNode) -> u32 {
         self.nodes.push(node);
@@ -171,5 +190,24 @@ impl Tree {
     pub fn inclusive(&self) -> Values {
         self.exclusive
             .inclusive(self.nodes.iter().map(|n| n.parent))
+    }
+    /// All nodes in preorder, siblings in their order.
+    pub fn preorder(&self) -> Vec<u32> {
+        // By parent, 0 for none: its last child; by node: its next sibling. Later siblings are found first.
+        let mut first = vec![u32::MAX; self.nodes.len() + 1];
+        let mut next = vec![u32::MAX; self.nodes.len()];
+        let slot = |node: &TreeNode| node.parent.map_or(0, |p| p as usize + 1);
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            next[id] = std::mem::replace(&mut first[slot(node)], id as u32);
+        }
+        let mut order = Vec::with_capacity(self.nodes.len());
+        let mut stack = vec![first[0]];
+        while let Some(id) = stack.pop() {
+            if id != u32::MAX {
+                order.push(id);
+                stack.extend([next[id as usize], first[id as usize + 1]]);
+            }
+        }
+        order
     }
 }

@@ -1,0 +1,331 @@
+//! Builds a database: wires sources, passes and sinks by plain calls.
+
+use crate::cli::BuildArgs;
+use crate::error::{Result, one_line};
+use crate::model::experiment::Experiment;
+use crate::model::metrics::{self, CATEGORY_PREFIX, Metric};
+use crate::model::symbols::Symbols;
+use crate::model::tree::Tree;
+use crate::model::warnings::Warnings;
+use crate::passes::code::FrameTable;
+use crate::passes::load_map::LoadMap;
+use crate::passes::merge::number::{self, Numbered};
+use crate::passes::merge::paths::{ProcessFrames, add_partial_roots};
+use crate::passes::merge::reduce::{self, Merged};
+use crate::passes::merge::shard::Inputs;
+use crate::passes::merge::values::{self, Layout};
+use crate::passes::parallel_loops::counts::{self, Site};
+use crate::passes::parallel_loops::names;
+use crate::passes::{code, load_map, missing, parallel, runs, summarise};
+use crate::sinks::columns::ColumnFiles;
+use crate::sinks::database::{self, FoldedTree};
+use crate::sinks::scopes::ScopeIds;
+use crate::sinks::staged_directory::StagedDirectory;
+use crate::sources::analyser::Analyser;
+use crate::sources::measurements::{self, Measurements, ProcessInput};
+use crate::sources::newest;
+use crate::sources::structures::StructureLibrary;
+use crate::views::fold::{FoldOptions, fold_contexts};
+use hpc_formats::process;
+use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, WORK};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Builds a database from measurement directories; returns its path.
+pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
+    let threads = args.threads.unwrap_or_else(parallel::cores);
+    let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
+    let measurements = measurements::read(inputs, warnings)?;
+    let directory = match &args.output {
+        Some(target) => StagedDirectory::prepare(target, args.force)?,
+        None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
+    };
+
+    let mut symbols = Symbols::default();
+    let (maps, sampled) = load_map::collect(&measurements, threads, &mut symbols, warnings);
+    let mut library = StructureLibrary::open(inputs, analyser, warnings);
+    let table = code::resolve(&sampled, &mut library, &mut symbols, warnings);
+    if args.verbose {
+        for line in library.log() {
+            eprintln!("hpcprof-rs: {}", one_line(line));
+        }
+    }
+    drop((sampled, library));
+    add_partial_roots(&mut symbols);
+
+    let frames: Vec<ProcessFrames> = maps.iter().map(|map| process_frames(map, &table)).collect();
+    drop((maps, table));
+    let others = other_metrics(&measurements, warnings);
+    let names: Vec<String> = others.iter().map(|m| m.name.clone()).collect();
+    let inputs = Inputs {
+        measurements: &measurements,
+        frames: &frames,
+        symbols: &symbols,
+        others: &names,
+    };
+    let progress = Progress::new(&measurements);
+    let mut merged = reduce::merge(inputs, threads, directory.path(), |bytes| {
+        progress.add(bytes)
+    })?;
+    progress.end();
+
+    let mut experiment = summarise(&measurements, &mut merged, warnings);
+    runs::find(&measurements, args.job, &mut experiment, warnings);
+    if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
+        warnings.add(
+            "no samples were taken: measure a longer run, or at a higher rate (-e cpu-time@1000)",
+        );
+    }
+    let sites = measurements.processes.iter().zip(&frames);
+    let sites: Vec<Site> = sites
+        .flat_map(|(p, frames)| process_sites(p, frames))
+        .collect();
+    write(
+        experiment,
+        merged,
+        (&symbols, &sites, &others),
+        warnings,
+        (threads, &directory),
+    )?;
+    directory.publish()
+}
+
+/// Numbers contexts, adds up their values and writes everything.
+fn write(
+    mut experiment: Experiment,
+    mut merged: Merged,
+    (symbols, sites, others): (&Symbols, &[Site], &[Metric]),
+    warnings: &Warnings,
+    (threads, directory): (usize, &StagedDirectory),
+) -> Result<()> {
+    let loops = &mut merged.trees.loops.loops;
+    let groups = counts::attach(sites, loops, symbols);
+    names::name(loops, symbols, &merged.trees.logical);
+    let categories: Vec<String> = categories(&experiment);
+    experiment.metrics = metrics::all(&categories, others);
+    let layout = layout(&experiment.metrics, symbols);
+    let trees = std::mem::take(&mut merged.trees);
+    let numbered = number::number(
+        symbols,
+        (&trees.logical, &trees.physical),
+        &trees.loops.loops,
+        layout.metrics,
+    );
+    drop(trees);
+    let logical = &numbered.logical;
+    let has_values = |context: u32| logical.sampled[context as usize];
+    let mut folded = fold_contexts(
+        &logical.tree,
+        has_values,
+        &numbered.code,
+        FoldOptions::STORED,
+    );
+    let physical = numbered.physical.as_ref().map(|p| &p.tree);
+    let scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
+    let columns = ColumnFiles {
+        directory: directory.path(),
+        runs: &experiment.runs,
+        metrics: &experiment.metrics,
+        code: &numbered.code,
+        logical: (&logical.tree, &folded.of),
+        physical,
+        scopes: &scopes,
+    };
+    let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
+    let target = values::Folded {
+        tree: &folded.tree,
+        of: &folded.of,
+    };
+    let sums = values::add_up(
+        &merged,
+        &runs,
+        &numbered,
+        &layout,
+        target,
+        (threads, &columns),
+    )?;
+    drop(merged);
+    folded.add(&sums.logical);
+    let Numbered {
+        mut code,
+        logical,
+        physical,
+        loops,
+    } = numbered;
+    experiment.logical = Tree {
+        exclusive: sums.logical,
+        ..logical.tree
+    };
+    experiment.physical = physical.map(|p| p.tree);
+    counts::add_task_times(&groups, &loops, &mut code, &experiment.logical);
+    experiment.code = code;
+    let folded = FoldedTree {
+        tree: &folded.tree,
+        spreads: &sums.spreads,
+        scopes: &scopes,
+    };
+    database::write(&experiment, folded, warnings, directory)
+}
+
+/// The overhead categories that occur, sorted.
+fn categories(experiment: &Experiment) -> Vec<String> {
+    let totals = experiment.threads.iter().flat_map(|t| t.totals.keys());
+    let names = totals.filter_map(|name| name.strip_prefix(CATEGORY_PREFIX));
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
+    names.into_iter().collect()
+}
+
+fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
+    let position = |name: &str| metrics.iter().position(|m| m.name == name);
+    let categories = metrics.iter().enumerate().filter_map(|(index, metric)| {
+        let category = metric.name.strip_prefix(CATEGORY_PREFIX)?;
+        Some((symbols.find_text(category)?.0, index))
+    });
+    Layout {
+        categories: categories.collect(),
+        samples: position(SAMPLES).unwrap_or(metrics.len()),
+        metrics: metrics.len(),
+    }
+}
+
+/// Metrics of the profiles beside samples, work and idleness, by name. Only what adds up belongs to contexts.
+fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Metric> {
+    let known = measurements
+        .profiles()
+        .flat_map(|(_, thread)| &thread.header.metrics);
+    let known = known.filter(|m| ![SAMPLES, WORK, IDLENESS].contains(&m.name.as_str()));
+    let mut others: BTreeMap<&str, Metric> = BTreeMap::new();
+    for metric in known {
+        if metric.aggregation != Aggregation::Sum {
+            warnings.add(format!(
+                "metric `{}` does not add up over samples; it is left out",
+                metric.name
+            ));
+            continue;
+        }
+        others.entry(&metric.name).or_insert_with(|| Metric {
+            name: metric.name.clone(),
+            unit: metric.unit,
+            aggregation: metric.aggregation,
+            part_of: None,
+            description: format!("{} at samples of threads that work", metric.name),
+        });
+    }
+    others.into_values().collect()
+}
+
+/// Summaries of processes and threads, and what is lost or missing.
+fn summarise(
+    measurements: &Measurements,
+    merged: &mut Merged,
+    warnings: &mut Warnings,
+) -> Experiment {
+    let mut experiment = Experiment::default();
+    let mut threads = merged
+        .threads
+        .iter_mut()
+        .map(|(_, thread)| thread)
+        .peekable();
+    for (index, process) in measurements.processes.iter().enumerate() {
+        summarise::process(index, process, &mut experiment, warnings);
+        while let Some(thread) = threads.next_if(|t| t.summary.process == index) {
+            for (cause, samples) in &thread.losses {
+                experiment.add_loss(index, cause, *samples);
+            }
+            if let Some(damage) = thread.damage.take() {
+                warnings.add(damage);
+            }
+            experiment.threads.push(thread.summary.clone());
+        }
+    }
+    experiment.missing = missing::find(&experiment.processes, &experiment.threads);
+    experiment.unprofiled = missing::unprofiled(experiment.processes.iter());
+    experiment
+}
+
+fn process_frames(map: &LoadMap, table: &FrameTable) -> ProcessFrames {
+    let frame = |address: &hpc_formats::address::CodeAddress| {
+        let module = map.module(*address)?;
+        Some((address.0, *table.get(&(module, address.offset()))?))
+    };
+    map.addresses.iter().filter_map(frame).collect()
+}
+
+/// What was counted at the places where a process's tasks are split.
+fn process_sites<'a>(
+    process: &'a ProcessInput,
+    frames: &'a ProcessFrames,
+) -> impl Iterator<Item = Site> + 'a {
+    let counted = process.process.iter().flat_map(|file| &file.sites);
+    counted.filter_map(|site| {
+        Some(Site {
+            frame: *frames.get(&site.place.0)?,
+            counts: crate::model::loops::SplitCounts {
+                splits: site.splits,
+                steals: site.steals,
+                stolen_ns: site.stolen_ns,
+            },
+        })
+    })
+}
+
+/// A progress bar on standard error, if that is a terminal and the merge takes long.
+struct Progress {
+    bar: ProgressBar,
+    begin: Instant,
+}
+
+/// A merge that takes less shows no bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Progress {
+    fn new(measurements: &Measurements) -> Progress {
+        let bytes = measurements
+            .profiles()
+            .map(|(_, thread)| thread.size() as u64)
+            .sum();
+        let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
+        if let Ok(style) =
+            ProgressStyle::with_template("merging [{bar:40}] {percent} %, {eta} left")
+        {
+            bar.set_style(style.progress_chars("##-"));
+        }
+        let begin = Instant::now();
+        Progress { bar, begin }
+    }
+
+    fn add(&self, bytes: usize) {
+        if self.bar.is_hidden() && self.begin.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.inc(bytes as u64);
+    }
+
+    fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The program's name for the default database directory: as in the measurement directory's
+/// name, else the executable's.
+fn program_name(measurements: &Measurements) -> String {
+    let directory = measurements
+        .directories
+        .first()
+        .and_then(|d| d.canonicalize().ok())
+        .and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
+    if let Some(name) = directory.as_deref().and_then(newest::program_of_directory) {
+        return name.to_owned();
+    }
+    let executable = measurements
+        .processes
+        .iter()
+        .filter_map(|p| p.process.as_ref())
+        .map(|p| p.start.executable.as_str())
+        .find(|e| !e.is_empty());
+    executable
+        .map_or("unknown", process::program_name)
+        .to_owned()
+}

@@ -1,0 +1,124 @@
+//! Exports calling contexts in the formats of other profilers: the table of formats, and the call that
+//! writes one. A format is a file with a function `write` and its rows here; [`stacks`] has what all of them
+//! read. A file is written while the contexts are walked, so there is no second copy of them in memory.
+
+mod callgrind;
+mod firefox;
+mod flamegraph;
+mod folded;
+mod pprof;
+mod speedscope;
+pub mod stacks;
+mod target;
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{MetricSelector, WORK};
+use crate::cli::ExportArgs;
+use crate::error::{Error, Result};
+use crate::exports::stacks::Stacks;
+use crate::views::fold::FoldOptions;
+use clap::ValueEnum;
+use std::io::Write;
+
+/// The formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// Folded stacks of one metric, a line each
+    Folded,
+    /// A flame graph of one metric (SVG), for any browser
+    Flamegraph,
+    /// For speedscope.app: one profile for each metric
+    Speedscope,
+    /// For `go tool pprof` and its relatives: one sample type for each metric
+    Pprof,
+    /// For profiler.firefox.com: one track for each metric
+    Firefox,
+    /// For KCachegrind and callgrind_annotate: one event for each metric
+    Callgrind,
+}
+
+impl Format {
+    /// Whether a file holds one metric; others hold all.
+    fn holds_one_metric(self) -> bool {
+        matches!(self, Format::Folded | Format::Flamegraph)
+    }
+
+    /// Whether a frame has the line that it is at. Elsewhere lines are frames, on request.
+    fn has_lines_of_frames(self) -> bool {
+        matches!(self, Format::Pprof | Format::Firefox | Format::Callgrind)
+    }
+}
+
+/// The amounts that a format for one metric shows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Selection<'a> {
+    metric: MetricSelector<'a>,
+    /// Least inclusive amount of a context that is shown; less is its caller's.
+    least: i64,
+}
+
+/// Carries out `hpcprof-rs export`; `out` is standard output.
+pub fn export(catalogue: &Catalogue, args: &ExportArgs, out: &mut dyn Write) -> Result<()> {
+    let format = args.format;
+    let asked = args.metric.as_deref();
+    let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
+    let work = MetricSelector::Metric(WORK);
+    let metric = asked.as_ref().map_or(work, MetricSelector::from);
+    let given = [
+        ("--metric", args.metric.is_some()),
+        ("--threshold", args.threshold.is_some()),
+    ];
+    for (option, is_given) in given {
+        if is_given && !format.holds_one_metric() {
+            return Err(Error::Usage(format!(
+                "{option} is for formats of one metric, and this one holds all in full: leave {option} \
+                 out, or give --format folded or --format flamegraph"
+            )));
+        }
+    }
+    let stacks = Stacks::read(
+        catalogue,
+        FoldOptions {
+            projection: args.projection,
+            lines: args.lines || format.has_lines_of_frames(),
+            call_lines: format.has_lines_of_frames(),
+            loops: true,
+            std_inlined: args.std_inlined,
+            runtime_frames: args.runtime_frames,
+            recursion: false,
+            start_up: false,
+        },
+    )?;
+    metric.check_stackable(stacks.contexts().map(|context| stacks.own(context)))?;
+    let total = metric.of(&stacks.totals);
+    if format == Format::Flamegraph && total == 0 {
+        return Err(Error::Usage(format!(
+            "nothing was recorded for the metric `{}`, so its flame graph is empty: choose another --metric",
+            args.metric.as_deref().unwrap_or("work")
+        )));
+    }
+    let threshold = args.threshold.unwrap_or(match format {
+        Format::Flamegraph => flamegraph::NARROWEST_PERCENT,
+        _ => 0.0,
+    });
+    let selection = Selection {
+        metric,
+        least: (total as f64 * threshold / 100.0).ceil() as i64,
+    };
+    target::write(&args.output, out, |out| match format {
+        Format::Folded => folded::write(&stacks, selection, out),
+        Format::Flamegraph => flamegraph::write(&stacks, selection, out),
+        Format::Speedscope => speedscope::write(&stacks, out),
+        Format::Pprof => pprof::write(&stacks, out),
+        Format::Firefox => firefox::write(&stacks, out),
+        Format::Callgrind => callgrind::write(&stacks, out),
+    })
+}
+
+/// A JSON string.
+fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The program that made a file.
+const CREATOR: &str = concat!("hpcprof-rs ", env!("CARGO_PKG_VERSION"));

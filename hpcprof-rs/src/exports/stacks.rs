@@ -1,0 +1,335 @@
+//! What all exports read: the contexts of a projection, as stacks of frames with names, source places and
+//! amounts. Of the catalogue nothing else is used.
+//!
+//! Invariants: a context comes after its caller; amounts are not negative, and a metric's sum fits an `i64`.
+
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result, one_line};
+use crate::model::metrics;
+use crate::model::symbols::Kind;
+use crate::model::tree::{SourceLocation, Tree, Values};
+use crate::render::names;
+use crate::views::fold::{FoldOptions, fold};
+use crate::views::view::Label;
+use hpc_formats::profile;
+use hpc_formats::structure::Origin;
+use std::path::Path;
+
+/// What the amounts of a metric count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Time.
+    Nanoseconds,
+    /// Events.
+    Count,
+    /// Memory.
+    Bytes,
+}
+
+/// A metric, by its position in a context's amounts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Metric {
+    /// Its name, as in the views.
+    pub name: String,
+    /// Unit of its amounts.
+    pub unit: Unit,
+}
+
+/// A procedure, loop or parallel loop together with a file that has code of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Function {
+    /// What it is.
+    pub label: Label,
+    /// Its file, by index: that of the line in it, else that of its declaration.
+    pub file: Option<u32>,
+}
+
+/// A frame: a function, and the line that it is at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Frame {
+    /// The function.
+    pub function: Function,
+    /// Line in the function's file; 0 when unknown.
+    pub line: u32,
+}
+
+/// A step of a walk through the contexts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A context begins; those that it calls follow.
+    Enter(u32),
+    /// All that it calls has been seen.
+    Leave(u32),
+}
+
+/// The contexts of one projection.
+#[derive(Debug)]
+pub struct Stacks<'a> {
+    catalogue: &'a Catalogue,
+    tree: Tree,
+    inclusive: Values,
+    /// By context, the first that it calls, and the next that its caller calls.
+    links: Vec<(Option<u32>, Option<u32>)>,
+    first_root: Option<u32>,
+    /// All metrics.
+    pub metrics: Vec<Metric>,
+    /// Sums of all contexts' own amounts, by metric.
+    pub totals: Vec<i64>,
+}
+
+impl<'a> Stacks<'a> {
+    /// Reads and folds the contexts of a database.
+    pub fn read(catalogue: &'a Catalogue, options: FoldOptions) -> Result<Stacks<'a>> {
+        let tree = catalogue.contexts(options.projection)?;
+        let tree = fold(&tree, &catalogue.code, options);
+        check(&tree, &catalogue.path)?;
+        let mut links = vec![(None, None); tree.nodes.len()];
+        let mut first_root = None;
+        for (context, node) in tree.nodes.iter().enumerate().rev() {
+            let first = match node.parent {
+                Some(parent) => &mut links[parent as usize].0,
+                None => &mut first_root,
+            };
+            links[context].1 = first.replace(context as u32);
+        }
+        let metric = |metric: &metrics::Metric| Metric {
+            name: metric.name.clone(),
+            unit: match metric.unit {
+                profile::Unit::Seconds => Unit::Nanoseconds,
+                profile::Unit::Bytes => Unit::Bytes,
+                profile::Unit::Count | profile::Unit::Ratio => Unit::Count,
+            },
+        };
+        Ok(Stacks {
+            catalogue,
+            inclusive: tree.inclusive(),
+            links,
+            first_root,
+            metrics: catalogue.metrics.iter().map(metric).collect(),
+            totals: tree.exclusive.totals(),
+            tree,
+        })
+    }
+
+    /// All contexts, callers first.
+    pub fn contexts(&self) -> std::ops::Range<u32> {
+        0..self.tree.nodes.len() as u32
+    }
+
+    /// The calling or enclosing context.
+    pub fn caller(&self, context: u32) -> Option<u32> {
+        self.tree.nodes[context as usize].parent
+    }
+
+    /// The outermost contexts, or those that a context calls.
+    pub fn callees(&self, context: Option<u32>) -> impl Iterator<Item = u32> {
+        let first = context.map_or(self.first_root, |c| self.links[c as usize].0);
+        std::iter::successors(first, |c| self.links[*c as usize].1)
+    }
+
+    /// A context's own amounts, by metric.
+    pub fn own(&self, context: u32) -> &[i64] {
+        self.tree.exclusive.of(context)
+    }
+
+    /// Whether a context has amounts of its own.
+    pub fn has_own(&self, context: u32) -> bool {
+        self.own(context).iter().any(|amount| *amount != 0)
+    }
+
+    /// The amounts of a context and of all that it calls.
+    pub fn inclusive(&self, context: u32) -> &[i64] {
+        self.inclusive.of(context)
+    }
+
+    /// What a context is.
+    pub fn label(&self, context: u32) -> Label {
+        Label::of(&self.tree.nodes[context as usize])
+    }
+
+    /// Whether a context is a line of the one above it.
+    pub fn is_line(&self, context: u32) -> bool {
+        let node = &self.tree.nodes[context as usize];
+        node.kind == Kind::Line && node.parent.is_some()
+    }
+
+    /// The frame of a context itself.
+    pub fn frame(&self, context: u32) -> Frame {
+        self.frame_at(self.label(context), self.header(context))
+    }
+
+    /// The frame of the caller of a context, at the line of the call.
+    pub fn caller_frame(&self, context: u32) -> Option<Frame> {
+        let label = self.label(self.caller(context)?);
+        let node = &self.tree.nodes[context as usize];
+        let line = match node.kind {
+            Kind::Line => node.location,
+            _ => node.call.location().or_else(|| self.header(context)),
+        };
+        Some(self.frame_at(label, line))
+    }
+
+    /// The frames of a context, innermost first.
+    pub fn frames(&self, context: u32) -> impl Iterator<Item = Frame> {
+        let innermost = (!self.is_line(context)).then(|| self.frame(context));
+        let contexts = std::iter::successors(Some(context), |c| self.caller(*c));
+        innermost
+            .into_iter()
+            .chain(contexts.filter_map(|c| self.caller_frame(c)))
+    }
+
+    /// Where a loop begins.
+    fn header(&self, context: u32) -> Option<SourceLocation> {
+        let is_loop = self.tree.nodes[context as usize].kind == Kind::Loop;
+        let declared = || self.label(context).location(&self.catalogue.code);
+        is_loop.then(declared).flatten()
+    }
+
+    fn frame_at(&self, label: Label, line: Option<SourceLocation>) -> Frame {
+        let declared = label.location(&self.catalogue.code);
+        Frame {
+            function: Function {
+                label,
+                file: line.or(declared).map(|at| at.file),
+            },
+            line: line.map_or(0, |at| at.line),
+        }
+    }
+
+    /// The line of a function's declaration in its file; 0 when unknown, or in another file.
+    pub fn declared_line(&self, function: Function) -> u32 {
+        let declared = function.label.location(&self.catalogue.code);
+        declared
+            .filter(|at| Some(at.file) == function.file)
+            .map_or(0, |at| at.line)
+    }
+
+    /// The file and line that a context has in the source.
+    pub fn declared(&self, label: Label) -> Option<SourceLocation> {
+        label.location(&self.catalogue.code)
+    }
+
+    /// A name on one line, without what steers a terminal and without spaces around it; never empty.
+    pub fn name(&self, label: Label) -> String {
+        match clean(&names::label(&self.catalogue.code, label)).trim() {
+            "" => "[no name]".to_owned(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// The path of a source file.
+    pub fn file(&self, index: u32) -> String {
+        clean(self.catalogue.code.file(index))
+    }
+
+    /// The path of the load module.
+    pub fn module(&self, label: Label) -> Option<String> {
+        label.module(&self.catalogue.code).map(clean)
+    }
+
+    /// Whose code it is.
+    pub fn origin(&self, label: Label) -> Origin {
+        match label {
+            Label::Procedure(p) => self.catalogue.code.procedure(p).origin,
+            Label::ParallelLoop(_) => Origin::Runtime,
+            _ => Origin::User,
+        }
+    }
+
+    /// The program with its arguments.
+    pub fn program(&self) -> String {
+        clean(&self.catalogue.statistics.program)
+    }
+
+    /// Path of the first process's executable.
+    pub fn executable(&self) -> Option<String> {
+        let first = self.catalogue.statistics.executables.first();
+        first.map(|path| clean(path))
+    }
+
+    /// Wall time of the runs, nanoseconds.
+    pub fn wall_ns(&self) -> i64 {
+        self.catalogue.statistics.wall_ns
+    }
+
+    /// Distance between samples, nanoseconds.
+    pub fn period_ns(&self) -> i64 {
+        self.catalogue.statistics.period_ns
+    }
+
+    /// A walk through all contexts in which those that one calls follow it.
+    pub fn walk(&self) -> Walk<'_> {
+        Walk {
+            links: &self.links,
+            callers: &self.tree,
+            next: self.first_root.map(Step::Enter),
+            last: None,
+        }
+    }
+}
+
+/// See [`Stacks::walk`]. It does not recurse.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    links: &'a [(Option<u32>, Option<u32>)],
+    callers: &'a Tree,
+    next: Option<Step>,
+    last: Option<Step>,
+}
+
+impl Walk<'_> {
+    /// Leaves out the context that was just entered: neither what it calls nor its end follows.
+    pub fn skip_context(&mut self) {
+        if let Some(Step::Enter(context)) = self.last {
+            self.next = self.after(context);
+        }
+    }
+
+    /// What follows the end of a context.
+    fn after(&self, context: u32) -> Option<Step> {
+        let next = self.links[context as usize].1.map(Step::Enter);
+        next.or_else(|| self.callers.nodes[context as usize].parent.map(Step::Leave))
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        self.last = self.next;
+        self.next = match self.next? {
+            Step::Enter(context) => {
+                let first = self.links[context as usize].0.map(Step::Enter);
+                Some(first.unwrap_or(Step::Leave(context)))
+            }
+            Step::Leave(context) => self.after(context),
+        };
+        self.last
+    }
+}
+
+/// Refuses amounts that no measurement has: formats add them up, and some have no sign.
+fn check(tree: &Tree, path: &Path) -> Result<()> {
+    let mut totals = vec![0_i128; tree.exclusive.metrics()];
+    let mut is_possible = true;
+    for context in 0..tree.nodes.len() as u32 {
+        for (total, amount) in totals.iter_mut().zip(tree.exclusive.of(context)) {
+            is_possible &= *amount >= 0;
+            *total += i128::from(*amount);
+        }
+    }
+    // Effort adds metrics up.
+    if is_possible && totals.iter().sum::<i128>() <= i128::from(i64::MAX) {
+        return Ok(());
+    }
+    Err(Error::Input {
+        path: path.to_owned(),
+        problem: "has amounts that are negative or do not fit 64 bits".to_owned(),
+        remedy: "build it again with `hpcprof-rs MEASUREMENTS`",
+    })
+}
+
+/// On one line, without what steers a terminal and what no text file may hold.
+fn clean(text: &str) -> String {
+    one_line(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+}

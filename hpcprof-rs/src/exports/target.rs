@@ -1,0 +1,52 @@
+//! Where an export goes: to standard output, or to a file, which appears when it is complete.
+
+use crate::error::{Error, Result};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Lets `print` write to `path`, where `-` is standard output.
+pub(super) fn write(
+    path: &Path,
+    stdout: &mut dyn Write,
+    print: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    if path == Path::new("-") {
+        return print(stdout).map_err(Error::output);
+    }
+    let failed = |error| Error::io("write", path)(error);
+    match std::fs::metadata(path) {
+        Ok(known) if known.is_dir() => Err(Error::Input {
+            path: path.to_owned(),
+            problem: "is a directory".to_owned(),
+            remedy: "give -o the name of a file, or - for standard output",
+        }),
+        // A device or a pipe cannot be replaced.
+        Ok(known) if !known.is_file() => {
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            let mut out = BufWriter::new(file);
+            print(&mut out).and_then(|()| out.flush()).map_err(failed)
+        }
+        Ok(_) => replace(&path.canonicalize().map_err(failed)?, print).map_err(failed),
+        Err(_) => replace(path, print).map_err(failed),
+    }
+}
+
+/// Makes a file, in the place of the one that is there.
+fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let file = tempfile::Builder::new()
+        .prefix(".hpcprof-")
+        // What the user's mask allows, as for any new file.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)?;
+    let mut out = BufWriter::new(file);
+    print(&mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.persist(path)?;
+    Ok(())
+}

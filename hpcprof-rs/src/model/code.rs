@@ -1,0 +1,118 @@
+//! Names of code, by final number: load modules, source files, procedures, parallel loops.
+
+use crate::model::tree::SourceLocation;
+use hpc_formats::structure::Origin;
+
+/// A load module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id in hexadecimal; empty when there is none.
+    pub build_id: String,
+    /// Whether its structure is known.
+    pub analysed: bool,
+}
+
+/// A procedure, or a loop or a partial root under the name that it has in views.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Procedure {
+    /// Its name.
+    pub name: String,
+    /// Index of its module.
+    pub module: Option<u32>,
+    /// Its declaration.
+    pub declared: Option<SourceLocation>,
+    /// Whose code it is.
+    pub origin: Origin,
+}
+
+/// What was counted at the places where a loop's tasks are split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SplitCounts {
+    /// Tasks that were split in two.
+    pub splits: i64,
+    /// Tasks that were stolen.
+    pub steals: i64,
+    /// Time in these, nanoseconds.
+    pub stolen_ns: i64,
+}
+
+/// A parallel loop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParallelLoop {
+    /// What it is called.
+    pub name: String,
+    /// Whether the name is the source's.
+    pub quoted: bool,
+    /// The procedure by which the program enters the library, by index.
+    pub entry: u32,
+    /// Where it is called.
+    pub call: Option<SourceLocation>,
+    /// `None` when the task runtime did not count.
+    pub counts: Option<SplitCounts>,
+    /// How many loops share the counts.
+    pub shared_by: u32,
+    /// Work and overhead of the loops that share the counts, nanoseconds.
+    pub task_ns: i64,
+}
+
+impl ParallelLoop {
+    /// Work and overhead by the number of splits, each of which adds one task. Nanoseconds.
+    pub fn mean_task_ns(&self) -> Option<i64> {
+        self.task_ns.checked_div(self.counts?.splits)
+    }
+
+    /// Time in a stolen task, without the tasks that were stolen from it in turn. Nanoseconds.
+    pub fn mean_stolen_ns(&self) -> Option<i64> {
+        let counts = self.counts?;
+        counts.stolen_ns.checked_div(counts.steals)
+    }
+}
+
+/// All names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Code {
+    /// Paths of source files.
+    pub files: Vec<String>,
+    /// Load modules.
+    pub modules: Vec<Module>,
+    /// Procedures; then loops and partial roots, from [`Code::procedure_count`] on.
+    pub procedures: Vec<Procedure>,
+    /// How many of `procedures` are procedures.
+    pub procedure_count: usize,
+    /// Parallel loops.
+    pub loops: Vec<ParallelLoop>,
+}
+
+impl Code {
+    /// The path of a source file.
+    pub fn file(&self, index: u32) -> &str {
+        &self.files[index as usize]
+    }
+
+    /// The path of a load module.
+    pub fn module(&self, index: u32) -> &str {
+        &self.modules[index as usize].path
+    }
+
+    /// A procedure.
+    pub fn procedure(&self, index: u32) -> &Procedure {
+        &self.procedures[index as usize]
+    }
+
+    /// All procedures, by index.
+    pub fn procedures(&self) -> &[Procedure] {
+        &self.procedures
+    }
+
+    /// The path of a procedure's load module.
+    pub fn module_of(&self, procedure: &Procedure) -> Option<&str> {
+        procedure.module.map(|m| self.module(m))
+    }
+
+    /// A parallel loop.
+    pub fn parallel_loop(&self, index: u32) -> &ParallelLoop {
+        &self.loops[index as usize]
+    }
+}

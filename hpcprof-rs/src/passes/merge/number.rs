@@ -1,0 +1,301 @@
+//! Gives names and contexts their final numbers: by name and place, never by the order in which files were
+//! read, so that equal measurements make equal databases. Names that no context mentions get none.
+
+use crate::model::code::{self, Code};
+use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::hash::FastMap;
+use crate::model::loops::{LoopIndex, ParallelLoops};
+use crate::model::symbols::{Kind, Line, ModuleIndex, ProcedureIndex, Symbols};
+use crate::model::tree::{Call, SourceLocation, Tree, TreeNode};
+use std::cmp::Ordering;
+
+/// Names and contexts by final number.
+#[derive(Debug)]
+pub struct Numbered {
+    /// Names.
+    pub code: Code,
+    /// The logical projection, without values.
+    pub logical: Numbers,
+    /// The physical projection; `None` where it is equal to the logical one.
+    pub physical: Option<Numbers>,
+    /// The final number of each parallel loop.
+    pub loops: Vec<u32>,
+}
+
+/// A tree in preorder.
+#[derive(Debug)]
+pub struct Numbers {
+    /// The tree, siblings by kind, procedure, line and call site.
+    pub tree: Tree,
+    /// The final number of each context.
+    pub of: Vec<u32>,
+    /// Whether samples belong to a context, by final number.
+    pub sampled: Vec<bool>,
+}
+
+/// Numbers everything. Trees have room for the values of `metrics` metrics.
+pub fn number(
+    symbols: &Symbols,
+    (logical, physical): (&ContextTree, &ContextTree),
+    loops: &ParallelLoops,
+    metrics: usize,
+) -> Numbered {
+    let (names, code) = Names::new(symbols, [logical, physical], loops);
+    let mut code = code;
+    let loop_ranks = loop_ranks(loops, &names);
+    let mut by_rank: Vec<usize> = (0..loops.all.len()).collect();
+    by_rank.sort_by_key(|index| loop_ranks[*index]);
+    code.loops = by_rank
+        .iter()
+        .map(|index| names.parallel_loop(loops, *index))
+        .collect();
+    let of_loop = |context: ContextIndex| {
+        let found = loops.frames.get(&context);
+        found.map(|index| loop_ranks[index.0 as usize])
+    };
+    let is_same = logical.is_equal(physical);
+    Numbered {
+        logical: names.tree(logical, metrics, of_loop),
+        physical: (!is_same).then(|| names.tree(physical, metrics, |_| None)),
+        code,
+        loops: loop_ranks,
+    }
+}
+
+/// What names became: final numbers by index among the symbols.
+struct Names<'a> {
+    symbols: &'a Symbols,
+    procedures: FastMap<ProcedureIndex, u32>,
+    files: FastMap<u32, u32>,
+}
+
+impl<'a> Names<'a> {
+    fn new(
+        symbols: &'a Symbols,
+        trees: [&ContextTree; 2],
+        loops: &ParallelLoops,
+    ) -> (Names<'a>, Code) {
+        let scopes = || trees.into_iter().flat_map(ContextTree::scopes);
+        // Whether a procedure index names a loop or a partial root.
+        let mut used: FastMap<ProcedureIndex, bool> = FastMap::default();
+        for scope in scopes() {
+            let is_region = matches!(scope.kind, Kind::Loop | Kind::Partial);
+            *used.entry(scope.procedure).or_default() |= is_region;
+        }
+        for key in loops.all.keys() {
+            used.entry(key.entry).or_default();
+        }
+        let mut sorted: Vec<(bool, ProcedureIndex)> = used.iter().map(|(p, r)| (*r, *p)).collect();
+        sorted.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| by_name(symbols, a.1, b.1)));
+        let mut names = Names {
+            symbols,
+            procedures: (0..).zip(&sorted).map(|(id, (_, p))| (*p, id)).collect(),
+            files: FastMap::default(),
+        };
+        let declared = sorted.iter().map(|(_, p)| symbols.procedure(*p).declared);
+        let lines = scopes().flat_map(|s| [s.line, s.call]);
+        let calls = loops.all.keys().map(|key| key.call);
+        let files = names.number_files(declared.chain(lines).chain(calls).flatten());
+        let (modules, module_of) = modules(symbols);
+        let procedures = sorted.iter().map(|(_, index)| {
+            let procedure = symbols.procedure(*index);
+            code::Procedure {
+                name: symbols.text(procedure.name).to_owned(),
+                module: procedure.module.map(|m| module_of[m.0 as usize]),
+                declared: procedure.declared.map(|line| names.location(line)),
+                origin: procedure.origin,
+            }
+        });
+        let code = Code {
+            procedures: procedures.collect(),
+            procedure_count: sorted.iter().filter(|(is_region, _)| !is_region).count(),
+            files,
+            modules,
+            loops: Vec::new(),
+        };
+        (names, code)
+    }
+
+    /// Numbers the files of `lines` by path; returns the paths.
+    fn number_files(&mut self, lines: impl Iterator<Item = Line>) -> Vec<String> {
+        let mut seen: Vec<u32> = lines.map(|line| line.file.0).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        let path = |text: &u32| self.symbols.text(crate::model::symbols::Text(*text));
+        seen.sort_by_key(path);
+        let paths = seen.iter().map(|text| path(text).to_owned()).collect();
+        self.files = (0..).zip(seen).map(|(id, text)| (text, id)).collect();
+        paths
+    }
+
+    fn location(&self, line: Line) -> SourceLocation {
+        SourceLocation {
+            file: self.files.get(&line.file.0).copied().unwrap_or(0),
+            line: line.line,
+        }
+    }
+
+    fn procedure(&self, procedure: ProcedureIndex) -> u32 {
+        self.procedures.get(&procedure).copied().unwrap_or(0)
+    }
+
+    fn parallel_loop(&self, loops: &ParallelLoops, index: usize) -> code::ParallelLoop {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let Some((key, known)) = loops.all.get_index(index) else {
+            unreachable!("an index of the table itself")
+        };
+        code::ParallelLoop {
+            name: known.name.clone(),
+            quoted: known.name_from_source,
+            entry: self.procedure(key.entry),
+            call: key.call.map(|line| self.location(line)),
+            counts: known.counts.map(|counts| code::SplitCounts {
+                splits: signed(counts.splits),
+                steals: signed(counts.steals),
+                stolen_ns: signed(counts.stolen_ns),
+            }),
+            shared_by: known.sharing + 1,
+            task_ns: 0,
+        }
+    }
+
+    /// A tree in preorder.
+    fn tree(
+        &self,
+        tree: &ContextTree,
+        metrics: usize,
+        loop_of: impl Fn(ContextIndex) -> Option<u32>,
+    ) -> Numbers {
+        let ranks = self.scope_ranks(tree);
+        let order = preorder(tree, &ranks);
+        let mut of = vec![0; tree.len()];
+        for (number, context) in (0..).zip(&order) {
+            of[context.0 as usize] = number;
+        }
+        let nodes = order.iter().map(|context| {
+            let scope = tree.scope(*context);
+            TreeNode {
+                parent: tree.parent(*context).map(|p| of[p.0 as usize]),
+                kind: scope.kind,
+                procedure: self.procedure(scope.procedure),
+                location: scope.line.map(|line| self.location(line)),
+                call: scope
+                    .call
+                    .map_or(Call::Unknown, |call| Call::Unique(self.location(call))),
+                is_runtime: scope.is_runtime,
+                parallel_loop: loop_of(*context),
+                recursion: 1,
+            }
+        });
+        Numbers {
+            tree: Tree::of(nodes.collect(), metrics),
+            sampled: order
+                .iter()
+                .map(|context| tree.is_sampled(*context))
+                .collect(),
+            of,
+        }
+    }
+
+    /// The position of each scope among all scopes of a tree in their order.
+    fn scope_ranks(&self, tree: &ContextTree) -> Vec<u32> {
+        let scopes: Vec<&Scope> = tree.scopes().iter().collect();
+        let mut sorted: Vec<u32> = (0..scopes.len() as u32).collect();
+        let lines = |line: Option<Line>| {
+            line.map(|line| self.location(line))
+                .map(|l| (l.file, l.line))
+        };
+        let key = |index: &u32| {
+            let s = scopes[*index as usize];
+            let place = (lines(s.line), lines(s.call), s.column, s.is_runtime);
+            (s.kind, self.procedure(s.procedure), place)
+        };
+        sorted.sort_by_cached_key(key);
+        ranks(&sorted)
+    }
+}
+
+fn modules(symbols: &Symbols) -> (Vec<code::Module>, Vec<u32>) {
+    let mut sorted: Vec<usize> = (0..symbols.modules.len()).collect();
+    sorted.sort_by_key(|m| (&symbols.modules[*m].path, &symbols.modules[*m].build_id));
+    let mut rank = vec![0; sorted.len()];
+    let modules = (0..).zip(&sorted).map(|(id, index)| {
+        rank[*index] = id;
+        let module = &symbols.modules[*index];
+        code::Module {
+            path: module.path.clone(),
+            build_id: module.build_id.iter().map(|b| format!("{b:02x}")).collect(),
+            analysed: symbols.analysed.contains(&ModuleIndex(*index as u32)),
+        }
+    });
+    (modules.collect(), rank)
+}
+
+/// The order of procedures: name, module, declaration, origin.
+fn by_name(symbols: &Symbols, a: ProcedureIndex, b: ProcedureIndex) -> Ordering {
+    let (a, b) = (symbols.procedure(a), symbols.procedure(b));
+    let module = |m: Option<_>| m.map(|m| symbols.module(m)).map(|m| (&m.path, &m.build_id));
+    let line = |line: Option<Line>| line.map(|l| (symbols.text(l.file), l.line));
+    let name = symbols.text(a.name).cmp(symbols.text(b.name));
+    name.then_with(|| module(a.module).cmp(&module(b.module)))
+        .then_with(|| line(a.declared).cmp(&line(b.declared)))
+        .then_with(|| a.origin.cmp(&b.origin))
+}
+
+/// The position of each parallel loop when they are sorted by name, place and entry.
+fn loop_ranks(loops: &ParallelLoops, names: &Names<'_>) -> Vec<u32> {
+    let mut sorted: Vec<LoopIndex> = (0..loops.all.len() as u32).map(LoopIndex).collect();
+    sorted.sort_by_cached_key(|index| {
+        let (key, known) = loops.all.get_index(index.0 as usize)?;
+        let call = key
+            .call
+            .map(|line| names.location(line))
+            .map(|l| (l.file, l.line));
+        let caller = key.caller.map(|c| names.procedure(c));
+        let place = (call, key.column, names.procedure(key.entry), caller);
+        Some((known.name.clone(), place))
+    });
+    ranks(&sorted.iter().map(|index| index.0).collect::<Vec<_>>())
+}
+
+/// The position of each index.
+fn ranks(sorted: &[u32]) -> Vec<u32> {
+    let mut ranks = vec![0; sorted.len()];
+    for (position, index) in (0..).zip(sorted) {
+        ranks[*index as usize] = position;
+    }
+    ranks
+}
+
+/// All contexts in preorder, siblings by the ranks of their scopes.
+fn preorder(tree: &ContextTree, ranks: &[u32]) -> Vec<ContextIndex> {
+    // Roots have parent 0, others their parent's index plus one.
+    let parent = |c: ContextIndex| tree.parent(c).map_or(0, |p| p.0 + 1);
+    let mut all: Vec<(u32, u32, ContextIndex)> = tree
+        .all()
+        .map(|c| (parent(c), ranks[tree.scope_index(c) as usize], c))
+        .collect();
+    all.sort_unstable();
+    // Where the children of each parent begin.
+    let mut begins = vec![all.len() as u32; tree.len() + 2];
+    for (at, (parent, _, _)) in all.iter().enumerate().rev() {
+        begins[*parent as usize] = at as u32;
+    }
+    let children = |parent: u32| {
+        let begin = begins[parent as usize] as usize;
+        let own = all[begin..].iter().take_while(move |c| c.0 == parent);
+        own.map(|c| c.2)
+    };
+    let mut order = Vec::with_capacity(all.len());
+    let mut stack = vec![0];
+    let mut below = Vec::new();
+    while let Some(parent) = stack.pop() {
+        if parent > 0 {
+            order.push(ContextIndex(parent - 1));
+        }
+        below.clear();
+        below.extend(children(parent).map(|c| c.0 + 1));
+        stack.extend(below.iter().rev());
+    }
+    order
+}

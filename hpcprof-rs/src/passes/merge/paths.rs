@@ -1,0 +1,442 @@
+//! Third pass, part one: resolves records to contexts.
+//!
+//! Each record of a thread is followed to its root, and through the trees of other threads where an anchor
+//! says so. The result is the record's context in both projections and the overhead category in force there.
+//!
+//! Input may be damaged: a cycle of anchors, a missing tree or a missing record ends in a partial root. No
+//! path of a thread is followed twice, nor one of another thread, unless it leads into a cycle.
+
+use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::hash::FastMap;
+use crate::model::runtimes::{Runtime, ThreadRoot};
+use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
+use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
+use crate::sources::measurements::ProcessInput;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::loss::LossCause;
+use hpc_formats::profile::{Association, Profile, Record};
+use hpc_formats::structure::Origin;
+
+/// Why a path has no program entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartialCause {
+    /// The profiler's.
+    Recorded(LossCause),
+    /// A record on the path is unreadable.
+    DamagedRecord,
+    /// An anchor leads to a profile or a record that is missing.
+    MissingContext,
+    /// There is no frame at all.
+    EmptyPath,
+}
+
+impl PartialCause {
+    /// Stable name, as in the JSON views.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartialCause::Recorded(cause) => cause.name(),
+            PartialCause::DamagedRecord => "partial:damaged-record",
+            PartialCause::MissingContext => "partial:missing-context",
+            PartialCause::EmptyPath => "partial:empty-path",
+        }
+    }
+}
+
+/// The innermost frame of a path in one projection.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Innermost {
+    /// Its innermost context; `None` above the first frame.
+    pub context: Option<ContextIndex>,
+    /// Its line.
+    pub line: Option<Line>,
+    /// [`Frame::column`].
+    column: u32,
+}
+
+impl Innermost {
+    /// Adds a frame that is called from here.
+    fn push(&mut self, tree: &mut ContextTree, frame: &Frame, runtime: RuntimePart<'_>) {
+        for scope in &frame.scopes {
+            let (call, column) = match scope.kind {
+                Kind::Procedure => (self.line, self.column),
+                // Nobody calls a loop.
+                Kind::Loop => (None, 0),
+                _ => (scope.call, scope.column),
+            };
+            let scope = Scope {
+                kind: scope.kind,
+                procedure: scope.procedure,
+                line: None,
+                call,
+                column,
+                is_runtime: runtime.covers(scope),
+            };
+            self.context = Some(tree.child(self.context, scope));
+        }
+        self.line = frame.line;
+        self.column = frame.column;
+    }
+}
+
+/// Which scopes of a frame have no user-level frame.
+#[derive(Clone, Copy)]
+enum RuntimePart<'a> {
+    /// None.
+    Nothing,
+    /// A runtime's own code. User code that the compiler inlined into it is at user level.
+    OwnCode(&'a Symbols),
+    /// All.
+    Whole,
+}
+
+impl RuntimePart<'_> {
+    fn covers(self, scope: &FrameScope) -> bool {
+        match self {
+            RuntimePart::Nothing => false,
+            RuntimePart::Whole => true,
+            RuntimePart::OwnCode(symbols) => {
+                let origin = symbols.procedure(scope.procedure).origin;
+                scope.kind == Kind::Procedure || origin != Origin::User
+            }
+        }
+    }
+}
+
+/// What is known at one record.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PathState {
+    /// In the logical projection.
+    pub logical: Innermost,
+    /// In the physical projection.
+    pub physical: Innermost,
+    /// Overhead category in force (ARCHITECTURE.md: terms).
+    pub tag: Option<Text>,
+    /// Set when the path does not reach the program's entry.
+    pub partial: Option<PartialCause>,
+    /// Set within a task whose caller is unknown: the runtime that does not tell it.
+    pub unknown_caller: Option<Runtime>,
+    /// Whether the thread is a worker of such a runtime.
+    thread: ThreadRoot,
+    /// Parallel loops of the logical projection.
+    parallel: LoopState,
+}
+
+impl PathState {
+    /// Follows a frame of the thread's own stack: user code on a runtime's worker is a task whose caller is
+    /// not known.
+    fn enter_thread(&mut self, frame: &Frame, symbols: &Symbols) {
+        let origin = |s: &FrameScope| symbols.procedure(s.procedure).origin;
+        match self.thread {
+            ThreadRoot::Above => {
+                let first = frame.scopes.iter().find(|s| origin(s) != Origin::System);
+                if let Some(procedure) = first.map(|s| s.procedure) {
+                    self.thread = match Runtime::of(symbols, procedure) {
+                        Some(runtime) => ThreadRoot::Worker(runtime, procedure),
+                        None => ThreadRoot::Plain,
+                    };
+                }
+            }
+            ThreadRoot::Worker(runtime, root) if self.unknown_caller.is_none() => {
+                let is_task = |s: &FrameScope| {
+                    let is_own = Runtime::of(symbols, s.procedure) == Some(runtime);
+                    s.procedure != root
+                        && !(is_own && runtime.is_told_by_module())
+                        && origin(s) == Origin::User
+                };
+                if frame.scopes.iter().any(is_task) {
+                    self.unknown_caller = Some(runtime);
+                }
+            }
+            ThreadRoot::Plain | ThreadRoot::Worker(..) => {}
+        }
+    }
+}
+
+/// Both projections, being built.
+pub struct Projections<'a> {
+    /// Names and frames.
+    pub symbols: &'a Symbols,
+    /// Logical projection.
+    pub logical: &'a mut ContextTree,
+    /// Physical projection.
+    pub physical: &'a mut ContextTree,
+    /// Parallel loops of the logical projection.
+    pub loops: &'a mut LoopFinder,
+}
+
+/// Frames of a process's code addresses.
+pub type ProcessFrames = FastMap<u64, FrameIndex>;
+
+/// The state at contexts of other threads that anchors lead to, by ordinal and record; `None` while it is
+/// being resolved. It holds for one process and one pair of trees.
+pub type Anchored = FastMap<(u32, u32), Option<PathState>>;
+
+/// A piece of a path: notes of one thread, with what it hangs on.
+struct Piece {
+    /// The thread's ordinal and the innermost record.
+    key: (u32, u32),
+    /// Innermost first.
+    notes: Vec<(Association, CodeAddress, CodeAddress)>,
+}
+
+/// What the outermost record of a piece is.
+enum Outer {
+    Entry,
+    Partial(PartialCause),
+    Anchor(u32, u32),
+}
+
+/// The records of a thread and their states as far as they are known.
+pub struct PathResolver<'a> {
+    profile: &'a Profile<'a>,
+    states: Vec<Option<PathState>>,
+    /// Records between the one asked for and the nearest one that is known.
+    chain: Vec<usize>,
+    frames: &'a ProcessFrames,
+    process: &'a ProcessInput,
+    anchored: &'a mut Anchored,
+}
+
+impl<'a> PathResolver<'a> {
+    /// Over the profile of a thread of `process`.
+    pub fn new(
+        profile: &'a Profile<'a>,
+        process: &'a ProcessInput,
+        frames: &'a ProcessFrames,
+        anchored: &'a mut Anchored,
+    ) -> Self {
+        PathResolver {
+            states: vec![None; profile.len()],
+            chain: Vec::new(),
+            profile,
+            frames,
+            process,
+            anchored,
+        }
+    }
+
+    /// The state of a record that samples belong to.
+    pub fn state(&mut self, record: u32, out: &mut Projections<'_>) -> PathState {
+        self.chain.clear();
+        let mut record = record as usize;
+        let mut state = loop {
+            match self.states.get(record) {
+                None => break partial(PartialCause::DamagedRecord, out),
+                Some(Some(known)) => break *known,
+                Some(None) => self.chain.push(record),
+            }
+            // A parent has a smaller index, so this ends.
+            match self.profile.record(record) {
+                Some(Record::Note { parent, .. }) => record = parent as usize,
+                Some(Record::Anchor { thread, node }) => break self.follow((thread, node), out),
+                Some(Record::Entry) => break PathState::default(),
+                Some(Record::Partial(cause)) => break partial(PartialCause::Recorded(cause), out),
+                Some(Record::Root | Record::Metric { .. }) | None => {
+                    break partial(PartialCause::DamagedRecord, out);
+                }
+            }
+        };
+        while let Some(record) = self.chain.pop() {
+            if let Some(Record::Note {
+                association,
+                ip,
+                lip,
+                ..
+            }) = self.profile.record(record)
+            {
+                state = extend_by_note(self.frames, state, association, (ip, lip), out);
+            }
+            self.states[record] = Some(state);
+        }
+        state
+    }
+
+    /// The state below an anchor to a context of any thread.
+    fn follow(&mut self, target: (u32, u32), out: &mut Projections<'_>) -> PathState {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut buffer = Vec::new();
+        let mut next = target;
+        let mut is_cut = false;
+        let mut state = loop {
+            match self.anchored.get(&next) {
+                Some(Some(known)) => break *known,
+                Some(None) => {
+                    // A cycle of anchors: cut it where it closes.
+                    is_cut = true;
+                    break partial(PartialCause::MissingContext, out);
+                }
+                None => {}
+            }
+            let Some((piece, outer)) = self.piece(next, &mut buffer) else {
+                break partial(PartialCause::MissingContext, out);
+            };
+            self.anchored.insert(next, None);
+            pieces.push(piece);
+            match outer {
+                Outer::Entry => break PathState::default(),
+                Outer::Partial(cause) => break partial(cause, out),
+                Outer::Anchor(thread, node) => next = (thread, node),
+            }
+        };
+        // The outermost piece hangs on an entry or a partial root, each other one on an anchor.
+        let mut hangs_on_anchor = pieces.last().is_none_or(|p| p.key != next) || is_cut;
+        while let Some(piece) = pieces.pop() {
+            if hangs_on_anchor {
+                state = below_anchor(state);
+            }
+            for (association, ip, lip) in piece.notes.iter().rev() {
+                state = extend_by_note(self.frames, state, *association, (*ip, *lip), out);
+            }
+            match is_cut {
+                // Where a cycle is cut depends on where it was entered.
+                true => self.anchored.remove(&piece.key),
+                false => self.anchored.insert(piece.key, Some(state)),
+            };
+            hangs_on_anchor = true;
+        }
+        below_anchor(state)
+    }
+
+    /// The notes from a record of a thread to its root; `None` where there is no such record.
+    fn piece(&self, key: (u32, u32), buffer: &mut Vec<u8>) -> Option<(Piece, Outer)> {
+        let thread = self.process.threads.get(&key.0)?;
+        let profile = thread.read(buffer).ok()?;
+        let mut at = key.1 as usize;
+        if at == 0 || at >= profile.len() {
+            return None;
+        }
+        let mut notes = Vec::new();
+        let outer = loop {
+            match profile.record(at) {
+                Some(Record::Note {
+                    parent,
+                    association,
+                    ip,
+                    lip,
+                    ..
+                }) => {
+                    notes.push((association, ip, lip));
+                    at = parent as usize;
+                }
+                Some(Record::Anchor { thread, node }) => break Outer::Anchor(thread, node),
+                Some(Record::Entry) => break Outer::Entry,
+                Some(Record::Partial(cause)) => {
+                    break Outer::Partial(PartialCause::Recorded(cause));
+                }
+                Some(Record::Root | Record::Metric { .. }) | None => {
+                    break Outer::Partial(PartialCause::DamagedRecord);
+                }
+            }
+        };
+        Some((Piece { key, notes }, outer))
+    }
+}
+
+/// What created a thread or a detached task does not call it.
+fn below_anchor(outer: PathState) -> PathState {
+    PathState {
+        tag: None,
+        unknown_caller: None,
+        thread: ThreadRoot::Above,
+        parallel: LoopState::default(),
+        ..outer
+    }
+}
+
+fn extend_by_note(
+    frames: &ProcessFrames,
+    outer: PathState,
+    association: Association,
+    (ip, lip): (CodeAddress, CodeAddress),
+    out: &mut Projections<'_>,
+) -> PathState {
+    let mut state = outer;
+    let scheduler = Runtime::of_scheduler(association);
+    state.unknown_caller = scheduler.or(state.unknown_caller);
+    let symbols = out.symbols;
+    let frame_of = |address: CodeAddress| frames.get(&address.0).copied();
+    let (ip, lip) = (frame_of(ip), frame_of(lip));
+    if let Some(index) = ip {
+        let frame = symbols.frame(index);
+        state.tag = tag_in_force(state.tag, frame);
+        state
+            .physical
+            .push(out.physical, frame, RuntimePart::Nothing);
+    }
+    if let Some(index) = lip.or(ip) {
+        let frame = symbols.frame(index);
+        state.enter_thread(frame, symbols);
+        let runtime = match (scheduler, lip) {
+            (Some(_), _) => RuntimePart::Whole,
+            (None, None) => RuntimePart::OwnCode(symbols),
+            (None, Some(_)) => RuntimePart::Nothing,
+        };
+        state.logical.push(out.logical, frame, runtime);
+        let path = (outer.logical.context, state.logical.context);
+        state.parallel = match scheduler {
+            Some(_) => LoopState::default(),
+            None => {
+                let loops = &mut out.loops;
+                loops.enter_frame(outer.parallel, index, path, symbols, out.logical)
+            }
+        };
+    }
+    state
+}
+
+/// The category in force within a frame, given the one in force at its call. A tagged
+/// instruction covers what it calls in system code, but never a user's procedure.
+fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
+    frame.tag.or(outer.filter(|_| frame.is_system))
+}
+
+/// Adds the names of all partial roots, so that [`partial`] finds them.
+pub fn add_partial_roots(symbols: &mut Symbols) {
+    let recorded = LossCause::ALL
+        .iter()
+        .map(|cause| PartialCause::Recorded(*cause));
+    let found = [
+        PartialCause::DamagedRecord,
+        PartialCause::MissingContext,
+        PartialCause::EmptyPath,
+    ];
+    for cause in recorded.chain(found) {
+        let procedure = partial_root(symbols.intern(cause.name()));
+        symbols.add_procedure(procedure);
+    }
+}
+
+fn partial_root(name: Text) -> Procedure {
+    Procedure {
+        name,
+        module: None,
+        declared: None,
+        origin: Origin::User,
+    }
+}
+
+/// The state right under the partial root of a cause.
+pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
+    let name = out.symbols.find_text(cause.name()).map(partial_root);
+    let Some(procedure) = name.and_then(|root| out.symbols.find_procedure(&root)) else {
+        return PathState::default();
+    };
+    let scope = Scope {
+        kind: Kind::Partial,
+        procedure,
+        line: None,
+        call: None,
+        column: 0,
+        is_runtime: false,
+    };
+    let root = |tree: &mut ContextTree| Innermost {
+        context: Some(tree.child(None, scope)),
+        ..Innermost::default()
+    };
+    PathState {
+        logical: root(out.logical),
+        physical: root(out.physical),
+        partial: Some(cause),
+        ..PathState::default()
+    }
+}

@@ -1,0 +1,119 @@
+//! Makes one pair of trees of those of all workers.
+
+use crate::error::{Error, Result};
+use crate::model::contexts::ContextIndex;
+use crate::model::loops::{LoopIndex, ParallelLoops};
+use crate::passes::merge::shard::{Inputs, MergedThread, Shard, Trees};
+use crate::passes::merge::spool::Spool;
+use crate::passes::parallel;
+use std::path::Path;
+
+/// A worker's spooled values, with what its contexts became.
+#[derive(Debug)]
+pub struct Spooled {
+    /// The values.
+    pub spool: Spool,
+    /// Contexts of the logical tree, by the worker's index.
+    pub logical: Vec<u32>,
+    /// The same of the physical tree.
+    pub physical: Vec<u32>,
+}
+
+/// All workers' results in one.
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// The trees.
+    pub trees: Trees,
+    /// The workers' values.
+    pub spooled: Vec<Spooled>,
+    /// All threads in the order of their profiles, each with the index of its worker.
+    pub threads: Vec<(usize, MergedThread)>,
+}
+
+/// Merges all profiles on `threads` threads. Temporary files are in `directory`.
+pub fn merge(
+    inputs: Inputs<'_>,
+    threads: usize,
+    directory: &Path,
+    progress: impl Fn(usize) + Sync,
+) -> Result<Merged> {
+    let profiles: Vec<_> = inputs.measurements.profiles().collect();
+    let begin = || Spool::new(directory).map(Shard::new);
+    let shards = parallel::for_each(
+        &profiles,
+        threads,
+        begin,
+        |shard, index, (process, thread)| {
+            let added = match shard {
+                Ok(known) => known.add(inputs, index, *process, thread),
+                Err(_) => return,
+            };
+            if let Err(error) = added {
+                *shard = Err(error);
+            }
+            progress(thread.size());
+        },
+    );
+    let mut merged = Merged::default();
+    for shard in shards {
+        let written = shard.and_then(|mut shard| shard.spool.flush().map(|()| shard));
+        merged.add(written.map_err(Error::io("write values to", directory))?);
+    }
+    merged.threads.sort_by_key(|(_, thread)| thread.index);
+    Ok(merged)
+}
+
+impl Merged {
+    fn add(&mut self, shard: Shard) {
+        let worker = self.spooled.len();
+        let Shard {
+            trees,
+            spool,
+            threads,
+            ..
+        } = shard;
+        let (logical, physical) = match worker {
+            0 => {
+                let same = |count: usize| (0..count as u32).collect();
+                let maps = (same(trees.logical.len()), same(trees.physical.len()));
+                self.trees = trees;
+                maps
+            }
+            _ => self.add_trees(&trees),
+        };
+        self.spooled.push(Spooled {
+            spool,
+            logical,
+            physical,
+        });
+        self.threads
+            .extend(threads.into_iter().map(|t| (worker, t)));
+    }
+
+    fn add_trees(&mut self, trees: &Trees) -> (Vec<u32>, Vec<u32>) {
+        let numbers = |became: Vec<ContextIndex>| became.into_iter().map(|c| c.0).collect();
+        let logical = self.trees.logical.merge(&trees.logical);
+        add_loops(&mut self.trees.loops.loops, &trees.loops.loops, &logical);
+        let physical = self.trees.physical.merge(&trees.physical);
+        (numbers(logical), numbers(physical))
+    }
+}
+
+/// Adds loops that another worker found; `became` says what its contexts are.
+fn add_loops(to: &mut ParallelLoops, from: &ParallelLoops, became: &[ContextIndex]) {
+    let add = |key| {
+        let entry = to.all.entry(key);
+        let index = LoopIndex(entry.index() as u32);
+        entry.or_default();
+        index
+    };
+    let own: Vec<LoopIndex> = from.all.keys().copied().map(add).collect();
+    for (context, index) in &from.frames {
+        let context = became[context.0 as usize];
+        to.frames.insert(context, own[index.0 as usize]);
+    }
+    for (function, seen) in &from.by_function {
+        let known = to.by_function.entry(*function).or_default();
+        known.extend(seen.iter().map(|index| own[index.0 as usize]));
+    }
+}

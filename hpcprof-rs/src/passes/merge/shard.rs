@@ -1,0 +1,278 @@
+//! Third pass, part two: one worker's part of the merge. It follows the paths of one thread after the other
+//! into trees of its own, and spools the thread's values.
+
+use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::experiment::ThreadSummary;
+use crate::model::metrics::CATEGORY_PREFIX;
+use crate::model::symbols::{Kind, Line, Symbols};
+use crate::passes::merge::paths::{
+    Anchored, PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
+};
+use crate::passes::merge::spool::{Entry, Range, Spool};
+use crate::passes::parallel_loops::recognise::LoopFinder;
+use crate::passes::summarise;
+use crate::sources::measurements::{Measurements, ThreadInput};
+use hpc_formats::profile::{Header, IDLENESS, Profile, Record, SAMPLES, VALUES_PER_RECORD, WORK};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Name of the loss of samples that a damaged profile does not have any more.
+const DAMAGED_PROFILE: &str = "damaged-profile";
+/// More base units than any record can hold: larger amounts are damage.
+const MAX_AMOUNT: f64 = (1_u64 << 53) as f64;
+/// Amounts of an entry before those of other metrics: samples, work, idleness.
+pub const FIRST_OTHER: usize = 3;
+
+/// What all workers share.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// What was measured.
+    pub measurements: &'a Measurements,
+    /// The frames of each process's code addresses.
+    pub frames: &'a [ProcessFrames],
+    /// Names and frames.
+    pub symbols: &'a Symbols,
+    /// Names of metrics beside samples, work and idleness, sorted.
+    pub others: &'a [String],
+}
+
+/// The trees of one worker, and in the end of all.
+#[derive(Debug, Default)]
+pub struct Trees {
+    /// Logical projection.
+    pub logical: ContextTree,
+    /// Physical projection.
+    pub physical: ContextTree,
+    /// Parallel loops of the logical projection.
+    pub loops: LoopFinder,
+}
+
+/// What became of one thread.
+#[derive(Debug)]
+pub struct MergedThread {
+    /// Its position among the profiles.
+    pub index: usize,
+    /// What is known of it.
+    pub summary: ThreadSummary,
+    /// Lost and partial samples by cause.
+    pub losses: BTreeMap<&'static str, u64>,
+    /// What to warn of.
+    pub damage: Option<String>,
+    /// Where its values are in the worker's spool.
+    pub values: Range,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub struct Shard {
+    /// Its trees.
+    pub trees: Trees,
+    /// Values of its threads.
+    pub spool: Spool,
+    /// Its threads.
+    pub threads: Vec<MergedThread>,
+    /// Contexts of other threads, of the process with this index.
+    anchored: (usize, Anchored),
+    buffer: Vec<u8>,
+}
+
+impl Shard {
+    /// An empty one.
+    pub fn new(spool: Spool) -> Shard {
+        Shard {
+            trees: Trees::default(),
+            spool,
+            threads: Vec::new(),
+            anchored: (usize::MAX, Anchored::default()),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Adds the thread at position `index` among the profiles.
+    pub fn add(
+        &mut self,
+        inputs: Inputs<'_>,
+        index: usize,
+        process: usize,
+        thread: &ThreadInput,
+    ) -> io::Result<()> {
+        if self.anchored.0 != process {
+            self.anchored = (process, Anchored::default());
+        }
+        let mut merged = MergedThread {
+            index,
+            summary: summarise::thread(process, thread),
+            losses: BTreeMap::new(),
+            damage: None,
+            values: self.spool.begin(),
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        match thread.read(&mut buffer) {
+            Ok(profile) => self.add_profile(inputs, &profile, thread, &mut merged)?,
+            Err(problem) => {
+                merged.losses.insert(DAMAGED_PROFILE, thread.header.samples);
+                merged.damage = Some(format!(
+                    "{}: {problem}; this thread's samples are lost, all others are kept: run again for \
+                     them",
+                    thread.path.display()
+                ));
+            }
+        }
+        self.buffer = buffer;
+        self.threads.push(merged);
+        Ok(())
+    }
+
+    fn add_profile(
+        &mut self,
+        inputs: Inputs<'_>,
+        profile: &Profile<'_>,
+        thread: &ThreadInput,
+        merged: &mut MergedThread,
+    ) -> io::Result<()> {
+        let process = merged.summary.process;
+        let mut out = Projections {
+            symbols: inputs.symbols,
+            logical: &mut self.trees.logical,
+            physical: &mut self.trees.physical,
+            loops: &mut self.trees.loops,
+        };
+        let roles = roles(&profile.header, inputs.others);
+        let measured = &inputs.measurements.processes[process];
+        let frames = &inputs.frames[process];
+        let mut resolver = PathResolver::new(profile, measured, frames, &mut self.anchored.1);
+        let mut unreadable = 0_u64;
+        let mut entry = Entry::default();
+        for index in 0..profile.len() {
+            let record = profile.record(index);
+            let Some(Record::Metric {
+                owner,
+                group,
+                values,
+            }) = record
+            else {
+                unreadable += u64::from(record.is_none());
+                continue;
+            };
+            entry.amounts.clear();
+            entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
+            if !read_amounts(profile, &roles, (group, values), &mut entry.amounts) {
+                unreadable += 1;
+                continue;
+            }
+            let mut state = resolver.state(owner, &mut out);
+            if state.logical.context.is_none() || state.physical.context.is_none() {
+                state = partial(PartialCause::EmptyPath, &mut out);
+            }
+            let (Some(logical), Some(physical)) = (state.logical.context, state.physical.context)
+            else {
+                continue;
+            };
+            count(merged, &state, &entry.amounts, inputs.symbols);
+            let logical = line_context(out.logical, logical, state.logical.line);
+            let physical = line_context(out.physical, physical, state.physical.line);
+            out.logical.mark_sampled(logical);
+            out.physical.mark_sampled(physical);
+            (entry.logical, entry.physical) = (logical.0, physical.0);
+            entry.tag = state.tag.map_or(0, |tag| tag.0 + 1);
+            self.spool.push(&mut merged.values, &entry)?;
+        }
+        let header = &profile.header;
+        let gone = header.samples.saturating_sub(merged.summary.samples);
+        // The file may have ended before the end that its header promises.
+        let missing = header.records.saturating_sub(profile.len() as u64);
+        if unreadable > 0 || missing > 0 || gone > 1 {
+            if gone > 0 {
+                merged.losses.insert(DAMAGED_PROFILE, gone);
+            }
+            merged.damage = Some(format!(
+                "{}: damaged ({} of {} records unreadable, {gone} of {} samples lost), the rest is kept: \
+                 run again if it matters",
+                thread.path.display(),
+                unreadable + missing,
+                header.records,
+                header.samples,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// For each value of the groups of a profile's metric records its position in an entry, where the database
+/// has the metric.
+fn roles(header: &Header, others: &[String]) -> Vec<Option<usize>> {
+    let role = |name: &str| match name {
+        SAMPLES => Some(0),
+        WORK => Some(1),
+        IDLENESS => Some(2),
+        other => {
+            let index = others.binary_search_by(|known| known.as_str().cmp(other));
+            index.ok().map(|index| FIRST_OTHER + index)
+        }
+    };
+    header.metrics.iter().map(|m| role(&m.name)).collect()
+}
+
+/// Reads the amounts of one metric record. False if one of them is impossible.
+fn read_amounts(
+    profile: &Profile<'_>,
+    roles: &[Option<usize>],
+    (group, values): (u32, [u64; VALUES_PER_RECORD]),
+    amounts: &mut [u64],
+) -> bool {
+    let first = group as usize * VALUES_PER_RECORD;
+    for (index, word) in (first..).zip(values) {
+        let Some(metric) = profile.header.metrics.get(index) else {
+            break;
+        };
+        let amount = metric.amount(word).round();
+        if amount > MAX_AMOUNT {
+            return false;
+        }
+        if let Some(at) = roles[index] {
+            amounts[at] = amount as u64;
+        }
+    }
+    true
+}
+
+/// Adds the values of one record to the totals of its thread.
+fn count(merged: &mut MergedThread, state: &PathState, amounts: &[u64], symbols: &Symbols) {
+    let (samples, work, idleness) = (amounts[0], amounts[1], amounts[2]);
+    let summary = &mut merged.summary;
+    summary.samples = summary.samples.saturating_add(samples);
+    if let Some(cause) = state.partial {
+        let lost = merged.losses.entry(cause.name()).or_default();
+        *lost = lost.saturating_add(samples);
+    }
+    if let Some(runtime) = state.unknown_caller {
+        let known: &mut u64 = summary.unknown_caller_samples.entry(runtime).or_default();
+        *known = known.saturating_add(samples);
+    }
+    summary.add("idleness", idleness as i64);
+    match state.tag {
+        None => summary.add("work", work as i64),
+        Some(category) => {
+            summary.add("overhead", work as i64);
+            let category = symbols.text(category);
+            summary.add(&format!("{CATEGORY_PREFIX}{category}"), work as i64);
+        }
+    }
+}
+
+/// The context of a line within its scope; the scope itself where no line is known.
+fn line_context(tree: &mut ContextTree, scope: ContextIndex, line: Option<Line>) -> ContextIndex {
+    if line.is_none() {
+        return scope;
+    }
+    let procedure = tree.scope(scope).procedure;
+    let line = Scope {
+        kind: Kind::Line,
+        procedure,
+        line,
+        call: None,
+        column: 0,
+        is_runtime: false,
+    };
+    tree.child(Some(scope), line)
+}

@@ -1,0 +1,413 @@
+//! Adds up the values of all threads by final context, and gives each thread's values to a sink.
+//!
+//! A part of the work is a number of consecutive threads of one run, so parts depend on the measurements
+//! alone. Amounts are integers, so their sums do not depend on which worker had which part.
+
+use crate::error::{Error, Result};
+use crate::model::hash::FastMap;
+use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
+use crate::model::tree::{Tree, Values};
+use crate::passes::merge::number::Numbered;
+use crate::passes::merge::reduce::Merged;
+use crate::passes::merge::shard::FIRST_OTHER;
+use crate::passes::merge::spool::Entry;
+use crate::passes::parallel;
+use std::path::Path;
+
+/// Entries of a part, at least, if its run has as many.
+const PART: usize = 1 << 22;
+
+/// A value of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ThreadValue {
+    /// Position of the metric.
+    pub metric: u32,
+    /// Context of the logical projection.
+    pub context: u32,
+    /// Exclusive amount.
+    pub amount: i64,
+}
+
+/// Where values go while they are added up.
+pub trait Sink: Sync {
+    /// What one part is written to.
+    type Part;
+    /// Begins a part of a run.
+    fn begin(&self, run: usize, part: usize) -> Result<Self::Part>;
+    /// Takes a thread's values, by metric and context.
+    fn add(&self, part: &mut Self::Part, thread: u32, values: &[ThreadValue]) -> Result<()>;
+    /// Ends a part.
+    fn end(&self, part: Self::Part) -> Result<()>;
+    /// Takes the sums over a run: of the logical projection, and of the physical one where that differs.
+    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()>;
+}
+
+/// The metrics of the database, as entries have them.
+#[derive(Debug)]
+pub struct Layout {
+    /// The metric of each overhead category, by the id of its text.
+    pub categories: FastMap<u32, usize>,
+    /// Position of the number of samples; the other metrics follow.
+    pub samples: usize,
+    /// How many metrics there are.
+    pub metrics: usize,
+}
+
+impl Layout {
+    fn each(&self, entry: &Entry, mut add: impl FnMut(usize, i64)) {
+        let amount = |index: usize| i64::try_from(entry.amounts[index]).unwrap_or(i64::MAX);
+        match entry.tag.checked_sub(1) {
+            None => add(WORK, amount(1)),
+            Some(category) => {
+                add(OVERHEAD, amount(1));
+                if let Some(metric) = self.categories.get(&category) {
+                    add(*metric, amount(1));
+                }
+            }
+        }
+        add(IDLENESS, amount(2));
+        add(self.samples, amount(0));
+        for index in FIRST_OTHER..entry.amounts.len() {
+            add(self.samples + 1 + index - FIRST_OTHER, amount(index));
+        }
+    }
+}
+
+/// The contexts of the logical projection as the folded tree has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Folded<'a> {
+    /// The folded tree.
+    pub tree: &'a Tree,
+    /// The folded context of each context that has values.
+    pub of: &'a [Option<u32>],
+}
+
+/// How the inclusive values of threads are spread in one context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spread {
+    squares: [u64; 2],
+    /// Least amount of a thread that has any.
+    pub least: i64,
+    /// Largest amount.
+    pub most: i64,
+    /// Threads that have any.
+    pub threads: u32,
+}
+
+impl Spread {
+    fn add(&mut self, amount: i64) {
+        let square = u128::from(amount.unsigned_abs()).pow(2);
+        self.merge(&Spread {
+            squares: [square as u64, (square >> 64) as u64],
+            least: amount,
+            most: amount,
+            threads: 1,
+        });
+    }
+
+    fn merge(&mut self, other: &Spread) {
+        if other.threads == 0 {
+            return;
+        }
+        let sum = self.sum_of_squares().saturating_add(other.sum_of_squares());
+        *self = Spread {
+            squares: [sum as u64, (sum >> 64) as u64],
+            least: match self.threads {
+                0 => other.least,
+                _ => self.least.min(other.least),
+            },
+            most: self.most.max(other.most),
+            threads: self.threads + other.threads,
+        };
+    }
+
+    fn sum_of_squares(&self) -> u128 {
+        u128::from(self.squares[0]) | u128::from(self.squares[1]) << 64
+    }
+
+    /// Standard deviation, given the sum over all threads.
+    pub fn sigma(&self, sum: i64) -> f64 {
+        let n = f64::from(self.threads.max(1));
+        let mean = sum as f64 / n;
+        (self.sum_of_squares() as f64 / n - mean * mean)
+            .max(0.0)
+            .sqrt()
+    }
+}
+
+/// Spreads by folded context and metric.
+#[derive(Debug)]
+pub struct Spreads {
+    metrics: usize,
+    all: Vec<Spread>,
+}
+
+impl Spreads {
+    fn new(contexts: usize, metrics: usize) -> Spreads {
+        Spreads {
+            metrics,
+            all: vec![Spread::default(); contexts * metrics],
+        }
+    }
+
+    /// The spread of a metric in a folded context.
+    pub fn of(&self, context: u32, metric: usize) -> &Spread {
+        &self.all[context as usize * self.metrics + metric]
+    }
+}
+
+/// Sums over all threads.
+#[derive(Debug)]
+pub struct Sums {
+    /// Exclusive values of the logical projection.
+    pub logical: Values,
+    /// The same of the physical projection, where it differs.
+    pub physical: Option<Values>,
+    /// How the values of threads are spread, by folded context.
+    pub spreads: Spreads,
+}
+
+/// Adds up all values. `runs` has the run of each process.
+pub fn add_up<S: Sink>(
+    merged: &Merged,
+    runs: &[usize],
+    numbered: &Numbered,
+    layout: &Layout,
+    folded: Folded<'_>,
+    (threads, sink): (usize, &S),
+) -> Result<Sums> {
+    let work = Work {
+        merged,
+        numbered,
+        layout,
+        folded,
+        sink,
+    };
+    let mut all: Option<Adder> = None;
+    let mut begin = 0;
+    // Threads are sorted by process, and processes by run.
+    let run_of = |thread: usize| runs[merged.threads[thread].1.summary.process];
+    while begin < merged.threads.len() {
+        let run = run_of(begin);
+        let end = (begin..merged.threads.len()).find(|t| run_of(*t) != run);
+        let parts = parts(merged, begin, end.unwrap_or(merged.threads.len()));
+        let adders = parallel::for_each(
+            &parts,
+            threads,
+            || Ok(Adder::new(&work)),
+            |adder: &mut Result<Adder>, index, (from, to)| {
+                let added = match adder {
+                    Ok(known) => known.add_part(&work, (run, index), *from..*to),
+                    Err(_) => return,
+                };
+                if let Err(error) = added {
+                    *adder = Err(error);
+                }
+            },
+        );
+        let mut sums: Option<Adder> = None;
+        for adder in adders {
+            let adder = adder?;
+            match &mut sums {
+                None => sums = Some(adder),
+                Some(known) => known.merge(&adder),
+            }
+        }
+        if let Some(sums) = sums {
+            sink.run(run, &sums.logical, sums.physical.as_ref())?;
+            match &mut all {
+                None => all = Some(sums),
+                Some(known) => known.merge(&sums),
+            }
+        }
+        begin = parts.last().map_or(merged.threads.len(), |part| part.1);
+    }
+    let all = all.unwrap_or_else(|| Adder::new(&work));
+    Ok(Sums {
+        logical: all.logical,
+        physical: all.physical,
+        spreads: all.spreads,
+    })
+}
+
+/// Consecutive threads, by their values.
+fn parts(merged: &Merged, begin: usize, end: usize) -> Vec<(usize, usize)> {
+    let mut parts = Vec::new();
+    let (mut from, mut entries) = (begin, 0);
+    for thread in begin..end {
+        entries += merged.threads[thread].1.values.entries;
+        if entries >= PART || thread + 1 == end {
+            parts.push((from, thread + 1));
+            (from, entries) = (thread + 1, 0);
+        }
+    }
+    parts
+}
+
+struct Work<'a, S> {
+    merged: &'a Merged,
+    numbered: &'a Numbered,
+    layout: &'a Layout,
+    folded: Folded<'a>,
+    sink: &'a S,
+}
+
+/// The sums of one worker.
+struct Adder {
+    logical: Values,
+    physical: Option<Values>,
+    spreads: Spreads,
+    values: Vec<ThreadValue>,
+    buffer: Vec<u8>,
+    /// The inclusive values of one thread, by folded context.
+    inclusive: Vec<i64>,
+    /// Whether `inclusive` has a value.
+    is_touched: Vec<bool>,
+    touched: Vec<u32>,
+}
+
+impl Adder {
+    fn new<S>(work: &Work<'_, S>) -> Adder {
+        let metrics = work.layout.metrics;
+        let nodes = work.folded.tree.nodes.len();
+        let values = |tree: &Tree| Values::of_nodes(metrics, tree.nodes.len());
+        Adder {
+            logical: values(&work.numbered.logical.tree),
+            physical: work.numbered.physical.as_ref().map(|p| values(&p.tree)),
+            spreads: Spreads::new(nodes, metrics),
+            values: Vec::new(),
+            buffer: Vec::new(),
+            inclusive: vec![0; nodes],
+            is_touched: vec![false; nodes],
+            touched: Vec::new(),
+        }
+    }
+
+    fn merge(&mut self, other: &Adder) {
+        self.logical.add_values(&other.logical);
+        if let (Some(own), Some(other)) = (&mut self.physical, &other.physical) {
+            own.add_values(other);
+        }
+        for (slot, spread) in self.spreads.all.iter_mut().zip(&other.spreads.all) {
+            slot.merge(spread);
+        }
+    }
+
+    fn add_part<S: Sink>(
+        &mut self,
+        work: &Work<'_, S>,
+        (run, index): (usize, usize),
+        threads: std::ops::Range<usize>,
+    ) -> Result<()> {
+        let mut part = work.sink.begin(run, index)?;
+        for thread in threads {
+            self.read(work, thread)?;
+            work.sink.add(&mut part, thread as u32, &self.values)?;
+            self.add_spreads(work.folded);
+        }
+        work.sink.end(part)
+    }
+
+    /// Reads the values of a thread, and adds them to the sums.
+    fn read<S>(&mut self, work: &Work<'_, S>, thread: usize) -> Result<()> {
+        let (worker, known) = &work.merged.threads[thread];
+        let spooled = &work.merged.spooled[*worker];
+        let numbered = work.numbered;
+        let amounts = FIRST_OTHER + work.layout.metrics - work.layout.samples - 1;
+        let Adder {
+            logical,
+            physical,
+            values,
+            buffer,
+            ..
+        } = self;
+        values.clear();
+        let each = |entry: &Entry| {
+            let context = spooled.logical[entry.logical as usize];
+            let context = numbered.logical.of[context as usize];
+            let machine = numbered
+                .physical
+                .as_ref()
+                .map(|numbers| numbers.of[spooled.physical[entry.physical as usize] as usize]);
+            work.layout.each(entry, |metric, amount| {
+                if amount == 0 {
+                    return;
+                }
+                logical.add_one(context, metric, amount);
+                if let (Some(values), Some(context)) = (physical.as_mut(), machine) {
+                    values.add_one(context, metric, amount);
+                }
+                values.push(ThreadValue {
+                    metric: metric as u32,
+                    context,
+                    amount,
+                });
+            });
+        };
+        let read = spooled.spool.read(known.values, amounts, buffer, each);
+        read.map_err(Error::io(
+            "read values from",
+            Path::new("the temporary file"),
+        ))?;
+        values.sort_unstable();
+        values.dedup_by(|next, kept| {
+            let is_same = (next.metric, next.context) == (kept.metric, kept.context);
+            if is_same {
+                kept.amount = kept.amount.saturating_add(next.amount);
+            }
+            is_same
+        });
+        Ok(())
+    }
+
+    /// Adds the inclusive values of the thread that was read last.
+    fn add_spreads(&mut self, folded: Folded<'_>) {
+        let all = std::mem::take(&mut self.values);
+        for values in all.chunk_by(|a, b| a.metric == b.metric) {
+            for value in values {
+                let Some(node) = folded.of[value.context as usize] else {
+                    continue;
+                };
+                let sum = &mut self.inclusive[node as usize];
+                *sum = sum.saturating_add(value.amount);
+                let mut next = Some(node);
+                while let Some(at) = next.filter(|at| !self.is_touched[*at as usize]) {
+                    self.is_touched[at as usize] = true;
+                    self.touched.push(at);
+                    next = folded.tree.nodes[at as usize].parent;
+                }
+            }
+            let metric = values[0].metric as usize;
+            // From the leaves to the roots: a parent comes before its children.
+            let nodes = self.is_touched.len();
+            if self.touched.len() > nodes / 16 {
+                for at in (0..nodes as u32).rev() {
+                    if self.is_touched[at as usize] {
+                        self.close(folded.tree, at, metric);
+                    }
+                }
+            } else {
+                let mut touched = std::mem::take(&mut self.touched);
+                touched.sort_unstable();
+                for at in touched.iter().rev() {
+                    self.close(folded.tree, *at, metric);
+                }
+                self.touched = touched;
+            }
+            self.touched.clear();
+        }
+        self.values = all;
+    }
+
+    /// The inclusive value of a context is complete.
+    fn close(&mut self, tree: &Tree, at: u32, metric: usize) {
+        let index = at as usize;
+        let amount = std::mem::take(&mut self.inclusive[index]);
+        self.is_touched[index] = false;
+        if let Some(parent) = tree.nodes[index].parent {
+            let sum = &mut self.inclusive[parent as usize];
+            *sum = sum.saturating_add(amount);
+        }
+        self.spreads.all[index * self.spreads.metrics + metric].add(amount);
+    }
+}

@@ -1,0 +1,386 @@
+//! Writes what is long as Parquet: the contexts of each run with its values, and the values of its threads
+//! (FORMATS.md). Amounts are whole base units.
+
+use crate::error::{Error, Result};
+use crate::model::code::Code;
+use crate::model::experiment::Run;
+use crate::model::metrics::Metric;
+use crate::model::tree::{Tree, Values};
+use crate::passes::merge::values::{Sink, ThreadValue};
+use crate::schema;
+use crate::sinks::scopes::ScopeIds;
+use parquet::basic::{
+    Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
+};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type};
+use std::fs::{File, create_dir_all};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows that are written together.
+const ROWS: usize = 1 << 20;
+const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
+
+/// A column of a row group.
+enum Column {
+    Int(Vec<i32>),
+    OptionalInt(Vec<Option<i32>>),
+    Long(Vec<i64>),
+    Text(Vec<ByteArray>),
+    OptionalText(Vec<Option<ByteArray>>),
+}
+
+/// Name, type and whether every row has a value.
+type Field<'a> = (&'a str, PhysicalType, Repetition);
+
+const INT: PhysicalType = PhysicalType::INT32;
+const LONG: PhysicalType = PhysicalType::INT64;
+const TEXT: PhysicalType = PhysicalType::BYTE_ARRAY;
+const ALWAYS: Repetition = Repetition::REQUIRED;
+const MAYBE: Repetition = Repetition::OPTIONAL;
+
+fn schema_of(columns: &[Field<'_>]) -> parquet::errors::Result<Type> {
+    let field = |(name, kind, repetition): &Field<'_>| {
+        let logical = (*kind == TEXT).then_some(LogicalType::String);
+        let column = Type::primitive_type_builder(name, *kind)
+            .with_repetition(*repetition)
+            .with_logical_type(logical);
+        column.build().map(Arc::new)
+    };
+    let fields: Vec<_> = columns
+        .iter()
+        .map(field)
+        .collect::<parquet::errors::Result<_>>()?;
+    Type::group_type_builder("rows").with_fields(fields).build()
+}
+
+/// A Parquet file.
+struct Table {
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+}
+
+impl Table {
+    fn create(
+        path: PathBuf,
+        columns: &[Field<'_>],
+        properties: WriterPropertiesBuilder,
+    ) -> Result<Table> {
+        if let Some(folder) = path.parent() {
+            create_dir_all(folder).map_err(Error::io("create", folder))?;
+        }
+        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        let failed = |e| failed(&path, &e);
+        let schema = schema_of(columns).map_err(failed)?;
+        let properties = properties
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .build();
+        let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
+        let writer = writer.map_err(failed)?;
+        Ok(Table { path, writer })
+    }
+
+    fn write(&mut self, columns: &[Column]) -> Result<()> {
+        write(&mut self.writer, columns).map_err(|e| failed(&self.path, &e))
+    }
+
+    fn close(self) -> Result<()> {
+        let Table { path, writer } = self;
+        writer.close().map(|_| ()).map_err(|e| failed(&path, &e))
+    }
+}
+
+fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
+    Error::Input {
+        path: path.to_owned(),
+        problem: format!("cannot write: {error}"),
+        remedy: REMEDY,
+    }
+}
+
+fn write(
+    writer: &mut SerializedFileWriter<File>,
+    columns: &[Column],
+) -> parquet::errors::Result<()> {
+    let mut group = writer.next_row_group()?;
+    for column in columns {
+        let Some(mut out) = group.next_column()? else {
+            break;
+        };
+        match column {
+            Column::Int(values) => {
+                out.typed::<Int32Type>().write_batch(values, None, None)?;
+            }
+            Column::Long(values) => {
+                out.typed::<Int64Type>().write_batch(values, None, None)?;
+            }
+            Column::Text(values) => {
+                out.typed::<ByteArrayType>()
+                    .write_batch(values, None, None)?;
+            }
+            Column::OptionalInt(values) => {
+                let (known, levels) = present(values);
+                out.typed::<Int32Type>()
+                    .write_batch(&known, Some(&levels), None)?;
+            }
+            Column::OptionalText(values) => {
+                let (known, levels) = present(values);
+                out.typed::<ByteArrayType>()
+                    .write_batch(&known, Some(&levels), None)?;
+            }
+        }
+        out.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+/// The values that are not null, and which they are.
+fn present<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
+    let known = values.iter().flatten().cloned().collect();
+    (
+        known,
+        values.iter().map(|v| i16::from(v.is_some())).collect(),
+    )
+}
+
+/// The Parquet files of a database.
+pub struct ColumnFiles<'a> {
+    /// The database directory.
+    pub directory: &'a Path,
+    /// The runs.
+    pub runs: &'a [Run],
+    /// The metrics.
+    pub metrics: &'a [Metric],
+    /// Names.
+    pub code: &'a Code,
+    /// The logical projection with the folded context of each context.
+    pub logical: (&'a Tree, &'a [Option<u32>]),
+    /// The physical projection, where it differs.
+    pub physical: Option<&'a Tree>,
+    /// Ids of scopes, of both projections.
+    pub scopes: &'a ScopeIds,
+}
+
+/// A part of the values of a run's threads.
+pub struct Part {
+    table: Table,
+    threads: Vec<i32>,
+    metrics: Vec<ByteArray>,
+    contexts: Vec<i32>,
+    amounts: Vec<i64>,
+}
+
+impl Part {
+    fn flush(&mut self) -> Result<()> {
+        let columns = [
+            Column::Int(std::mem::take(&mut self.threads)),
+            Column::Text(std::mem::take(&mut self.metrics)),
+            Column::Int(std::mem::take(&mut self.contexts)),
+            Column::Long(std::mem::take(&mut self.amounts)),
+        ];
+        self.table.write(&columns)
+    }
+}
+
+impl ColumnFiles<'_> {
+    fn folder(&self, table: &str, run: usize) -> PathBuf {
+        let run = format!("run={}", self.runs[run].key);
+        self.directory.join(table).join(run)
+    }
+
+    /// Writes the contexts in which a run has values, and those above them.
+    fn write_contexts(
+        &self,
+        path: PathBuf,
+        tree: &Tree,
+        scopes: &[u32],
+        folded: Option<&[Option<u32>]>,
+        values: &Values,
+    ) -> Result<()> {
+        let mut columns = vec![
+            ("id", INT, ALWAYS),
+            ("parent", INT, MAYBE),
+            ("depth", INT, ALWAYS),
+            ("scope", INT, ALWAYS),
+            ("kind", TEXT, ALWAYS),
+            ("name", TEXT, ALWAYS),
+            ("module", TEXT, MAYBE),
+            ("file", TEXT, MAYBE),
+            ("line", INT, MAYBE),
+            ("call_line", INT, MAYBE),
+            ("parallel_loop", INT, MAYBE),
+            ("folded", INT, MAYBE),
+        ];
+        columns.extend(self.metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
+        let delta = |name: &str| (ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+        let mut properties = WriterProperties::builder();
+        for name in ["id", "parent", "folded"] {
+            let (path, encoding) = delta(name);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, encoding);
+        }
+        let mut table = Table::create(path, &columns, properties)?;
+        let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
+        for (id, node) in tree.nodes.iter().enumerate() {
+            depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
+            if values.of(id as u32).iter().any(|v| *v != 0) {
+                is_used[id] = true;
+            }
+        }
+        for (id, node) in tree.nodes.iter().enumerate().rev() {
+            if let (true, Some(parent)) = (is_used[id], node.parent) {
+                is_used[parent as usize] = true;
+            }
+        }
+        let used: Vec<u32> = (0..tree.nodes.len() as u32)
+            .filter(|id| is_used[*id as usize])
+            .collect();
+        let texts = Texts::new(self.code);
+        for ids in used.chunks(ROWS) {
+            let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
+            let id = |id: u32| id as i32 + 1;
+            let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);
+            let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
+            let of_folded = |at: &u32| folded.and_then(|f| f[*at as usize]).map(id);
+            let mut columns = vec![
+                Column::Int(ids.iter().map(|at| id(*at)).collect()),
+                Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
+                Column::Int(ids.iter().map(|at| depths[*at as usize]).collect()),
+                Column::Int(ids.iter().map(|at| id(scopes[*at as usize])).collect()),
+                Column::Text(nodes().map(|n| ByteArray::from(n.kind.name())).collect()),
+                Column::Text(
+                    nodes()
+                        .map(|n| texts.names[n.procedure as usize].clone())
+                        .collect(),
+                ),
+                Column::OptionalText(
+                    nodes()
+                        .map(|n| {
+                            procedure(n)
+                                .module
+                                .map(|m| texts.modules[m as usize].clone())
+                        })
+                        .collect(),
+                ),
+                Column::OptionalText(
+                    nodes()
+                        .map(|n| place(n).map(|l| texts.files[l.file as usize].clone()))
+                        .collect(),
+                ),
+                Column::OptionalInt(nodes().map(|n| place(n).map(|l| l.line as i32)).collect()),
+                Column::OptionalInt(
+                    nodes()
+                        .map(|n| n.call.location().map(|l| l.line as i32))
+                        .collect(),
+                ),
+                Column::OptionalInt(nodes().map(|n| n.parallel_loop.map(id)).collect()),
+                Column::OptionalInt(ids.iter().map(of_folded).collect()),
+            ];
+            for metric in 0..self.metrics.len() {
+                let amounts = ids.iter().map(|id| values.of(*id)[metric]);
+                columns.push(Column::Long(amounts.collect()));
+            }
+            table.write(&columns)?;
+        }
+        table.close()
+    }
+}
+
+/// Names as Parquet has them: each is one shared text.
+struct Texts {
+    names: Vec<ByteArray>,
+    modules: Vec<ByteArray>,
+    files: Vec<ByteArray>,
+}
+
+impl Texts {
+    fn new(code: &Code) -> Texts {
+        Texts {
+            names: code
+                .procedures()
+                .iter()
+                .map(|p| ByteArray::from(p.name.as_str()))
+                .collect(),
+            modules: code
+                .modules
+                .iter()
+                .map(|m| ByteArray::from(m.path.as_str()))
+                .collect(),
+            files: code
+                .files
+                .iter()
+                .map(|f| ByteArray::from(f.as_str()))
+                .collect(),
+        }
+    }
+}
+
+impl Sink for ColumnFiles<'_> {
+    type Part = Part;
+
+    fn begin(&self, run: usize, part: usize) -> Result<Part> {
+        let path = self
+            .folder(schema::THREAD_VALUES, run)
+            .join(format!("part-{part:04}.parquet"));
+        let columns = [
+            ("thread", INT, ALWAYS),
+            ("metric", TEXT, ALWAYS),
+            ("context", INT, ALWAYS),
+            ("value", LONG, ALWAYS),
+        ];
+        let properties = WriterProperties::builder()
+            .set_column_dictionary_enabled(ColumnPath::from("context"), false)
+            .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
+            .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
+        Ok(Part {
+            table: Table::create(path, &columns, properties)?,
+            threads: Vec::new(),
+            metrics: Vec::new(),
+            contexts: Vec::new(),
+            amounts: Vec::new(),
+        })
+    }
+
+    fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
+        for chunk in values.chunk_by(|a, b| a.metric == b.metric) {
+            let name = self.metrics[chunk[0].metric as usize].name.as_str();
+            let name = ByteArray::from(name);
+            part.metrics.extend(std::iter::repeat_n(name, chunk.len()));
+            part.threads
+                .extend(std::iter::repeat_n(thread as i32 + 1, chunk.len()));
+            part.contexts
+                .extend(chunk.iter().map(|v| v.context as i32 + 1));
+            part.amounts.extend(chunk.iter().map(|v| v.amount));
+        }
+        match part.amounts.len() >= ROWS {
+            true => part.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn end(&self, mut part: Part) -> Result<()> {
+        if !part.amounts.is_empty() {
+            part.flush()?;
+        }
+        part.table.close()
+    }
+
+    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
+        let folder = self.folder(schema::CONTEXTS, run);
+        let (tree, folded) = self.logical;
+        let path = folder.join(schema::LOGICAL_FILE);
+        self.write_contexts(path, tree, &self.scopes.logical, Some(folded), logical)?;
+        match (self.physical, physical) {
+            (Some(tree), Some(values)) => {
+                let path = folder.join(schema::PHYSICAL_FILE);
+                self.write_contexts(path, tree, &self.scopes.physical, None, values)
+            }
+            _ => Ok(()),
+        }
+    }
+}
