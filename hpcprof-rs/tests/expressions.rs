@@ -582,6 +582,10 @@ fn each_format_shows_an_expression_or_refuses_it() {
 
     // A sum is stacked; what does not add up or is negative is not.
     let folded = |metric: &str| show(&["--format", "folded", "--metric", metric]);
+    let export = |metric: &str| {
+        let arguments = ["export", text(&database), "--format", "folded", "-o", "-"];
+        tool(&[&arguments[..], &["--metric", metric]].concat())
+    };
     let stacked = |metric: &str| {
         let stacks = folded(metric).expect("stacks");
         let values = stacks
@@ -599,10 +603,10 @@ fn each_format_shows_an_expression_or_refuses_it() {
         ("work/2 - idleness", "is negative in some contexts"),
     ] {
         has(&folded(metric).expect_err(metric), problem);
-        let arguments = ["export", text(&database), "--format", "folded", "-o", "-"];
-        let exported = tool(&[&arguments[..], &["--metric", metric]].concat());
-        has(&exported.expect_err(metric), problem);
+        has(&export(metric).expect_err(metric), problem);
     }
+    let (sum, effort) = (export("work+idleness+overhead"), export("effort"));
+    assert_eq!(sum.expect("stacks"), effort.expect("stacks"));
     assert_eq!(stacked("2*samples") as u64, 2 * full_run().samples());
 }
 
