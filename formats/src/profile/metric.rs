@@ -167,8 +167,8 @@ impl Metric {
         entry
     }
 
-    /// From its entry in a header's table.
-    fn decode(entry: &[u8]) -> Result<Metric, &'static str> {
+    /// From its entry in a header's table; an error says what is wrong.
+    pub fn decode(entry: &[u8]) -> Result<Metric, &'static str> {
         let name = entry.get(..METRIC_NAME_SIZE).unwrap_or_default();
         let length = name.iter().position(|b| *b == 0).unwrap_or(name.len());
         let name =

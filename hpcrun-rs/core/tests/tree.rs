@@ -504,9 +504,15 @@ fn a_set_has_room_for_eight_sums() {
         metric.aggregation = Aggregation::Max;
         assert!(!set.push(&metric), "no sum");
         metric.aggregation = Aggregation::Sum;
+        assert!(!set.push(&metric), "a name twice");
+        for name in ["", "seventeen letters"] {
+            metric.name = name.to_owned();
+            assert!(!set.push(&metric), "{name:?} is no name");
+        }
         metric.name = n.to_string();
         assert!(set.push(&metric));
     }
+    metric.name = "8".to_owned();
     assert!(!set.push(&metric), "no room");
     assert_eq!((set.count(), set.groups()), (8, 3));
 }

@@ -6,8 +6,8 @@
 //! Async-signal-safe, except [`MetricSet::new`] and [`MetricSet::push`].
 
 use hpc_formats::profile::{
-    Aggregation, MAX_METRICS, METRIC_SIZE, Metric, Representation, VALUES_PER_RECORD,
-    default_metrics,
+    Aggregation, MAX_METRICS, METRIC_NAME_SIZE, METRIC_SIZE, Metric, Representation,
+    VALUES_PER_RECORD, default_metrics,
 };
 
 /// Most groups of a node.
@@ -42,14 +42,20 @@ impl MetricSet {
         set
     }
 
-    /// Adds one more. False if there is no room for it, or if it is not a sum.
+    /// Adds one more. False if there is no room for it, if it is not a sum, or if a header cannot have it.
     pub fn push(&mut self, metric: &Metric) -> bool {
+        let entry = metric.encode();
         let mut entries = self.table.chunks_exact_mut(METRIC_SIZE);
-        let entry = entries.nth(self.count as usize);
-        let Some(entry) = entry.filter(|_| metric.aggregation == Aggregation::Sum) else {
+        let has_its_name = |other: &mut [u8]| other.starts_with(&entry[..METRIC_NAME_SIZE]);
+        let is_known = entries.by_ref().take(self.count as usize).any(has_its_name);
+        let is_whole = Metric::decode(&entry).as_ref() == Ok(metric);
+        let Some(vacant) = entries
+            .next()
+            .filter(|_| is_whole && !is_known && metric.aggregation == Aggregation::Sum)
+        else {
             return false;
         };
-        entry.copy_from_slice(&metric.encode());
+        vacant.copy_from_slice(&entry);
         let is_float = metric.representation == Representation::Float;
         self.floats |= u32::from(is_float) << self.count;
         self.count += 1;
