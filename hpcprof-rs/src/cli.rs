@@ -180,8 +180,8 @@ pub struct ExportArgs {
     /// File to write; - is standard output
     #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
-    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples, or a
-    /// sum of metrics [default: work]
+    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples,
+    /// or a sum of metrics [default: work]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Call paths of the user's program, or of the machine

@@ -1,5 +1,5 @@
-//! Prints a view as folded stacks, `outer;inner;leaf MICROSECONDS`, the input of flame graphs. What is no time
-//! is in whole units.
+//! Prints a view as folded stacks, `outer;inner;leaf MICROSECONDS`, the input of flame graphs. What is no
+//! time is in whole units.
 
 use crate::catalogue::metrics::{MetricSelector, sum};
 use crate::metrics::expression::Expression;
