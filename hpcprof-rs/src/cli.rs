@@ -133,8 +133,14 @@ pub struct ViewArgs {
     /// With --format json: one array of nodes that name their parents, for readers that refuse deep nesting
     #[arg(long)]
     pub flat: bool,
-    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY [default: effort; folded: work]
-    #[arg(long, value_name = "NAME")]
+    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY, samples, or an expression
+    /// [default: effort; folded: work]
+    ///
+    /// An expression such as 'idleness/(work+idleness)' has names, numbers, + - * /, parentheses,
+    /// min(a, b) and max(a, b). It becomes a column, as does a metric that is no part of effort. Each
+    /// context's value follows from its own sums; after a division by zero it is -. A name with other
+    /// characters is in quotes: "work/'L1 misses'".
+    #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Call paths of the user's program, or of the machine
     #[arg(long, value_enum, default_value_t = Projection::Logical)]
@@ -155,6 +161,9 @@ pub struct ViewArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
     /// Least percentage of the metric sorted by to show a context [default: text 1, bottom-up 2; else 0]
+    ///
+    /// A percentage of effort if the metric does not add up, as a quotient; of the largest absolute value
+    /// if some are negative.
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
 }
@@ -171,9 +180,9 @@ pub struct ExportArgs {
     /// File to write; - is standard output
     #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
-    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY
-    /// [default: work]
-    #[arg(long, value_name = "NAME")]
+    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples,
+    /// or a sum of metrics [default: work]
+    #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Call paths of the user's program, or of the machine
     #[arg(long, value_enum, default_value_t = Projection::Logical)]

@@ -4,9 +4,9 @@
 //! To build a database, [`sources`] read measurement directories and program structure, [`passes`] turn
 //! them into the [`model`], and [`sinks`] write it by the [`schema`].
 //!
-//! To show a database, the [`catalogue`] reads it, [`views`] arrange its contexts as trees, [`render`]
-//! prints them, [`exports`] write other profilers' formats, and [`advice`] says what the figures mean.
-//! Nothing but the database is read, so it can be moved and kept.
+//! To show a database, the [`catalogue`] reads it, [`metrics`] derive further ones from its own, [`views`]
+//! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats, and
+//! [`advice`] says what the figures mean. Nothing but the database is read, so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
 
@@ -18,6 +18,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod error;
 pub mod exports;
+pub mod metrics;
 pub mod model;
 pub mod passes;
 pub mod render;

@@ -112,8 +112,16 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         return Err(Error::Usage(problem.to_owned()));
     }
     let is_text = args.format == Format::Text;
-    let metric = match &args.metric {
-        Some(name) => catalogue.metric(name)?,
+    let asked = args.metric.as_deref();
+    let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
+    let metric = match &asked {
+        Some(expression) => match MetricSelector::from(expression) {
+            // Views have the parts of effort; anything else is a column of its own.
+            MetricSelector::Metric(m) if !catalogue.metrics[m].is_effort() => {
+                MetricSelector::Derived(expression)
+            }
+            metric => metric,
+        },
         None if args.format == Format::Folded => MetricSelector::Metric(WORK),
         None => MetricSelector::Effort,
     };
@@ -133,6 +141,10 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         &catalogue.code,
         options,
     );
+    if args.format == Format::Folded {
+        let contexts = 0..tree.nodes.len() as u32;
+        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
+    }
     let default = match args.format {
         Format::Text => text_limits(kind),
         _ => Limits::default(),
@@ -156,7 +168,9 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
             };
             text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
         }
-        Format::Json if args.flat => json::print(&view, &catalogue, options, Form::Flat, out),
+        Format::Json if args.flat => {
+            json::print(&view, &catalogue, metric, options, Form::Flat, out)
+        },
         Format::Json => {
             let levels = json::levels(&view);
             if levels > json::MANY_LEVELS {
@@ -165,9 +179,9 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
                      refuse; --flat writes nodes with the ids of their parents"
                 );
             }
-            json::print(&view, &catalogue, options, Form::Nested, out)
+            json::print(&view, &catalogue, metric, options, Form::Nested, out)
         }
-        Format::Csv => csv::print(&view, &catalogue, out),
+        Format::Csv => csv::print(&view, &catalogue, metric, out),
         Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)

@@ -30,6 +30,10 @@ fn views() {
         expect_file!["golden/top-down-idleness.txt"],
         &["top-down", "DB", "--metric", "idleness"],
     );
+    check(
+        expect_file!["golden/bottom-up-derived.txt"],
+        &["bottom-up", "DB", "--metric", "idleness/work"],
+    );
     check(expect_file!["golden/flat.txt"], &["flat", "DB", "--lines"]);
     check(
         expect_file!["golden/physical.txt"],

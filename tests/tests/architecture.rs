@@ -31,20 +31,24 @@ const CORE: [&str; 9] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 10] = [
+const PROF: [(&str, &[&str]); 11] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
-    ("exports", &["render", "views", "catalogue", "model"]),
-    ("render", &["views", "catalogue", "model"]),
+    (
+        "exports",
+        &["render", "views", "catalogue", "metrics", "model"],
+    ),
+    ("render", &["views", "catalogue", "metrics", "model"]),
     ("views", &["catalogue", "model"]),
-    ("catalogue", &["model", "schema"]),
-    ("sinks", &["model", "schema"]),
+    ("catalogue", &["metrics", "model", "schema"]),
+    ("sinks", &["passes", "model", "schema"]),
     ("passes", &["sources", "model"]),
     ("sources", &["model", "schema"]),
+    ("metrics", &[]),
     ("model", &[]),
-    ("schema", &[]),
+    ("schema", &["model"]),
 ];
 
 /// The rooms of `hpcstruct-rs` in the order of its passes: each uses only those before it.

@@ -2,7 +2,7 @@
 //! and who calls them. Cost in the system's code counts for the user's procedure that called it.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::MetricSelector;
+use crate::catalogue::metrics::{EFFORT, MetricSelector};
 use crate::error::one_line;
 use crate::model::hash::FastMap;
 use crate::model::tree::Tree;
@@ -23,9 +23,15 @@ const LEAST_NAME: usize = 12;
 pub fn headline(
     tree: &Tree,
     catalogue: &Catalogue,
-    metric: MetricSelector,
+    metric: MetricSelector<'_>,
     width: usize,
 ) -> Option<String> {
+    let name = match metric {
+        MetricSelector::Effort => EFFORT,
+        MetricSelector::Metric(m) => &catalogue.metrics[m].name,
+        // It may not add up, and parts of it may be negative.
+        MetricSelector::Derived(_) => return None,
+    };
     let total = metric.of(&tree.exclusive.totals());
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
     let mut sorted: Vec<_> = sums(tree, catalogue, metric).into_iter().collect();
@@ -35,20 +41,23 @@ pub fn headline(
     if sorted.is_empty() {
         return None;
     }
-    let metric = match metric {
-        MetricSelector::Effort => "effort",
-        MetricSelector::Metric(m) => &catalogue.metrics[m].name,
-    };
     // The line with a number of procedures, whose names have at most `most` characters.
     let line = |procedures: usize, most: usize| {
-        let name = |p| names::middle(&names::shown(&catalogue.code, Label::Procedure(p)), most);
+        let procedure_name =
+            |p| names::middle(&names::shown(&catalogue.code, Label::Procedure(p)), most);
         let parts = sorted[..sorted.len().min(procedures)].iter();
         let parts = parts.map(|((procedure, caller), sum)| {
-            let from = caller.map_or(String::new(), |c| format!(" called from {}", name(c)));
-            format!("{}{from} {:.1} %", name(*procedure), percent(*sum))
+            let from = caller.map_or(String::new(), |c| {
+                format!(" called from {}", procedure_name(c))
+            });
+            format!(
+                "{}{from} {:.1} %",
+                procedure_name(*procedure),
+                percent(*sum)
+            )
         });
         let parts: Vec<String> = parts.collect();
-        format!("{} is in {}", one_line(metric), parts.join("; "))
+        format!("{} is in {}", one_line(name), parts.join("; "))
     };
     let fits = |procedures, most| line(procedures, most).chars().count() <= width;
     let procedures = (2..=PROCEDURES).rev().find(|n| fits(*n, width));
@@ -64,7 +73,7 @@ pub fn headline(
 fn sums(
     tree: &Tree,
     catalogue: &Catalogue,
-    metric: MetricSelector,
+    metric: MetricSelector<'_>,
 ) -> FastMap<(u32, Option<u32>), i64> {
     let is_user = |procedure: u32| {
         let row = catalogue.code.procedure(procedure);

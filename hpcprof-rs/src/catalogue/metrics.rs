@@ -1,11 +1,16 @@
-//! Metrics, and what nodes are compared by: effort, or a metric.
+//! Metrics, and what nodes are compared by: effort, a metric, or an expression of them.
 
 use crate::catalogue::sql::{inconsistent, rows};
+use crate::error::Error;
+use crate::metrics::expression::Expression;
 use crate::model::metrics::Metric;
 use hpc_formats::profile::{Aggregation, Unit};
 use rusqlite::{Connection, Result};
 
 pub use crate::model::metrics::{FIXED, IDLENESS, OVERHEAD, WORK};
+
+/// Name of work, idleness and overhead together.
+pub const EFFORT: &str = "effort";
 
 /// Work, idleness and overhead together.
 pub fn effort(values: &[i64]) -> i64 {
@@ -23,28 +28,93 @@ pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
 }
 
 /// What nodes are compared by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MetricSelector {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum MetricSelector<'a> {
     /// Work, idleness and overhead together.
     Effort,
     /// One metric, by position.
     Metric(usize),
+    /// An expression whose variables are effort and then all metrics.
+    Derived(&'a Expression),
 }
 
-impl MetricSelector {
-    /// Itself; effort where nothing was recorded for the metric, so that it orders nothing.
-    pub fn or_effort(self, totals: &[i64]) -> MetricSelector {
-        match self.of(totals) {
-            0 => MetricSelector::Effort,
-            _ => self,
+impl<'a> From<&'a Expression> for MetricSelector<'a> {
+    fn from(expression: &'a Expression) -> Self {
+        match expression.variable() {
+            Some(0) => MetricSelector::Effort,
+            Some(variable) => MetricSelector::Metric(variable - 1),
+            None => MetricSelector::Derived(expression),
+        }
+    }
+}
+
+impl<'a> MetricSelector<'a> {
+    /// Itself; effort where nothing was recorded for the metric or where it does not add up, so that no share
+    /// of it can be told.
+    pub fn or_effort(self, totals: &[i64]) -> MetricSelector<'a> {
+        match self.value(totals) {
+            Some(total) if total != 0.0 && self.adds_up() => self,
+            _ => MetricSelector::Effort,
         }
     }
 
-    /// Its part of a node's values.
+    /// The expression, if it is one.
+    pub fn derived(self) -> Option<&'a Expression> {
+        match self {
+            MetricSelector::Derived(expression) => Some(expression),
+            MetricSelector::Effort | MetricSelector::Metric(_) => None,
+        }
+    }
+
+    /// Whether the values of contexts add up to that of all of them.
+    pub fn adds_up(self) -> bool {
+        self.derived().is_none_or(Expression::adds_up)
+    }
+
+    /// Its value for the values of a node: a stored amount, or in an expression's unit. `None` where it is
+    /// undefined.
+    pub fn value(self, values: &[i64]) -> Option<f64> {
+        match self {
+            MetricSelector::Derived(expression) => expression.value(|variable| match variable {
+                0 => effort(values),
+                metric => values.get(metric - 1).copied().unwrap_or(0),
+            }),
+            MetricSelector::Effort | MetricSelector::Metric(_) => Some(self.of(values) as f64),
+        }
+    }
+
+    /// Refuses what stacks cannot show: their parts are not negative and add up to the whole. `own` has the
+    /// values of all contexts without those that they call.
+    pub fn check_stackable<'v>(
+        self,
+        own: impl IntoIterator<Item = &'v [i64]>,
+    ) -> crate::error::Result<()> {
+        let Some(expression) = self.derived() else {
+            return Ok(());
+        };
+        let is_negative = |values| self.value(values).is_some_and(|value| value < 0.0);
+        let problem = if !self.adds_up() {
+            "does not add up"
+        } else if own.into_iter().any(is_negative) {
+            "is negative in some contexts"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Usage(format!(
+            "`{}` {problem}, so stacks cannot show it: give another --metric or --format",
+            expression.text()
+        )))
+    }
+
+    /// The whole amount, as amounts are stored; 0 where it is undefined.
     pub fn of(self, values: &[i64]) -> i64 {
         match self {
             MetricSelector::Effort => effort(values),
             MetricSelector::Metric(index) => values.get(index).copied().unwrap_or(0),
+            MetricSelector::Derived(expression) => {
+                let value = self.value(values).unwrap_or(0.0);
+                (value * expression.unit().stored()).round() as i64
+            }
         }
     }
 }

@@ -11,13 +11,16 @@ pub mod metrics;
 mod sql;
 pub mod statistics;
 
-use crate::catalogue::metrics::{FIXED, MetricSelector};
+use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result};
+use crate::metrics::expression::{Expression, Fault, Variable};
+use crate::metrics::unit::Unit;
 use crate::model::code::Code;
 use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::schema;
+use hpc_formats::profile::Aggregation;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
@@ -174,22 +177,30 @@ impl Catalogue {
         &self.metrics[..count]
     }
 
-    /// The metric with a name, or `effort`.
-    pub fn metric(&self, name: &str) -> Result<MetricSelector> {
-        if name == "effort" {
-            return Ok(MetricSelector::Effort);
-        }
-        let found = self.metrics.iter().position(|m| m.name == name);
-        found.map(MetricSelector::Metric).ok_or_else(|| {
-            Error::Usage(format!(
-                "no metric `{name}` in {}; it has: effort, {}",
-                self.path.display(),
-                self.metrics
-                    .iter()
-                    .map(|m| m.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))
+    /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all
+    /// metrics.
+    pub fn metric(&self, text: &str) -> Result<Expression> {
+        let effort = Variable {
+            name: EFFORT,
+            unit: Unit::SECONDS,
+            adds_up: true,
+        };
+        let metrics = self.metrics.iter().map(|metric| Variable {
+            name: &metric.name,
+            unit: metric.unit.into(),
+            adds_up: metric.aggregation == Aggregation::Sum,
+        });
+        let variables: Vec<Variable<'_>> = std::iter::once(effort).chain(metrics).collect();
+        Expression::parse(text, &variables).map_err(|problem| {
+            let database = self.path.display();
+            let problem = match problem.fault {
+                Fault::UnknownName(name) if name == text => {
+                    format!("no metric `{name}` in {database}; it has")
+                }
+                _ => format!("{}; {database} has", problem.describe(text)),
+            };
+            let names: Vec<&str> = variables.iter().map(|v| v.name).collect();
+            Error::Usage(format!("{problem}: {}", names.join(", ")))
         })
     }
 }

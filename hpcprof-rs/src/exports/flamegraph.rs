@@ -1,9 +1,10 @@
 //! A flame graph as SVG, drawn by the crate inferno. inferno takes whole lines of folded stacks, so those
 //! lines are all that is held in memory: contexts that are too narrow to be drawn are left out before.
 
-use crate::catalogue::metrics::{MetricSelector, effort};
+use crate::catalogue::metrics::{EFFORT, MetricSelector, effort};
 use crate::exports::stacks::{Stacks, Unit};
 use crate::exports::{Selection, folded};
+use crate::metrics::unit;
 use crate::render::numbers::seconds;
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
@@ -14,7 +15,7 @@ pub(super) const NARROWEST_PERCENT: f64 = 0.1;
 
 pub(super) fn write(
     stacks: &Stacks<'_>,
-    selection: Selection,
+    selection: Selection<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut text = Vec::new();
@@ -22,10 +23,18 @@ pub(super) fn write(
     let text = String::from_utf8_lossy(&text);
     let total = selection.metric.of(&stacks.totals);
     let (name, unit) = match selection.metric {
-        MetricSelector::Effort => ("effort", Unit::Nanoseconds),
+        MetricSelector::Effort => (EFFORT, Unit::Nanoseconds),
         MetricSelector::Metric(index) => {
             let metric = &stacks.metrics[index];
             (metric.name.as_str(), metric.unit)
+        }
+        MetricSelector::Derived(expression) => {
+            let unit = match expression.unit() {
+                unit::Unit::SECONDS => Unit::Nanoseconds,
+                unit::Unit::BYTES => Unit::Bytes,
+                _ => Unit::Count,
+            };
+            (expression.text(), unit)
         }
     };
     let mut options = Options::default();

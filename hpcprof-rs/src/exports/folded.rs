@@ -13,7 +13,7 @@ const NO_BREAK_SPACE: &str = "\u{a0}";
 
 pub(super) fn write(
     stacks: &Stacks<'_>,
-    selection: Selection,
+    selection: Selection<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let amount = |context: u32| selection.metric.of(stacks.inclusive(context));

@@ -51,8 +51,8 @@ impl Format {
 
 /// The amounts that a format for one metric shows.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Selection {
-    metric: MetricSelector,
+struct Selection<'a> {
+    metric: MetricSelector<'a>,
     /// Least inclusive amount of a context that is shown; less is its caller's.
     least: i64,
 }
@@ -81,6 +81,10 @@ pub struct Request {
 /// Writes a file; `out` is standard output.
 pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> Result<()> {
     let format = request.format;
+    let asked = request.metric.as_deref();
+    let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
+    let work = MetricSelector::Metric(WORK);
+    let metric = asked.as_ref().map_or(work, MetricSelector::from);
     let given = [
         ("--metric", request.metric.is_some()),
         ("--threshold", request.threshold.is_some()),
@@ -106,10 +110,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             start_up: false,
         },
     )?;
-    let metric = match &request.metric {
-        Some(name) => stacks.metric(name)?,
-        None => MetricSelector::Metric(WORK),
-    };
+    metric.check_stackable(stacks.contexts().map(|context| stacks.own(context)))?;
     let total = metric.of(&stacks.totals);
     if format == Format::Flamegraph && total == 0 {
         return Err(Error::Usage(format!(

@@ -4,7 +4,6 @@
 //! Invariants: a context comes after its caller; amounts are not negative, and a metric's sum fits an `i64`.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::MetricSelector;
 use crate::error::{Error, Result, one_line};
 use crate::model::metrics;
 use crate::model::symbols::Kind;
@@ -121,18 +120,6 @@ impl<'a> Stacks<'a> {
                 .collect(),
             totals: tree.exclusive.totals(),
             tree,
-        })
-    }
-
-    /// The metric with a name, by its position here, or `effort`.
-    pub fn metric(&self, name: &str) -> Result<MetricSelector> {
-        let MetricSelector::Metric(index) = self.catalogue.metric(name)? else {
-            return Ok(MetricSelector::Effort);
-        };
-        let position = sums(self.catalogue).iter().position(|m| *m == index);
-        position.map(MetricSelector::Metric).ok_or_else(|| {
-            let problem = "does not add up over contexts: choose another --metric";
-            Error::Usage(format!("the metric `{name}` {problem}"))
         })
     }
 

@@ -93,7 +93,7 @@ mod tests {
                 "/home/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs",
                 "src/de/mod.rs",
             ),
-            ("/work/app/src/main.rs", "src/main.rs"),
+            ("/somewhere/app/src/main.rs", "src/main.rs"),
             (
                 "/build/glibc-2.36/nptl/pthread_create.c",
                 "nptl/pthread_create.c",

@@ -1,17 +1,24 @@
 //! Prints a view as comma-separated values (RFC 4180): one row per node, parents first, amounts
-//! in seconds.
+//! in seconds. An expression's value is in its unit, or empty where it is undefined.
 
 use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::MetricSelector;
 use crate::error::one_line;
+use crate::metrics::expression::Expression;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::view::View;
 use std::io::{self, Write};
 
 /// Prints `view` to `out`. `parent` is the `id` of another row, empty for roots.
-pub fn print(view: &View, catalogue: &Catalogue, out: &mut impl Write) -> io::Result<()> {
+pub fn print(
+    view: &View,
+    catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    write(view, catalogue, &mut writer).map_err(|e| match e.into_kind() {
+    write(view, catalogue, metric, &mut writer).map_err(|e| match e.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })
@@ -20,6 +27,7 @@ pub fn print(view: &View, catalogue: &Catalogue, out: &mut impl Write) -> io::Re
 fn write<W: Write>(
     view: &View,
     catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
     out: &mut csv::Writer<W>,
 ) -> csv::Result<()> {
     for name in "id,parent,depth,kind,name,module,file,line,call_file,call_line".split(',') {
@@ -27,8 +35,9 @@ fn write<W: Write>(
     }
     let metrics = catalogue.effort_metrics();
     for suffix in ["inclusive", "exclusive"] {
-        for metric in metrics {
-            out.write_field(format!("{} ({suffix})", one_line(&metric.name)))?;
+        let names = metrics.iter().map(|m| m.name.as_str());
+        for name in names.chain(metric.derived().map(Expression::text)) {
+            out.write_field(format!("{} ({suffix})", one_line(name)))?;
         }
     }
     out.write_record(["splits", "steals", "stolen", "mean_task", "shared_by"])?;
@@ -50,6 +59,10 @@ fn write<W: Write>(
         for values in [view.inclusive.of(id), view.exclusive.of(id)] {
             for value in &values[..metrics.len()] {
                 out.write_field(exact_seconds(*value))?;
+            }
+            if metric.derived().is_some() {
+                let value = metric.value(values);
+                out.write_field(value.map_or(String::new(), |v| v.to_string()))?;
             }
         }
         let counted = node.label.parallel_loop(code);

@@ -1,18 +1,23 @@
 //! Prints a view as JSON, schema `hpcprof-rs/view/1` (FORMATS.md).
 //!
-//! Amounts are seconds with all nine decimals that they have. The printer does not recurse, so
+//! Amounts are seconds with all nine decimals that they have; an expression's values are numbers or null. The
+//! printer does not recurse, so
 //! the depth of a tree is limited by the reader only.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::sum;
+use crate::catalogue::metrics::{MetricSelector, sum};
 use crate::catalogue::statistics::Statistics;
 use crate::error::steers;
+use crate::metrics::expression::Expression;
+use crate::metrics::unit::Unit;
 use crate::model::code::{Code, ParallelLoop};
+use crate::model::metrics::Metric;
 use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
 use crate::views::fold::FoldOptions;
 use crate::views::view::View;
+use hpc_formats::profile::Aggregation;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -46,17 +51,14 @@ pub fn levels(view: &View) -> usize {
 pub fn print(
     view: &View,
     catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
     options: FoldOptions,
     form: Form,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
-    let keys: Vec<String> = catalogue
-        .effort_metrics()
-        .iter()
-        .map(|m| string(&m.name))
-        .collect();
-    head(view, catalogue, options, &keys, &mut text);
+    let columns = Columns::new(catalogue, metric);
+    head(view, catalogue, options, &columns, &mut text);
     text.push_str(match form {
         Form::Nested => ",\n\"roots\":[",
         Form::Flat => ",\n\"nodes\":[",
@@ -75,7 +77,7 @@ pub fn print(
         if follows_another {
             text.push_str(",\n");
         }
-        node(view, &catalogue.code, &keys, id, form, &mut text);
+        node(view, &catalogue.code, &columns, id, form, &mut text);
         if text.len() > 1 << 16 {
             out.write_all(text.as_bytes())?;
             text.clear();
@@ -108,14 +110,80 @@ fn or_null(value: Option<impl Display>) -> String {
     value.map_or("null".to_owned(), |v| v.to_string())
 }
 
-/// The values of metrics, whose names are `keys`.
-fn amounts(keys: &[String], values: &[i64], text: &mut String) {
-    text.push('{');
-    for (index, (key, value)) in keys.iter().zip(values).enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+/// The values that a node has.
+struct Columns<'a> {
+    /// Names of the metrics, as JSON.
+    keys: Vec<String>,
+    metric: MetricSelector<'a>,
+    /// The expression sorted by, with its name as JSON.
+    derived: Option<(String, &'a Expression)>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(catalogue: &Catalogue, metric: MetricSelector<'a>) -> Self {
+        let expression = metric.derived();
+        Columns {
+            keys: {
+                let metrics = catalogue.effort_metrics().iter();
+                metrics.map(|m| string(&m.name)).collect()
+            },
+            metric,
+            derived: expression.map(|expression| (string(expression.text()), expression)),
+        }
     }
-    text.push('}');
+
+    /// All names, as the elements of an array.
+    fn names(&self) -> String {
+        let derived = self.derived.iter().map(|(key, _)| key.as_str());
+        let keys = self.keys.iter().map(String::as_str).chain(derived);
+        keys.collect::<Vec<_>>().join(",")
+    }
+
+    /// The values of all metrics, and of the expression.
+    fn amounts(&self, values: &[i64], text: &mut String) {
+        text.push('{');
+        for (index, (key, value)) in self.keys.iter().zip(values).enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+        }
+        if let Some((key, _)) = &self.derived {
+            let value = serde_json::Value::from(self.metric.value(values));
+            let _ = write!(text, ",{key}:{value}");
+        }
+        text.push('}');
+    }
+
+    /// What the metrics are, where they do not all have the view's unit.
+    fn table(&self, catalogue: &Catalogue) -> String {
+        let Some((key, expression)) = &self.derived else {
+            return String::new();
+        };
+        let row = |key: &str, unit: Unit, aggregation: Aggregation, description: &str| {
+            let (unit, description) = (string(&unit.to_string()), string(description));
+            let aggregation = aggregation.name();
+            format!(
+                "{{\"name\":{key},\"unit\":{unit},\"aggregation\":\"{aggregation}\",\
+                 \"description\":{description}}}"
+            )
+        };
+        let described =
+            |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
+        let metrics = self.keys.iter().zip(&catalogue.metrics);
+        let metrics = metrics.map(|(key, metric)| described(key, metric));
+        let own = match expression.variable().and_then(|v| v.checked_sub(1)) {
+            Some(metric) => described(key, &catalogue.metrics[metric]),
+            None => {
+                let aggregation = match expression.adds_up() {
+                    true => Aggregation::Sum,
+                    false => Aggregation::None,
+                };
+                let description = "computed for each context from its sums of other metrics";
+                row(key, expression.unit(), aggregation, description)
+            }
+        };
+        let rows: Vec<String> = metrics.chain([own]).collect();
+        format!(",\"metric_table\":[{}]", rows.join(","))
+    }
 }
 
 /// What the view shows as part of something else.
@@ -141,7 +209,7 @@ fn head(
     view: &View,
     catalogue: &Catalogue,
     options: FoldOptions,
-    keys: &[String],
+    columns: &Columns<'_>,
     text: &mut String,
 ) {
     let run = &catalogue.statistics;
@@ -149,7 +217,7 @@ fn head(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
          \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\
-         \"metrics\":[{}],\"totals\":",
+         \"metrics\":[{}]{},\"totals\":",
         string(SCHEMA),
         string(view.name),
         string(options.projection.name()),
@@ -159,9 +227,10 @@ fn head(
         exact_seconds(run.wall_ns),
         exact_seconds(run.period_ns),
         folded(options),
-        keys.join(","),
+        columns.names(),
+        columns.table(catalogue),
     );
-    amounts(keys, &view.totals, text);
+    columns.amounts(&view.totals, text);
     let _ = write!(text, ",\"quality\":{}", quality(run));
 }
 
@@ -197,7 +266,7 @@ fn quality(run: &Statistics) -> String {
     )
 }
 
-fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &mut String) {
+fn node(view: &View, code: &Code, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
     let node = view.node(id);
     let (file, line) = location(code, node.label.location(code));
     let (call_file, call_line) = location(code, node.call.location());
@@ -213,12 +282,12 @@ fn node(view: &View, code: &Code, keys: &[String], id: u32, form: Form, text: &m
         string(&names::label(code, node.label)),
         or_null(node.label.module(code).map(string)),
     );
-    amounts(keys, view.inclusive.of(id), text);
+    columns.amounts(view.inclusive.of(id), text);
     if let Some(row) = node.label.parallel_loop(code) {
         let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, code));
     }
     text.push_str(",\"exclusive\":");
-    amounts(keys, view.exclusive.of(id), text);
+    columns.amounts(view.exclusive.of(id), text);
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
         Form::Flat => "}",

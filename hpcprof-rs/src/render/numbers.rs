@@ -10,6 +10,17 @@ pub fn seconds(nanoseconds: i64) -> String {
     }
 }
 
+/// A value in any unit, to read.
+pub fn derived(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if !(0.0005..1e7).contains(&v) => format!("{value:.2e}"),
+        v if v >= 10_000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// Seconds with all nine decimals that they have.
 pub fn exact_seconds(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };

@@ -5,7 +5,7 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
 use crate::model::symbols::Kind;
-use crate::render::numbers::{percent, seconds};
+use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
 use crate::render::{loops, names};
 use crate::views::view::{Label, View, ViewNode};
@@ -18,6 +18,8 @@ enum Column {
     Effort,
     /// Share of the total of the metric sorted by.
     Share,
+    /// Inclusive value of the expression sorted by.
+    Derived,
     /// Inclusive seconds of a metric.
     Inclusive(usize),
     /// Exclusive seconds of a metric.
@@ -27,7 +29,7 @@ enum Column {
 struct Printer<'a> {
     view: &'a View,
     catalogue: &'a Catalogue,
-    metric: MetricSelector,
+    metric: MetricSelector<'a>,
     style: Style,
     columns: Vec<Column>,
 }
@@ -36,7 +38,7 @@ struct Printer<'a> {
 pub fn print(
     view: &View,
     catalogue: &Catalogue,
-    metric: MetricSelector,
+    metric: MetricSelector<'_>,
     headline: Option<&str>,
     style: Style,
     out: &mut impl Write,
@@ -73,12 +75,13 @@ pub fn print(
     Ok(())
 }
 
-fn columns(view: &View, metric: MetricSelector, style: Style) -> Vec<Column> {
+fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column> {
     let mut columns = vec![Column::Effort];
     let sorted = match metric {
-        MetricSelector::Effort => None,
+        MetricSelector::Effort | MetricSelector::Derived(_) => None,
         MetricSelector::Metric(metric) => Some(metric),
     };
+    columns.extend(metric.derived().map(|_| Column::Derived));
     columns.extend(sorted.map(|_| Column::Share));
     // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
     let both = view.name == "top-down";
@@ -95,6 +98,8 @@ fn columns(view: &View, metric: MetricSelector, style: Style) -> Vec<Column> {
 
 /// Least width of a column of amounts.
 const CELL: usize = 9;
+/// Most characters of an expression in its column's title.
+const TITLE: usize = 24;
 /// Columns that a name keeps whatever else there is to say.
 const LEAST_NAME: usize = 12;
 /// Columns that a name has before the counts of its loop are shown.
@@ -142,8 +147,12 @@ impl Printer<'_> {
     fn title(&self, column: Column) -> String {
         let short = |metric: usize| one_line(short(&self.catalogue.metrics[metric].name));
         match (column, self.metric) {
-            (Column::Effort, _) | (Column::Share, MetricSelector::Effort) => "effort %".to_owned(),
             (Column::Share, MetricSelector::Metric(m)) => format!("{} %", short(m)),
+            (Column::Derived, MetricSelector::Derived(expression)) => {
+                let text = names::middle(&one_line(expression.text()), TITLE);
+                format!("{text} ({})", expression.unit())
+            }
+            (Column::Effort | Column::Share | Column::Derived, _) => "effort %".to_owned(),
             (Column::Inclusive(m), _) => short(m),
             (Column::Exclusive(m), _) => format!("own {}", short(m)),
         }
@@ -164,6 +173,7 @@ impl Printer<'_> {
                 Column::Share => {
                     percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
                 }
+                Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
             };
@@ -190,7 +200,10 @@ impl Printer<'_> {
         let totals = &self.view.totals;
         [self.metric.or_effort(totals), MetricSelector::Effort]
             .iter()
-            .all(|m| m.of(self.view.inclusive.of(id)).saturating_mul(100) < m.of(totals))
+            .all(|m| {
+                let size = |values: &[i64]| m.value(values).map_or(0.0, f64::abs);
+                size(self.view.inclusive.of(id)) * 100.0 < size(totals)
+            })
     }
 
     /// Whether a caller is the only one, so that its numbers are those of the line above.
@@ -248,8 +261,12 @@ impl Printer<'_> {
         (!procedure.name.starts_with('[')).then(shown)
     }
 
-    /// From the largest root down, as long as one child holds at least half of its parent.
+    /// From the largest root down, as long as one child holds at least half of its parent; nothing where the
+    /// values of children do not make up that of their parent.
     fn hot_path(&self) -> Vec<u32> {
+        if !self.metric.adds_up() {
+            return Vec::new();
+        }
         let amount = |id: u32| self.metric.of(self.view.inclusive.of(id));
         let largest = |ids: &[u32]| {
             ids.iter()

@@ -10,19 +10,23 @@ use crate::views::view::{Label, View, ViewNode};
 pub struct Limits {
     /// Levels to keep; `None` keeps all.
     pub depth: Option<usize>,
-    /// Least percentage of the total of the metric sorted by.
+    /// Least percentage of the metric sorted by, or of effort ([`MetricSelector::or_effort`]).
     pub threshold: Option<f64>,
 }
 
 /// `view` without what the limits cut off.
-pub fn prune(view: View, limits: Limits, metric: MetricSelector) -> View {
+pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
     if limits == Limits::default() {
         return view;
     }
     let metric = metric.or_effort(&view.totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
-    let least = metric.of(&view.totals) as f64 * share;
-    let keeps = |node: u32| metric.of(view.inclusive.of(node)) as f64 >= least;
+    let size = |values: &[i64]| metric.value(values).map_or(0.0, f64::abs);
+    // The total, unless parts of it are negative.
+    let nodes = 0..view.nodes.len() as u32;
+    let largest = nodes.map(|node| size(view.inclusive.of(node)));
+    let least = largest.fold(size(&view.totals), f64::max) * share;
+    let keeps = |node: u32| size(view.inclusive.of(node)) >= least;
     let sizes = subtree_sizes(&view);
     let exclusive = view
         .exclusive

@@ -4,7 +4,7 @@ use crate::catalogue::metrics::MetricSelector;
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::symbols::Kind;
 use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 
 /// What a node is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -162,14 +162,17 @@ impl View {
         })
     }
 
-    /// Sorts siblings by a metric, largest first; equal ones stay in their order.
-    pub fn sort(&mut self, metric: MetricSelector) {
-        let keys: Vec<i64> = (0..self.nodes.len() as u32)
-            .map(|id| metric.of(self.inclusive.of(id)))
+    /// Sorts siblings by a metric, largest first, undefined values last; equal ones stay in their order.
+    pub fn sort(&mut self, metric: MetricSelector<'_>) {
+        let keys: Vec<Option<f64>> = (0..self.nodes.len() as u32)
+            .map(|id| metric.value(self.inclusive.of(id)))
             .collect();
         let siblings = self.nodes.iter_mut().map(|n| &mut n.children);
         for siblings in siblings.chain([&mut self.roots]) {
-            siblings.sort_by_key(|id| Reverse(keys[*id as usize]));
+            siblings.sort_by(|a, b| {
+                let (a, b) = (keys[*a as usize], keys[*b as usize]);
+                b.partial_cmp(&a).unwrap_or(Ordering::Equal)
+            });
         }
     }
 }
