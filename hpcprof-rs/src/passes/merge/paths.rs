@@ -167,10 +167,8 @@ impl PathState {
 pub struct Projections<'a> {
     /// Names and frames.
     pub symbols: &'a Symbols,
-    /// Logical projection.
-    pub logical: &'a mut ContextTree,
-    /// Physical projection.
-    pub physical: &'a mut ContextTree,
+    /// Contexts of both.
+    pub contexts: &'a mut ContextTree,
     /// Parallel loops of the logical projection.
     pub loops: &'a mut LoopFinder,
 }
@@ -406,11 +404,7 @@ fn extend(
         state.unknown_caller = Runtime::of_scheduler(Association::ManyToZero);
     }
     if let Some(index) = ip {
-        let frame = symbols.frame(index);
-        state.tag = tag_in_force(state.tag, frame);
-        state
-            .physical
-            .push(out.physical, frame, RuntimePart::Nothing);
+        state.tag = tag_in_force(state.tag, symbols.frame(index));
     }
     if let Some(index) = lip.or(ip) {
         let frame = symbols.frame(index);
@@ -420,15 +414,26 @@ fn extend(
             (false, None) => RuntimePart::OwnCode(symbols),
             (false, Some(_)) => RuntimePart::Nothing,
         };
-        state.logical.push(out.logical, frame, runtime);
+        state.logical.push(out.contexts, frame, runtime);
         let path = (outer.logical.context, state.logical.context);
         state.parallel = match is_scheduler {
             true => LoopState::default(),
             false => {
                 let loops = &mut out.loops;
-                loops.enter_frame(outer.parallel, index, path, symbols, out.logical)
+                loops.enter_frame(outer.parallel, index, path, symbols, out.contexts)
             }
         };
+    }
+    if let Some(index) = ip {
+        let frame = symbols.frame(index);
+        let runs_there = lip.is_some() && !is_scheduler;
+        if runs_there && lip == ip && outer.physical == outer.logical {
+            state.physical = state.logical;
+        } else {
+            state
+                .physical
+                .push(out.contexts, frame, RuntimePart::Nothing);
+        }
     }
     state
 }
@@ -478,13 +483,13 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         column: 0,
         is_runtime: false,
     };
-    let root = |tree: &mut ContextTree| Innermost {
-        context: Some(tree.child(None, scope)),
+    let root = Innermost {
+        context: Some(out.contexts.child(None, scope)),
         ..Innermost::default()
     };
     PathState {
-        logical: root(out.logical),
-        physical: root(out.physical),
+        logical: root,
+        physical: root,
         partial: Some(cause),
         ..PathState::default()
     }

@@ -1,7 +1,7 @@
 //! Third pass, part two: one worker's part of the merge. It follows the paths of one thread after the other
-//! into trees of its own, and spools the thread's values.
+//! into a tree of its own, and spools the thread's values.
 
-use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::experiment::ThreadSummary;
 use crate::model::metrics::CATEGORY_PREFIX;
 use crate::model::symbols::{Kind, Line, Symbols};
@@ -40,10 +40,8 @@ pub struct Inputs<'a> {
 /// The trees of one worker, and in the end of all.
 #[derive(Debug, Default)]
 pub struct Trees {
-    /// Logical projection.
-    pub logical: ContextTree,
-    /// Physical projection.
-    pub physical: ContextTree,
+    /// Contexts of both projections.
+    pub contexts: ContextTree,
     /// Parallel loops of the logical projection.
     pub loops: LoopFinder,
 }
@@ -66,12 +64,9 @@ pub struct MergedThread {
 /// One worker.
 #[derive(Debug)]
 pub struct Shard {
-    /// Its trees.
-    pub trees: Trees,
-    /// Values of its threads.
-    pub spool: Spool,
-    /// Its threads.
-    pub threads: Vec<MergedThread>,
+    trees: Trees,
+    spool: Spool,
+    threads: Vec<MergedThread>,
     /// Contexts of other threads, of the process with this index.
     anchored: (usize, Anchored),
     /// Steps of all its threads.
@@ -79,7 +74,28 @@ pub struct Shard {
     buffer: Vec<u8>,
 }
 
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its trees.
+    pub trees: Trees,
+    /// Values of its threads, in the file.
+    pub spool: Spool,
+    /// Its threads.
+    pub threads: Vec<MergedThread>,
+}
+
 impl Shard {
+    /// Ends the work.
+    pub fn finish(mut self) -> io::Result<Finished> {
+        self.spool.flush()?;
+        Ok(Finished {
+            trees: self.trees,
+            spool: self.spool,
+            threads: self.threads,
+        })
+    }
+
     /// An empty one.
     pub fn new(spool: Spool) -> Shard {
         Shard {
@@ -137,8 +153,7 @@ impl Shard {
         let process = merged.summary.process;
         let mut out = Projections {
             symbols: inputs.symbols,
-            logical: &mut self.trees.logical,
-            physical: &mut self.trees.physical,
+            contexts: &mut self.trees.contexts,
             loops: &mut self.trees.loops,
         };
         let roles = roles(&profile.header, inputs.others);
@@ -181,10 +196,15 @@ impl Shard {
                 continue;
             };
             count(merged, &state, &entry.amounts, inputs.symbols);
-            let logical = line_context(out.logical, logical, state.logical.line);
-            let physical = line_context(out.physical, physical, state.physical.line);
-            out.logical.mark_sampled(logical);
-            out.physical.mark_sampled(physical);
+            let contexts = &mut *out.contexts;
+            let is_same = state.logical == state.physical;
+            let logical = line_context(contexts, logical, state.logical.line);
+            let physical = match is_same {
+                true => logical,
+                false => line_context(contexts, physical, state.physical.line),
+            };
+            contexts.mark_sampled(logical, Part::Logical);
+            contexts.mark_sampled(physical, Part::Physical);
             (entry.logical, entry.physical) = (logical.0, physical.0);
             entry.tag = state.tag.map_or(0, |tag| tag.0 + 1);
             self.spool.push(&mut merged.values, &entry)?;

@@ -362,12 +362,12 @@ impl Adder {
         } = self;
         values.clear();
         let each = |entry: &Entry| {
-            let context = spooled.logical[entry.logical as usize];
-            let context = numbered.logical.of[context as usize];
+            let final_of = |context: u32| spooled.contexts[context as usize] as usize;
+            let context = numbered.logical.of[final_of(entry.logical)];
             let machine = numbered
                 .physical
                 .as_ref()
-                .map(|numbers| numbers.of[spooled.physical[entry.physical as usize] as usize]);
+                .map(|numbers| numbers.of[final_of(entry.physical)]);
             work.layout.each(entry, |metric, amount| {
                 if amount == 0 {
                     return;
