@@ -182,6 +182,9 @@ fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
         categories: categories.collect(),
         samples: position(SAMPLES).unwrap_or(metrics.len()),
         metrics: metrics.len(),
+        spread: (0..metrics.len())
+            .filter(|m| metrics[*m].part_of.is_none() && metrics[*m].name != SAMPLES)
+            .collect(),
     }
 }
 

@@ -1,15 +1,13 @@
 //! Third pass, part two: one worker's part of the merge. It follows the paths of one thread after the other
 //! into a tree of its own, and spools the thread's values.
 
-use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
+use crate::model::contexts::ContextTree;
 use crate::model::experiment::ThreadSummary;
 use crate::model::metrics::CATEGORY_PREFIX;
-use crate::model::symbols::{Kind, Line, Symbols};
-use crate::passes::merge::paths::{
-    Anchored, PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
-};
+use crate::model::symbols::Symbols;
+use crate::passes::merge::paths::{Anchored, PathResolver, ProcessFrames, Projections};
 use crate::passes::merge::spool::{Entry, Range, Spool};
-use crate::passes::merge::steps::Steps;
+use crate::passes::merge::steps::{Labels, Steps};
 use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
@@ -188,25 +186,18 @@ impl Shard {
                 continue;
             }
             let mut state = resolver.state(owner, &mut out);
-            if state.logical.context.is_none() || state.physical.context.is_none() {
-                state = partial(PartialCause::EmptyPath, &mut out);
+            let mut leaf = resolver.leaf(state, &mut out);
+            if leaf.is_none() {
+                state = resolver.empty(&mut out);
+                leaf = resolver.leaf(state, &mut out);
             }
-            let (Some(logical), Some(physical)) = (state.logical.context, state.physical.context)
-            else {
+            let Some([logical, physical]) = leaf else {
                 continue;
             };
-            count(merged, &state, &entry.amounts, inputs.symbols);
-            let contexts = &mut *out.contexts;
-            let is_same = state.logical == state.physical;
-            let logical = line_context(contexts, logical, state.logical.line);
-            let physical = match is_same {
-                true => logical,
-                false => line_context(contexts, physical, state.physical.line),
-            };
-            contexts.mark_sampled(logical, Part::Logical);
-            contexts.mark_sampled(physical, Part::Physical);
+            let labels = resolver.labels(state);
+            count(merged, labels, &entry.amounts, inputs.symbols);
             (entry.logical, entry.physical) = (logical.0, physical.0);
-            entry.tag = state.tag.map_or(0, |tag| tag.0 + 1);
+            entry.tag = labels.tag.map_or(0, |tag| tag.0 + 1);
             self.spool.push(&mut merged.values, &entry)?;
         }
         let header = &profile.header;
@@ -269,20 +260,20 @@ fn read_amounts(
 }
 
 /// Adds the values of one record to the totals of its thread.
-fn count(merged: &mut MergedThread, state: &PathState, amounts: &[u64], symbols: &Symbols) {
+fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], symbols: &Symbols) {
     let (samples, work, idleness) = (amounts[0], amounts[1], amounts[2]);
     let summary = &mut merged.summary;
     summary.samples = summary.samples.saturating_add(samples);
-    if let Some(cause) = state.partial {
+    if let Some(cause) = labels.partial {
         let lost = merged.losses.entry(cause.name()).or_default();
         *lost = lost.saturating_add(samples);
     }
-    if let Some(runtime) = state.unknown_caller {
+    if let Some(runtime) = labels.unknown_caller {
         let known: &mut u64 = summary.unknown_caller_samples.entry(runtime).or_default();
         *known = known.saturating_add(samples);
     }
     summary.add("idleness", idleness as i64);
-    match state.tag {
+    match labels.tag {
         None => summary.add("work", work as i64),
         Some(category) => {
             summary.add("overhead", work as i64);
@@ -290,21 +281,4 @@ fn count(merged: &mut MergedThread, state: &PathState, amounts: &[u64], symbols:
             summary.add(&format!("{CATEGORY_PREFIX}{category}"), work as i64);
         }
     }
-}
-
-/// The context of a line within its scope; the scope itself where no line is known.
-fn line_context(tree: &mut ContextTree, scope: ContextIndex, line: Option<Line>) -> ContextIndex {
-    if line.is_none() {
-        return scope;
-    }
-    let procedure = tree.scope(scope).procedure;
-    let line = Scope {
-        kind: Kind::Line,
-        procedure,
-        line,
-        call: None,
-        column: 0,
-        is_runtime: false,
-    };
-    tree.child(Some(scope), line)
 }
