@@ -375,14 +375,21 @@ impl Sink for ColumnFiles<'_> {
     fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
         let (tree, folded) = self.logical;
-        let path = folder.join(schema::LOGICAL_FILE);
-        self.write_contexts(path, tree, &self.scopes.logical, Some(folded), logical)?;
-        match (self.physical, physical) {
-            (Some(tree), Some(values)) => {
-                let path = folder.join(schema::PHYSICAL_FILE);
-                self.write_contexts(path, tree, &self.scopes.physical, None, values)
-            }
-            _ => Ok(()),
-        }
+        let write_logical = || {
+            let path = folder.join(schema::LOGICAL_FILE);
+            self.write_contexts(path, tree, &self.scopes.logical, Some(folded), logical)
+        };
+        let (Some(tree), Some(values)) = (self.physical, physical) else {
+            return write_logical();
+        };
+        let write_physical = || {
+            let path = folder.join(schema::PHYSICAL_FILE);
+            self.write_contexts(path, tree, &self.scopes.physical, None, values)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(write_physical);
+            write_logical()?;
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 }
