@@ -389,7 +389,9 @@ impl Sink for ColumnFiles<'_> {
         std::thread::scope(|scope| {
             let other = scope.spawn(write_physical);
             write_logical()?;
-            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }
