@@ -102,17 +102,12 @@ fn write(
 ) -> Result<()> {
     let loops = &mut merged.trees.loops.loops;
     let groups = counts::attach(sites, loops, symbols);
-    names::name(loops, symbols, &merged.trees.logical);
+    names::name(loops, symbols, &merged.trees.contexts);
     let categories: Vec<String> = categories(&experiment);
     experiment.metrics = metrics::all(&categories, others);
     let layout = layout(&experiment.metrics, symbols);
     let trees = std::mem::take(&mut merged.trees);
-    let numbered = number::number(
-        symbols,
-        (&trees.logical, &trees.physical),
-        &trees.loops.loops,
-        layout.metrics,
-    );
+    let numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
     drop(trees);
     let logical = &numbered.logical;
     let has_values = |context: u32| logical.sampled[context as usize];
@@ -186,6 +181,9 @@ fn layout(metrics: &[Metric], symbols: &Symbols) -> Layout {
         categories: categories.collect(),
         samples: position(SAMPLES).unwrap_or(metrics.len()),
         metrics: metrics.len(),
+        spread: (0..metrics.len())
+            .filter(|m| metrics[*m].part_of.is_none() && metrics[*m].name != SAMPLES)
+            .collect(),
     }
 }
 

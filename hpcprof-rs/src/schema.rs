@@ -79,8 +79,8 @@ CREATE TABLE context(
     recursion INTEGER NOT NULL, key INTEGER NOT NULL);
 CREATE TABLE value(
     context INTEGER NOT NULL REFERENCES context, metric INTEGER NOT NULL REFERENCES metric,
-    inclusive INTEGER NOT NULL, exclusive INTEGER NOT NULL, threads INTEGER NOT NULL,
-    least INTEGER NOT NULL, most INTEGER NOT NULL, sigma REAL NOT NULL, error REAL NOT NULL,
+    inclusive INTEGER NOT NULL, exclusive INTEGER NOT NULL, threads INTEGER,
+    least INTEGER, most INTEGER, sigma REAL, error REAL NOT NULL,
     PRIMARY KEY(context, metric)) WITHOUT ROWID;
 CREATE TABLE total(metric INTEGER PRIMARY KEY REFERENCES metric, value INTEGER NOT NULL);
 CREATE TABLE projection(name TEXT PRIMARY KEY, contexts INTEGER NOT NULL, same_as TEXT) WITHOUT ROWID;
@@ -171,7 +171,7 @@ CREATE VIEW context_statistics AS SELECT
     v.least * 1.0 / m.per_unit AS min, v.inclusive * 1.0 / m.per_unit / nullif(v.threads, 0) AS mean,
     v.most * 1.0 / m.per_unit AS max, v.sigma / m.per_unit AS sigma,
     v.error / m.per_unit AS standard_error
-    FROM value v JOIN metric m ON m.id = v.metric;
+    FROM value v JOIN metric m ON m.id = v.metric WHERE v.threads IS NOT NULL;
 "
     )
 }

@@ -1,4 +1,5 @@
-//! The tree of calling contexts of one projection while it is merged.
+//! The tree of calling contexts while it is merged. It has those of both projections, which share what is the
+//! same in both: without a task runtime that is all.
 //!
 //! Siblings are one when their scopes are equal, so the tree does not depend on the order in which paths are
 //! added. A parent always comes before its children. A context is a parent and a scope, eight bytes: the
@@ -37,8 +38,18 @@ const NO_PARENT: u32 = u32::MAX;
 pub struct ContextTree {
     scopes: NumberedSet<Scope>,
     contexts: NumberedSet<Node>,
-    /// Whether samples belong to a context, by index.
-    sampled: Vec<bool>,
+    /// The projections in which samples belong to a context, as bits.
+    sampled: Vec<u8>,
+}
+
+/// A projection of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Part {
+    /// User-level call paths.
+    Logical = 1,
+    /// Machine call paths.
+    Physical = 2,
 }
 
 impl ContextTree {
@@ -89,18 +100,45 @@ impl ContextTree {
         self.contexts.is_empty()
     }
 
-    /// Says that samples belong to a context.
-    pub fn mark_sampled(&mut self, context: ContextIndex) {
-        let index = context.0 as usize;
-        if self.sampled.len() <= index {
-            self.sampled.resize(index + 1, false);
-        }
-        self.sampled[index] = true;
+    /// Says that samples belong to a context of a projection.
+    pub fn mark_sampled(&mut self, context: ContextIndex, part: Part) {
+        self.mark(context, part as u8);
     }
 
-    /// Whether samples belong to a context.
-    pub fn is_sampled(&self, context: ContextIndex) -> bool {
-        self.sampled.get(context.0 as usize) == Some(&true)
+    fn mark(&mut self, context: ContextIndex, parts: u8) {
+        let index = context.0 as usize;
+        if self.sampled.len() <= index {
+            self.sampled.resize(index + 1, 0);
+        }
+        self.sampled[index] |= parts;
+    }
+
+    fn sampled_in(&self, context: ContextIndex) -> u8 {
+        self.sampled.get(context.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether samples belong to a context of a projection.
+    pub fn is_sampled(&self, context: ContextIndex, part: Part) -> bool {
+        self.sampled_in(context) & part as u8 != 0
+    }
+
+    /// The contexts of a projection, by index: those with samples and those above them.
+    pub fn part(&self, part: Part) -> Vec<bool> {
+        let mut is_in = vec![false; self.len()];
+        for context in self.all().rev() {
+            let index = context.0 as usize;
+            is_in[index] |= self.is_sampled(context, part);
+            if let (true, Some(parent)) = (is_in[index], self.parent(context)) {
+                is_in[parent.0 as usize] = true;
+            }
+        }
+        is_in
+    }
+
+    /// Whether both projections have their samples in the same contexts.
+    pub fn has_equal_parts(&self) -> bool {
+        let both = Part::Logical as u8 | Part::Physical as u8;
+        self.sampled.iter().all(|parts| [0, both].contains(parts))
     }
 
     /// Adds all contexts of another tree; returns which each of them became, by index.
@@ -114,19 +152,12 @@ impl ContextTree {
         for context in other.all() {
             let parent = other.parent(context).map(|p| became[p.0 as usize]);
             let own = self.add(parent, scopes[other.scope_index(context) as usize]);
-            if other.is_sampled(context) {
-                self.mark_sampled(own);
+            match other.sampled_in(context) {
+                0 => {}
+                parts => self.mark(own, parts),
             }
             became.push(own);
         }
         became
-    }
-
-    /// Whether both trees have the same contexts in the same order.
-    pub fn is_equal(&self, other: &ContextTree) -> bool {
-        self.len() == other.len()
-            && self
-                .all()
-                .all(|c| self.parent(c) == other.parent(c) && self.scope(c) == other.scope(c))
     }
 }

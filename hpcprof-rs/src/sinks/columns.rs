@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Rows of the values of threads that are written together.
-const ROWS: usize = 1 << 20;
+const ROWS: usize = 1 << 18;
 /// Rows of contexts that are written together: they have more columns.
 const CONTEXT_ROWS: usize = 1 << 16;
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";

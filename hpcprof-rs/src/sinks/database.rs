@@ -382,10 +382,10 @@ fn write_contexts(
                 metric as i64,
                 inclusive,
                 exclusive,
-                spread.threads,
-                spread.least,
-                spread.most,
-                spread.sigma(*inclusive),
+                spread.map(|s| s.threads),
+                spread.map(|s| s.least),
+                spread.map(|s| s.most),
+                spread.map(|s| s.sigma(*inclusive)),
                 standard_error(*inclusive, samples)
             ])?;
         }

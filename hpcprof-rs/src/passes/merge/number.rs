@@ -2,7 +2,7 @@
 //! read, so that equal measurements make equal databases. Names that no context mentions get none.
 
 use crate::model::code::{self, Code};
-use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Line, ModuleIndex, ProcedureIndex, Symbols};
@@ -27,7 +27,7 @@ pub struct Numbered {
 pub struct Numbers {
     /// The tree, siblings by kind, procedure, line and call site.
     pub tree: Tree,
-    /// The final number of each context.
+    /// The final number of each context that the projection has.
     pub of: Vec<u32>,
     /// Whether samples belong to a context, by final number.
     pub sampled: Vec<bool>,
@@ -36,11 +36,11 @@ pub struct Numbers {
 /// Numbers everything. Trees have room for the values of `metrics` metrics.
 pub fn number(
     symbols: &Symbols,
-    (logical, physical): (&ContextTree, &ContextTree),
+    contexts: &ContextTree,
     loops: &ParallelLoops,
     metrics: usize,
 ) -> Numbered {
-    let (names, code) = Names::new(symbols, [logical, physical], loops);
+    let (names, code) = Names::new(symbols, contexts, loops);
     let mut code = code;
     let loop_ranks = loop_ranks(loops, &names);
     let mut by_rank: Vec<usize> = (0..loops.all.len()).collect();
@@ -53,10 +53,13 @@ pub fn number(
         let found = loops.frames.get(&context);
         found.map(|index| loop_ranks[index.0 as usize])
     };
-    let is_same = logical.is_equal(physical);
+    let is_same = contexts.has_equal_parts();
+    let ranks = names.scope_ranks(contexts);
+    let logical = (contexts, Part::Logical);
+    let physical = (contexts, Part::Physical);
     Numbered {
-        logical: names.tree(logical, metrics, of_loop),
-        physical: (!is_same).then(|| names.tree(physical, metrics, |_| None)),
+        logical: names.tree(logical, &ranks, metrics, of_loop),
+        physical: (!is_same).then(|| names.tree(physical, &ranks, metrics, |_| None)),
         code,
         loops: loop_ranks,
     }
@@ -72,10 +75,10 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn new(
         symbols: &'a Symbols,
-        trees: [&ContextTree; 2],
+        contexts: &ContextTree,
         loops: &ParallelLoops,
     ) -> (Names<'a>, Code) {
-        let scopes = || trees.into_iter().flat_map(ContextTree::scopes);
+        let scopes = || contexts.scopes().iter();
         // Whether a procedure index names a loop or a partial root.
         let mut used: FastMap<ProcedureIndex, bool> = FastMap::default();
         for scope in scopes() {
@@ -162,12 +165,12 @@ impl<'a> Names<'a> {
     /// A tree in preorder.
     fn tree(
         &self,
-        tree: &ContextTree,
+        (tree, part): (&ContextTree, Part),
+        ranks: &[u32],
         metrics: usize,
         loop_of: impl Fn(ContextIndex) -> Option<u32>,
     ) -> Numbers {
-        let ranks = self.scope_ranks(tree);
-        let order = preorder(tree, &ranks);
+        let order = preorder(tree, &tree.part(part), ranks);
         let mut of = vec![0; tree.len()];
         for (number, context) in (0..).zip(&order) {
             of[context.0 as usize] = number;
@@ -191,7 +194,7 @@ impl<'a> Names<'a> {
             tree: Tree::of(nodes.collect(), metrics),
             sampled: order
                 .iter()
-                .map(|context| tree.is_sampled(*context))
+                .map(|context| tree.is_sampled(*context, part))
                 .collect(),
             of,
         }
@@ -267,12 +270,13 @@ fn ranks(sorted: &[u32]) -> Vec<u32> {
     ranks
 }
 
-/// All contexts in preorder, siblings by the ranks of their scopes.
-fn preorder(tree: &ContextTree, ranks: &[u32]) -> Vec<ContextIndex> {
+/// The contexts that are `in_part` in preorder, siblings by the ranks of their scopes.
+fn preorder(tree: &ContextTree, in_part: &[bool], ranks: &[u32]) -> Vec<ContextIndex> {
     // Roots have parent 0, others their parent's index plus one.
     let parent = |c: ContextIndex| tree.parent(c).map_or(0, |p| p.0 + 1);
     let mut all: Vec<(u32, u32, ContextIndex)> = tree
         .all()
+        .filter(|c| in_part[c.0 as usize])
         .map(|c| (parent(c), ranks[tree.scope_index(c) as usize], c))
         .collect();
     all.sort_unstable();

@@ -6,11 +6,11 @@
 //! Input may be damaged: a cycle of anchors, a missing tree or a missing record ends in a partial root. No
 //! path of a thread is followed twice, nor one of another thread, unless it leads into a cycle.
 
-use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
 use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{Frame, FrameIndex, FrameScope, Kind, Line, Procedure, Symbols, Text};
-use crate::passes::merge::steps::{StateId, Step, Steps};
+use crate::passes::merge::steps::{Labels, StateId, Step, Steps};
 use crate::passes::parallel_loops::recognise::{LoopFinder, LoopState};
 use crate::sources::measurements::ProcessInput;
 use hpc_formats::address::CodeAddress;
@@ -86,6 +86,23 @@ impl Innermost {
         }
         self.line = frame.line;
         self.column = frame.column;
+    }
+
+    /// The context of its line; its own where no line is known.
+    fn with_line(self, tree: &mut ContextTree) -> Option<ContextIndex> {
+        let context = self.context?;
+        if self.line.is_none() {
+            return Some(context);
+        }
+        let line = Scope {
+            kind: Kind::Line,
+            procedure: tree.scope(context).procedure,
+            line: self.line,
+            call: None,
+            column: 0,
+            is_runtime: false,
+        };
+        Some(tree.child(Some(context), line))
     }
 }
 
@@ -167,10 +184,8 @@ impl PathState {
 pub struct Projections<'a> {
     /// Names and frames.
     pub symbols: &'a Symbols,
-    /// Logical projection.
-    pub logical: &'a mut ContextTree,
-    /// Physical projection.
-    pub physical: &'a mut ContextTree,
+    /// Contexts of both.
+    pub contexts: &'a mut ContextTree,
     /// Parallel loops of the logical projection.
     pub loops: &'a mut LoopFinder,
 }
@@ -232,7 +247,7 @@ impl<'a> PathResolver<'a> {
     }
 
     /// The state of a record that samples belong to.
-    pub fn state(&mut self, record: u32, out: &mut Projections<'_>) -> PathState {
+    pub fn state(&mut self, record: u32, out: &mut Projections<'_>) -> StateId {
         self.chain.clear();
         let mut record = record as usize;
         let mut state = loop {
@@ -266,7 +281,37 @@ impl<'a> PathResolver<'a> {
             }
             self.states[record] = Some(state);
         }
-        self.steps.state(state)
+        state
+    }
+
+    /// The contexts that samples of a state belong to, logical and physical; `None` if there is no frame.
+    pub fn leaf(&mut self, state: StateId, out: &mut Projections<'_>) -> Option<[ContextIndex; 2]> {
+        if let Some(known) = self.steps.leaf(state) {
+            return Some(known);
+        }
+        let PathState {
+            logical, physical, ..
+        } = self.steps.state(state);
+        let contexts = &mut *out.contexts;
+        let own = logical.with_line(contexts)?;
+        let machine = match logical == physical {
+            true => own,
+            false => physical.with_line(contexts)?,
+        };
+        out.contexts.mark_sampled(own, Part::Logical);
+        out.contexts.mark_sampled(machine, Part::Physical);
+        self.steps.set_leaf(state, [own, machine]);
+        Some([own, machine])
+    }
+
+    /// The state of a path without frames.
+    pub fn empty(&mut self, out: &mut Projections<'_>) -> StateId {
+        self.take(Step::Partial(PartialCause::EmptyPath), out)
+    }
+
+    /// What counts for the values of a state.
+    pub fn labels(&self, state: StateId) -> Labels {
+        self.steps.labels(state)
     }
 
     /// Takes a step, which may have been taken before.
@@ -406,11 +451,7 @@ fn extend(
         state.unknown_caller = Runtime::of_scheduler(Association::ManyToZero);
     }
     if let Some(index) = ip {
-        let frame = symbols.frame(index);
-        state.tag = tag_in_force(state.tag, frame);
-        state
-            .physical
-            .push(out.physical, frame, RuntimePart::Nothing);
+        state.tag = tag_in_force(state.tag, symbols.frame(index));
     }
     if let Some(index) = lip.or(ip) {
         let frame = symbols.frame(index);
@@ -420,15 +461,26 @@ fn extend(
             (false, None) => RuntimePart::OwnCode(symbols),
             (false, Some(_)) => RuntimePart::Nothing,
         };
-        state.logical.push(out.logical, frame, runtime);
+        state.logical.push(out.contexts, frame, runtime);
         let path = (outer.logical.context, state.logical.context);
         state.parallel = match is_scheduler {
             true => LoopState::default(),
             false => {
                 let loops = &mut out.loops;
-                loops.enter_frame(outer.parallel, index, path, symbols, out.logical)
+                loops.enter_frame(outer.parallel, index, path, symbols, out.contexts)
             }
         };
+    }
+    if let Some(index) = ip {
+        let frame = symbols.frame(index);
+        let runs_there = lip.is_some() && !is_scheduler;
+        if runs_there && lip == ip && outer.physical == outer.logical {
+            state.physical = state.logical;
+        } else {
+            state
+                .physical
+                .push(out.contexts, frame, RuntimePart::Nothing);
+        }
     }
     state
 }
@@ -478,13 +530,13 @@ pub fn partial(cause: PartialCause, out: &mut Projections<'_>) -> PathState {
         column: 0,
         is_runtime: false,
     };
-    let root = |tree: &mut ContextTree| Innermost {
-        context: Some(tree.child(None, scope)),
+    let root = Innermost {
+        context: Some(out.contexts.child(None, scope)),
         ..Innermost::default()
     };
     PathState {
-        logical: root(out.logical),
-        physical: root(out.physical),
+        logical: root,
+        physical: root,
         partial: Some(cause),
         ..PathState::default()
     }

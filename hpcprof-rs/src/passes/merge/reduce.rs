@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::model::contexts::ContextIndex;
 use crate::model::loops::{LoopIndex, ParallelLoops};
-use crate::passes::merge::shard::{Inputs, MergedThread, Shard, Trees};
+use crate::passes::merge::shard::{Finished, Inputs, MergedThread, Shard, Trees};
 use crate::passes::merge::spool::Spool;
 use crate::passes::parallel;
+use std::io;
 use std::path::Path;
 
 /// A worker's spooled values, with what its contexts became.
@@ -13,10 +14,8 @@ use std::path::Path;
 pub struct Spooled {
     /// The values.
     pub spool: Spool,
-    /// Contexts of the logical tree, by the worker's index.
-    pub logical: Vec<u32>,
-    /// The same of the physical tree.
-    pub physical: Vec<u32>,
+    /// Contexts, by the worker's index.
+    pub contexts: Vec<u32>,
 }
 
 /// All workers' results in one.
@@ -54,48 +53,37 @@ pub fn merge(
             progress(thread.size());
         },
     );
+    let written: io::Result<Vec<Finished>> = shards.into_iter().map(|s| s?.finish()).collect();
     let mut merged = Merged::default();
-    for shard in shards {
-        let written = shard.and_then(|mut shard| shard.spool.flush().map(|()| shard));
-        merged.add(written.map_err(Error::io("write values to", directory))?);
+    for shard in written.map_err(Error::io("write values to", directory))? {
+        merged.add(shard);
     }
     merged.threads.sort_by_key(|(_, thread)| thread.index);
     Ok(merged)
 }
 
 impl Merged {
-    fn add(&mut self, shard: Shard) {
+    fn add(&mut self, shard: Finished) {
         let worker = self.spooled.len();
-        let Shard {
+        let Finished {
             trees,
             spool,
             threads,
-            ..
         } = shard;
-        let (logical, physical) = match worker {
+        let contexts = match worker {
             0 => {
-                let same = |count: usize| (0..count as u32).collect();
-                let maps = (same(trees.logical.len()), same(trees.physical.len()));
                 self.trees = trees;
-                maps
+                (0..self.trees.contexts.len() as u32).collect()
             }
-            _ => self.add_trees(&trees),
+            _ => {
+                let became = self.trees.contexts.merge(&trees.contexts);
+                add_loops(&mut self.trees.loops.loops, &trees.loops.loops, &became);
+                became.into_iter().map(|context| context.0).collect()
+            }
         };
-        self.spooled.push(Spooled {
-            spool,
-            logical,
-            physical,
-        });
+        self.spooled.push(Spooled { spool, contexts });
         self.threads
             .extend(threads.into_iter().map(|t| (worker, t)));
-    }
-
-    fn add_trees(&mut self, trees: &Trees) -> (Vec<u32>, Vec<u32>) {
-        let numbers = |became: Vec<ContextIndex>| became.into_iter().map(|c| c.0).collect();
-        let logical = self.trees.logical.merge(&trees.logical);
-        add_loops(&mut self.trees.loops.loops, &trees.loops.loops, &logical);
-        let physical = self.trees.physical.merge(&trees.physical);
-        (numbers(logical), numbers(physical))
     }
 }
 

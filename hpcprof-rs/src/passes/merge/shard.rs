@@ -1,15 +1,13 @@
 //! Third pass, part two: one worker's part of the merge. It follows the paths of one thread after the other
-//! into trees of its own, and spools the thread's values.
+//! into a tree of its own, and spools the thread's values.
 
-use crate::model::contexts::{ContextIndex, ContextTree, Scope};
+use crate::model::contexts::ContextTree;
 use crate::model::experiment::ThreadSummary;
 use crate::model::metrics::CATEGORY_PREFIX;
-use crate::model::symbols::{Kind, Line, Symbols};
-use crate::passes::merge::paths::{
-    Anchored, PartialCause, PathResolver, PathState, ProcessFrames, Projections, partial,
-};
+use crate::model::symbols::Symbols;
+use crate::passes::merge::paths::{Anchored, PathResolver, ProcessFrames, Projections};
 use crate::passes::merge::spool::{Entry, Range, Spool};
-use crate::passes::merge::steps::Steps;
+use crate::passes::merge::steps::{Labels, Steps};
 use crate::passes::parallel_loops::recognise::LoopFinder;
 use crate::passes::summarise;
 use crate::sources::measurements::{Measurements, ThreadInput};
@@ -40,10 +38,8 @@ pub struct Inputs<'a> {
 /// The trees of one worker, and in the end of all.
 #[derive(Debug, Default)]
 pub struct Trees {
-    /// Logical projection.
-    pub logical: ContextTree,
-    /// Physical projection.
-    pub physical: ContextTree,
+    /// Contexts of both projections.
+    pub contexts: ContextTree,
     /// Parallel loops of the logical projection.
     pub loops: LoopFinder,
 }
@@ -66,12 +62,9 @@ pub struct MergedThread {
 /// One worker.
 #[derive(Debug)]
 pub struct Shard {
-    /// Its trees.
-    pub trees: Trees,
-    /// Values of its threads.
-    pub spool: Spool,
-    /// Its threads.
-    pub threads: Vec<MergedThread>,
+    trees: Trees,
+    spool: Spool,
+    threads: Vec<MergedThread>,
     /// Contexts of other threads, of the process with this index.
     anchored: (usize, Anchored),
     /// Steps of all its threads.
@@ -79,7 +72,28 @@ pub struct Shard {
     buffer: Vec<u8>,
 }
 
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its trees.
+    pub trees: Trees,
+    /// Values of its threads, in the file.
+    pub spool: Spool,
+    /// Its threads.
+    pub threads: Vec<MergedThread>,
+}
+
 impl Shard {
+    /// Ends the work.
+    pub fn finish(mut self) -> io::Result<Finished> {
+        self.spool.flush()?;
+        Ok(Finished {
+            trees: self.trees,
+            spool: self.spool,
+            threads: self.threads,
+        })
+    }
+
     /// An empty one.
     pub fn new(spool: Spool) -> Shard {
         Shard {
@@ -137,8 +151,7 @@ impl Shard {
         let process = merged.summary.process;
         let mut out = Projections {
             symbols: inputs.symbols,
-            logical: &mut self.trees.logical,
-            physical: &mut self.trees.physical,
+            contexts: &mut self.trees.contexts,
             loops: &mut self.trees.loops,
         };
         let roles = roles(&profile.header, inputs.others);
@@ -173,20 +186,18 @@ impl Shard {
                 continue;
             }
             let mut state = resolver.state(owner, &mut out);
-            if state.logical.context.is_none() || state.physical.context.is_none() {
-                state = partial(PartialCause::EmptyPath, &mut out);
+            let mut leaf = resolver.leaf(state, &mut out);
+            if leaf.is_none() {
+                state = resolver.empty(&mut out);
+                leaf = resolver.leaf(state, &mut out);
             }
-            let (Some(logical), Some(physical)) = (state.logical.context, state.physical.context)
-            else {
+            let Some([logical, physical]) = leaf else {
                 continue;
             };
-            count(merged, &state, &entry.amounts, inputs.symbols);
-            let logical = line_context(out.logical, logical, state.logical.line);
-            let physical = line_context(out.physical, physical, state.physical.line);
-            out.logical.mark_sampled(logical);
-            out.physical.mark_sampled(physical);
+            let labels = resolver.labels(state);
+            count(merged, labels, &entry.amounts, inputs.symbols);
             (entry.logical, entry.physical) = (logical.0, physical.0);
-            entry.tag = state.tag.map_or(0, |tag| tag.0 + 1);
+            entry.tag = labels.tag.map_or(0, |tag| tag.0 + 1);
             self.spool.push(&mut merged.values, &entry)?;
         }
         let header = &profile.header;
@@ -249,20 +260,20 @@ fn read_amounts(
 }
 
 /// Adds the values of one record to the totals of its thread.
-fn count(merged: &mut MergedThread, state: &PathState, amounts: &[u64], symbols: &Symbols) {
+fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], symbols: &Symbols) {
     let (samples, work, idleness) = (amounts[0], amounts[1], amounts[2]);
     let summary = &mut merged.summary;
     summary.samples = summary.samples.saturating_add(samples);
-    if let Some(cause) = state.partial {
+    if let Some(cause) = labels.partial {
         let lost = merged.losses.entry(cause.name()).or_default();
         *lost = lost.saturating_add(samples);
     }
-    if let Some(runtime) = state.unknown_caller {
+    if let Some(runtime) = labels.unknown_caller {
         let known: &mut u64 = summary.unknown_caller_samples.entry(runtime).or_default();
         *known = known.saturating_add(samples);
     }
     summary.add("idleness", idleness as i64);
-    match state.tag {
+    match labels.tag {
         None => summary.add("work", work as i64),
         Some(category) => {
             summary.add("overhead", work as i64);
@@ -270,21 +281,4 @@ fn count(merged: &mut MergedThread, state: &PathState, amounts: &[u64], symbols:
             summary.add(&format!("{CATEGORY_PREFIX}{category}"), work as i64);
         }
     }
-}
-
-/// The context of a line within its scope; the scope itself where no line is known.
-fn line_context(tree: &mut ContextTree, scope: ContextIndex, line: Option<Line>) -> ContextIndex {
-    if line.is_none() {
-        return scope;
-    }
-    let procedure = tree.scope(scope).procedure;
-    let line = Scope {
-        kind: Kind::Line,
-        procedure,
-        line,
-        call: None,
-        column: 0,
-        is_runtime: false,
-    };
-    tree.child(Some(scope), line)
 }

@@ -11,9 +11,9 @@ use std::path::Path;
 /// Values of one context, as one record of a profile has them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// Innermost context in the worker's logical tree.
+    /// Innermost context of the logical projection, by the worker's index.
     pub logical: u32,
-    /// Innermost context in its physical tree.
+    /// The same of the physical projection.
     pub physical: u32,
     /// Id of the text of the overhead category in force plus one; 0 for none.
     pub tag: u32,

@@ -82,10 +82,23 @@ struct Stored {
     rest: u32,
 }
 
+/// What counts for values, beside their contexts. See [`PathState`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Labels {
+    /// Overhead category in force.
+    pub tag: Option<Text>,
+    /// Set when the path does not reach the program's entry.
+    pub partial: Option<PartialCause>,
+    /// Set within a task whose caller is unknown.
+    pub unknown_caller: Option<Runtime>,
+}
+
 /// All steps and states of a worker.
 #[derive(Default)]
 pub struct Steps {
     states: NumberedMap<Key, Stored>,
+    /// The contexts that samples of a state belong to, in both projections; [`NONE`] until there are any.
+    leaves: Vec<[u32; 2]>,
     rests: NumberedSet<Rest>,
 }
 
@@ -119,6 +132,30 @@ impl Steps {
             rest: self.rests.insert_full(rest).0 as u32,
         };
         StateId(self.states.insert_full(step.key(), stored).0 as u32)
+    }
+
+    /// The contexts that samples of a state belong to, logical and physical, if they are known.
+    pub fn leaf(&self, id: StateId) -> Option<[ContextIndex; 2]> {
+        let leaf = self.leaves.get(id.0 as usize)?;
+        (leaf[0] != NONE).then_some(leaf.map(ContextIndex))
+    }
+
+    /// Says which they are.
+    pub fn set_leaf(&mut self, id: StateId, leaf: [ContextIndex; 2]) {
+        if self.leaves.len() <= id.0 as usize {
+            self.leaves.resize(self.states.len(), [NONE; 2]);
+        }
+        self.leaves[id.0 as usize] = leaf.map(|context| context.0);
+    }
+
+    /// What counts for the values of a state.
+    pub fn labels(&self, id: StateId) -> Labels {
+        let rest = &self.rests[self.states[id.0 as usize].rest as usize];
+        Labels {
+            tag: rest.tag,
+            partial: rest.partial,
+            unknown_caller: rest.unknown_caller,
+        }
     }
 
     /// The state with a number.

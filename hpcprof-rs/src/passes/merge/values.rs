@@ -52,6 +52,8 @@ pub struct Layout {
     pub samples: usize,
     /// How many metrics there are.
     pub metrics: usize,
+    /// The metrics whose spread over threads is wanted, in order.
+    pub spread: Vec<usize>,
 }
 
 impl Layout {
@@ -141,21 +143,26 @@ const STRIPE: usize = 256;
 
 /// Spreads by folded context and metric, while workers add to them.
 struct SharedSpreads {
-    metrics: usize,
+    metrics: Vec<usize>,
     stripes: Vec<Mutex<Box<[Spread]>>>,
 }
 
 impl SharedSpreads {
-    fn new(contexts: usize, metrics: usize) -> SharedSpreads {
-        let stripe = || Mutex::new(vec![Spread::default(); STRIPE * metrics].into());
+    fn new(contexts: usize, metrics: &[usize]) -> SharedSpreads {
+        let stripe = || Mutex::new(vec![Spread::default(); STRIPE * metrics.len()].into());
         SharedSpreads {
-            metrics,
+            metrics: metrics.to_vec(),
             stripes: (0..contexts.div_ceil(STRIPE)).map(|_| stripe()).collect(),
         }
     }
 
-    /// Adds the amounts of one thread for a metric, by folded context.
-    fn add(&self, metric: usize, amounts: impl Iterator<Item = (u32, i64)>) {
+    /// Which of its metrics one is.
+    fn slot(&self, metric: usize) -> Option<usize> {
+        self.metrics.iter().position(|m| *m == metric)
+    }
+
+    /// Adds the amounts of one thread for the metric of a slot, by folded context.
+    fn add(&self, slot: usize, amounts: impl Iterator<Item = (u32, i64)>) {
         let mut locked = None;
         for (context, amount) in amounts {
             let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
@@ -168,7 +175,7 @@ impl SharedSpreads {
                 locked = Some((stripe, guard));
             }
             if let Some((_, spreads)) = &mut locked {
-                spreads[place * self.metrics + metric].add(amount);
+                spreads[place * self.metrics.len() + slot].add(amount);
             }
         }
     }
@@ -186,15 +193,16 @@ impl SharedSpreads {
 /// Spreads by folded context and metric.
 #[derive(Debug)]
 pub struct Spreads {
-    metrics: usize,
+    metrics: Vec<usize>,
     stripes: Vec<Box<[Spread]>>,
 }
 
 impl Spreads {
-    /// The spread of a metric in a folded context.
-    pub fn of(&self, context: u32, metric: usize) -> &Spread {
+    /// The spread of a metric in a folded context, if it was wanted.
+    pub fn of(&self, context: u32, metric: usize) -> Option<&Spread> {
+        let slot = self.metrics.iter().position(|m| *m == metric)?;
         let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
-        &self.stripes[stripe][place * self.metrics + metric]
+        Some(&self.stripes[stripe][place * self.metrics.len() + slot])
     }
 }
 
@@ -224,7 +232,7 @@ pub fn add_up<S: Sink>(
         layout,
         folded,
         sink,
-        spreads: SharedSpreads::new(folded.tree.nodes.len(), layout.metrics),
+        spreads: SharedSpreads::new(folded.tree.nodes.len(), &layout.spread),
     };
     let mut all: Option<Adder> = None;
     let mut begin = 0;
@@ -362,12 +370,12 @@ impl Adder {
         } = self;
         values.clear();
         let each = |entry: &Entry| {
-            let context = spooled.logical[entry.logical as usize];
-            let context = numbered.logical.of[context as usize];
+            let final_of = |context: u32| spooled.contexts[context as usize] as usize;
+            let context = numbered.logical.of[final_of(entry.logical)];
             let machine = numbered
                 .physical
                 .as_ref()
-                .map(|numbers| numbers.of[spooled.physical[entry.physical as usize] as usize]);
+                .map(|numbers| numbers.of[final_of(entry.physical)]);
             work.layout.each(entry, |metric, amount| {
                 if amount == 0 {
                     return;
@@ -403,6 +411,9 @@ impl Adder {
     fn add_spreads(&mut self, folded: Folded<'_>, spreads: &SharedSpreads) {
         let all = std::mem::take(&mut self.values);
         for values in all.chunk_by(|a, b| a.metric == b.metric) {
+            let Some(slot) = spreads.slot(values[0].metric as usize) else {
+                continue;
+            };
             for value in values {
                 let Some(node) = folded.of[value.context as usize] else {
                     continue;
@@ -416,7 +427,6 @@ impl Adder {
                     next = folded.tree.nodes[at as usize].parent;
                 }
             }
-            let metric = values[0].metric as usize;
             // From the leaves to the roots: a parent comes before its children.
             let nodes = self.is_touched.len();
             if self.touched.len() > nodes / 16 {
@@ -436,7 +446,7 @@ impl Adder {
             }
             let inclusive = &self.inclusive;
             let amounts = self.touched.iter().map(|at| (*at, inclusive[*at as usize]));
-            spreads.add(metric, amounts);
+            spreads.add(slot, amounts);
             for at in &self.touched {
                 self.inclusive[*at as usize] = 0;
                 self.is_touched[*at as usize] = false;
