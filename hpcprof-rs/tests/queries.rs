@@ -8,9 +8,10 @@ mod support;
 use pages::{queries, run};
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
-use std::collections::{BTreeMap, HashMap};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use support::program::{MAIN_SERIAL, SERIAL, START, full_run};
+use support::program::{LEAF, MAIN, MAIN_SERIAL, SERIAL, START, full_run, run_of};
 use support::*;
 
 /// The record of a thread's entry.
@@ -209,5 +210,95 @@ fn no_view_counts_anything_twice() {
             "SELECT COUNT(*) FROM top_down t WHERE t.parent IS NOT NULL AND NOT EXISTS (SELECT 1
             FROM context p WHERE p.id = t.parent AND p.id < t.context AND p.last >= t.last)";
         assert_eq!(select(&connection, tree), ["0"]);
+    }
+}
+
+/// Twenty databases, of a run each. The work of `app::leaf` grows by 10 ms a day from 1 s; the last run, on the
+/// slowest of two hosts, has 50 ms more elsewhere than the others have at all.
+fn catalogue(temp: &TempDir) -> PathBuf {
+    let folder = temp.join("catalogue");
+    std::fs::create_dir(&folder).expect("a folder");
+    for day in 0..20 {
+        let mut run = run_of(|thread, entry| {
+            let leaf = thread.natives(entry, &[START, MAIN, LEAF]);
+            thread.sample(leaf, 200 + 2 * day, 1.0);
+            let serial = thread.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
+            thread.sample(serial, if day == 19 { 20 } else { 10 }, 0.0);
+        });
+        run.start.host = ["fast", "slow"][day as usize % 2].to_owned();
+        run.start.realtime_ns = FIRST_NS + day * DAY_NS;
+        let wall_ns = [2_000_000_000, 3_000_000_000][day as usize % 2];
+        run.end.as_mut().expect("an end").monotonic_ns = IMAGE + wall_ns;
+        let measurements = temp.join(&format!("m{day}"));
+        run.write(&measurements);
+        let database = folder.join(format!("day-{day}"));
+        tool(&[text(&measurements), "-o", text(&database)]).expect("build");
+    }
+    folder
+}
+
+const DAY_NS: u64 = 86_400_000_000_000;
+const FIRST_NS: u64 = 1_767_225_600_000_000_000;
+
+#[test]
+fn the_page_of_many_runs_tells_the_truth() {
+    let temp = TempDir::new();
+    let folder = catalogue(&temp);
+    let page = queries("scale.md");
+    let readers: BTreeSet<&str> = page.iter().map(|q| q.reader.as_str()).collect();
+    for reader in readers {
+        let Some(mut answers) = run(reader, &folder, &page) else {
+            continue;
+        };
+        let mut of = |title: &str| answers.remove(title).expect("a query");
+        // ClickHouse writes integers of 64 bits as texts.
+        let integer = |value: &Value| match value.as_str() {
+            Some(text) => text.parse().expect("a number"),
+            None => value.as_u64().expect("a number"),
+        };
+        let runs = of("Totals of each run");
+        assert_eq!(runs.len(), 20, "{reader}");
+        for (day, row) in (0..).zip(&runs) {
+            assert_eq!(row[0].as_str().map(str::len), Some(16), "{reader}: {row:?}");
+            assert_eq!(row[1], ["fast", "slow"][day % 2], "{reader}");
+            assert_eq!(integer(&row[2]), FIRST_NS + day as u64 * DAY_NS, "{reader}");
+            assert_eq!(row[3], [2.0, 3.0][day % 2], "{reader}");
+            let work = 1.05 + 0.01 * day as f64 + if day == 19 { 0.05 } else { 0.0 };
+            assert_eq!(
+                nanoseconds(&row[4]),
+                (work * 1e9).round() as i64,
+                "{reader}"
+            );
+        }
+        let hosts = of("Slowest hosts");
+        assert_eq!(hosts.len(), 2, "{reader}");
+        for (row, (host, wall, ratio)) in hosts.iter().zip([("slow", 3.0, 1.2), ("fast", 2.0, 0.8)])
+        {
+            assert_eq!(
+                (&row[0], integer(&row[1])),
+                (&Value::from(host), 10),
+                "{reader}"
+            );
+            let (mean, sigma) = (nanoseconds(&row[2]), nanoseconds(&row[3]));
+            assert_eq!((mean, sigma), ((wall * 1e9) as i64, 0), "{reader}");
+            assert_eq!(nanoseconds(&row[4]), (ratio * 1e9) as i64, "{reader}");
+        }
+        let trend = of("Trend of a procedure");
+        assert_eq!(trend.len(), 20, "{reader}");
+        for (day, row) in (0..).zip(&trend) {
+            assert_eq!(
+                nanoseconds(&row[1]),
+                1_000_000_000 + 10_000_000 * day,
+                "{reader}"
+            );
+            let slope = row[2].as_f64().expect("seconds a day");
+            assert!((slope - 0.01).abs() < 1e-6, "{reader}: {slope}");
+        }
+        let outliers = of("Outliers");
+        assert_eq!(outliers.len(), 1, "{reader}: {outliers:?}");
+        assert_eq!(outliers[0][0], "slow", "{reader}");
+        assert_eq!(integer(&outliers[0][1]), FIRST_NS + 19 * DAY_NS, "{reader}");
+        assert_eq!(nanoseconds(&outliers[0][3]), 100_000_000, "{reader}");
+        assert!(answers.is_empty(), "not checked: {answers:?}");
     }
 }
