@@ -9,7 +9,7 @@ use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
-use crate::passes::merge::number::{self, Numbered};
+use crate::passes::merge::number;
 use crate::passes::merge::paths::{ProcessFrames, add_partial_roots};
 use crate::passes::merge::reduce::{self, Merged};
 use crate::passes::merge::shard::Inputs;
@@ -142,19 +142,23 @@ fn write(
     )?;
     drop(merged);
     folded.add(&sums.logical);
-    let Numbered {
-        mut code,
-        logical,
-        physical,
-        loops,
-    } = numbered;
-    experiment.logical = Tree {
+    experiment.totals = sums.logical.totals();
+    experiment.logical_contexts = numbered.logical.tree.nodes.len();
+    experiment.physical_contexts = numbered.physical.as_ref().map(|p| p.tree.nodes.len());
+    experiment.code = numbered.code;
+    let logical = Tree {
         exclusive: sums.logical,
-        ..logical.tree
+        ..numbered.logical.tree
     };
-    experiment.physical = physical.map(|p| p.tree);
-    counts::add_task_times(&groups, &loops, &mut code, &experiment.logical);
-    experiment.code = code;
+    counts::add_task_times(&groups, &numbered.loops, &mut experiment.code, &logical);
+    // From here on only the folded tree is needed.
+    drop((
+        logical,
+        numbered.logical.of,
+        numbered.physical,
+        sums.physical,
+        folded.of,
+    ));
     let folded = FoldedTree {
         tree: &folded.tree,
         spreads: &sums.spreads,

@@ -136,6 +136,19 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         recursion: is_text && !args.no_fold_recursion,
         start_up: is_text,
     };
+    let default = match args.format {
+        Format::Text => text_limits(kind),
+        _ => Limits::default(),
+    };
+    let limits = Limits {
+        depth: args.depth.map(|d| d as usize).or(default.depth),
+        threshold: args.threshold.or(default.threshold),
+    };
+    let is_stored = options == FoldOptions::STORED && metric.derived().is_none();
+    if is_text && kind == ViewKind::TopDown && is_stored {
+        let view = top_down::stored(&catalogue, limits, metric)?;
+        return text::print(&view, &catalogue, metric, None, style, out).map_err(Error::output);
+    }
     let tree = fold(
         &catalogue.contexts(args.projection)?,
         &catalogue.code,
@@ -145,14 +158,6 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
     }
-    let default = match args.format {
-        Format::Text => text_limits(kind),
-        _ => Limits::default(),
-    };
-    let limits = Limits {
-        depth: args.depth.map(|d| d as usize).or(default.depth),
-        threshold: args.threshold.or(default.threshold),
-    };
     let mut view = match kind {
         ViewKind::TopDown => top_down::arrange(&tree),
         ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),

@@ -4,14 +4,14 @@
 use crate::advice::efficiency::{Thresholds, Verdict};
 use crate::advice::quality;
 use crate::advice::rows::{Row, rows};
-use crate::catalogue::metrics::{IDLENESS, OVERHEAD, WORK, busy, effort};
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::catalogue::statistics::Statistics;
-use crate::catalogue::{Catalogue, Projection};
 use crate::error::{Error, Result, one_line};
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
-use crate::views::fold::{FoldOptions, fold};
+use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
 use std::io::{self, Write};
@@ -24,6 +24,8 @@ const LINES: usize = 25;
 const CONTEXTS: (usize, usize) = (10, 4);
 /// Lines beside the rows and those about the measurement.
 const OTHER_LINES: usize = 12;
+/// Contexts below this share of the effort are not read, percent: no row depends on one.
+const LEAST_READ: f64 = 0.1;
 /// Below this share of rooted samples no verdict is given, percent.
 const LEAST_ROOTED: f64 = 80.0;
 
@@ -34,18 +36,11 @@ pub fn print(
     style: Style,
     out: &mut impl Write,
 ) -> Result<()> {
-    let options = FoldOptions {
-        projection: Projection::Logical,
-        lines: false,
-        call_lines: false,
-        loops: false,
-        std_inlined: false,
-        runtime_frames: false,
-        recursion: true,
-        start_up: true,
+    let limits = Limits {
+        depth: None,
+        threshold: Some(LEAST_READ),
     };
-    let tree = catalogue.contexts(options.projection)?;
-    let view = top_down::arrange(&fold(&tree, &catalogue.code, options));
+    let view = top_down::stored(catalogue, limits, MetricSelector::Effort)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
     let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(run);

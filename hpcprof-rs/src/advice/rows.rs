@@ -179,6 +179,8 @@ impl Chooser<'_> {
 
     fn is_user(&self, node: u32) -> bool {
         match self.view.node(node).label {
+            // A loop is part of its procedure.
+            _ if self.view.node(node).kind == Kind::Loop.name() => false,
             Label::Procedure(p) => {
                 let owner = self.owners[p as usize];
                 let spins = || matches!(self.verdict(node), Verdict::Spins(_));

@@ -6,6 +6,7 @@
 
 mod code;
 mod contexts;
+pub mod folded;
 
 pub mod metrics;
 mod sql;

@@ -3,7 +3,6 @@
 use crate::model::code::Code;
 use crate::model::metrics::Metric;
 use crate::model::runtimes::Runtime;
-use crate::model::tree::Tree;
 use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
 use hpc_formats::profile::Header;
 use std::collections::BTreeMap;
@@ -143,12 +142,14 @@ pub struct Experiment {
     pub unprofiled: Vec<UnprofiledProgram>,
     /// Metrics, by position.
     pub metrics: Vec<Metric>,
+    /// Sums over all contexts, by metric.
+    pub totals: Vec<i64>,
     /// Names of code.
     pub code: Code,
-    /// Contexts of the logical projection.
-    pub logical: Tree,
-    /// Contexts of the physical projection; `None` where they are the same.
-    pub physical: Option<Tree>,
+    /// How many contexts the logical projection has.
+    pub logical_contexts: usize,
+    /// The same of the physical projection; `None` where they are the same contexts.
+    pub physical_contexts: Option<usize>,
 }
 
 impl Experiment {

@@ -68,12 +68,12 @@ fn write_file(
     write_scopes(&transaction, &experiment.code, folded.scopes)?;
     let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
     write_contexts(&transaction, &experiment.code, samples_at, folded)?;
-    let physical = experiment.physical.as_ref();
+    let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     for (name, contexts, same_as) in [
-        ("logical", experiment.logical.nodes.len(), None),
+        ("logical", logical, None),
         (
             "physical",
-            physical.unwrap_or(&experiment.logical).nodes.len(),
+            physical.unwrap_or(logical),
             physical.is_none().then_some("logical"),
         ),
     ] {
@@ -117,7 +117,6 @@ fn id(index: u32) -> i64 {
 }
 
 fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    let totals = experiment.logical.exclusive.totals();
     for (index, metric) in experiment.metrics.iter().enumerate() {
         let Metric {
             name,
@@ -138,7 +137,7 @@ fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::
                 description
             ],
         )?;
-        let total = totals.get(index).copied().unwrap_or(0);
+        let total = experiment.totals.get(index).copied().unwrap_or(0);
         connection.execute("INSERT INTO total VALUES (?, ?)", [index as i64, total])?;
     }
     Ok(())

@@ -1,7 +1,13 @@
 //! The top-down view: from the program's entry to the callees.
 
+use crate::catalogue::Catalogue;
+use crate::catalogue::folded::FoldedContext;
+use crate::catalogue::metrics::MetricSelector;
+use crate::error::Result;
 use crate::model::tree::Tree;
-use crate::views::view::{View, ViewNode};
+use crate::views::prune::Limits;
+use crate::views::view::{Label, View, ViewNode};
+use std::cmp::Reverse;
 
 /// Arranges a tree of contexts.
 pub fn arrange(tree: &Tree) -> View {
@@ -12,4 +18,39 @@ pub fn arrange(tree: &Tree) -> View {
     view.inclusive = tree.inclusive();
     view.exclusive.clone_from(&tree.exclusive);
     view
+}
+
+/// Reads as much of the folded tree of a database as the limits leave: the same view as that of the whole
+/// tree, sorted and pruned. The metric adds up, and no part of it is negative.
+pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>) -> Result<View> {
+    let totals = catalogue.totals()?;
+    let pruned_by = metric.or_effort(&totals);
+    let share = limits.threshold.unwrap_or(0.0) / 100.0;
+    let least = pruned_by.of(&totals) as f64 * share;
+    let mut view = View::new("top-down", totals);
+    let mut work: Vec<(Option<FoldedContext>, Option<u32>, usize)> = vec![(None, None, 1)];
+    while let Some((caller, parent, level)) = work.pop() {
+        let mut callees = catalogue.callees(caller.as_ref())?;
+        callees.sort_by_key(|c| Reverse(metric.of(&c.inclusive)));
+        let is_kept = |c: &FoldedContext| {
+            let is_shown = limits.depth.is_none_or(|depth| level <= depth);
+            is_shown && pruned_by.of(&c.inclusive) as f64 >= least
+        };
+        let (kept, cut): (Vec<_>, Vec<_>) = callees.into_iter().partition(is_kept);
+        for context in kept {
+            let id = view.push(ViewNode::of(&context.node, parent));
+            view.inclusive.add(id, &context.inclusive);
+            view.exclusive.add(id, &context.exclusive);
+            work.push((Some(context), Some(id), level + 1));
+        }
+        if !cut.is_empty() {
+            let contexts = cut.iter().map(FoldedContext::contexts).sum();
+            let id = view.push(ViewNode::new(parent, "pruned", Label::Pruned(contexts)));
+            for context in &cut {
+                view.inclusive.add(id, &context.inclusive);
+                view.exclusive.add(id, &context.inclusive);
+            }
+        }
+    }
+    Ok(view)
 }

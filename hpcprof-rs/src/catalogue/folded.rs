@@ -1,0 +1,106 @@
+//! Reads the folded tree, one level at a time: a view reads what it shows, whatever the tree's size.
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::code::{SCOPE_COLUMNS, Scope};
+use crate::catalogue::sql::inconsistent;
+use crate::error::Result;
+use crate::model::tree::TreeNode;
+use rusqlite::Result as SqlResult;
+
+/// A context of the folded tree.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FoldedContext {
+    /// What it is. Its parent is not filled in.
+    pub node: TreeNode,
+    /// Its values and those of all contexts below it.
+    pub inclusive: Vec<i64>,
+    /// Its own values.
+    pub exclusive: Vec<i64>,
+    /// Its row, and the last row below it.
+    rows: (i64, i64),
+}
+
+impl FoldedContext {
+    /// How many contexts there are at and below it.
+    pub fn contexts(&self) -> u64 {
+        (self.rows.1 - self.rows.0) as u64 + 1
+    }
+}
+
+impl Catalogue {
+    /// The contexts that `parent` calls, or the roots, in the order of the tree.
+    pub fn callees(&self, parent: Option<&FoldedContext>) -> Result<Vec<FoldedContext>> {
+        let read = || {
+            let (mut row, last) = match parent {
+                Some(parent) => (parent.rows.0 + 1, parent.rows.1),
+                None => {
+                    let sql = "SELECT COALESCE(MAX(id), 0) FROM context";
+                    (1, self.connection.query_row(sql, [], |row| row.get(0))?)
+                }
+            };
+            let mut callees = Vec::new();
+            while row <= last {
+                let context = self.folded_context(row, last)?;
+                row = context.rows.1 + 1;
+                callees.push(context);
+            }
+            Ok(callees)
+        };
+        read().map_err(|e| super::damaged(&self.path, &e))
+    }
+
+    /// The sums of all metrics.
+    pub fn totals(&self) -> Result<Vec<i64>> {
+        let read = || {
+            let mut totals = vec![0; self.metrics.len()];
+            let mut query = self
+                .connection
+                .prepare_cached("SELECT metric, value FROM total")?;
+            let mut rows = query.query([])?;
+            while let Some(row) = rows.next()? {
+                *self.slot(&mut totals, row.get(0)?)? = row.get(1)?;
+            }
+            Ok(totals)
+        };
+        read().map_err(|e: rusqlite::Error| super::damaged(&self.path, &e))
+    }
+
+    fn slot<'a>(&self, values: &'a mut [i64], metric: i64) -> SqlResult<&'a mut i64> {
+        let slot = usize::try_from(metric)
+            .ok()
+            .and_then(|metric| values.get_mut(metric));
+        slot.ok_or_else(|| inconsistent("a metric"))
+    }
+
+    /// The context in a row. `last` is the last row below its parent.
+    fn folded_context(&self, row: i64, last: i64) -> SqlResult<FoldedContext> {
+        let sql = format!(
+            "SELECT c.last, c.recursion, {SCOPE_COLUMNS}
+             FROM context c JOIN scope s ON s.id = c.scope WHERE c.id = ?"
+        );
+        let mut query = self.connection.prepare_cached(&sql)?;
+        let (own_last, node) = query.query_row([row], |found| {
+            let scope = Scope::read(found, 2, &self.code)?;
+            Ok((found.get::<_, i64>(0)?, scope.node(None, found.get(1)?)))
+        })?;
+        if own_last < row || own_last > last {
+            return Err(inconsistent("context.last"));
+        }
+        let (mut inclusive, mut exclusive) =
+            (vec![0; self.metrics.len()], vec![0; self.metrics.len()]);
+        let sql = "SELECT metric, inclusive, exclusive FROM value WHERE context = ?";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let mut rows = query.query([row])?;
+        while let Some(found) = rows.next()? {
+            let metric = found.get(0)?;
+            *self.slot(&mut inclusive, metric)? = found.get(1)?;
+            *self.slot(&mut exclusive, metric)? = found.get(2)?;
+        }
+        Ok(FoldedContext {
+            node,
+            inclusive,
+            exclusive,
+            rows: (row, own_last),
+        })
+    }
+}
