@@ -17,7 +17,7 @@ use crate::passes::merge::values::{self, Layout};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
 use crate::passes::{code, load_map, missing, parallel, runs, summarise};
-use crate::sinks::columns::ColumnFiles;
+use crate::sinks::columns::{ColumnFiles, Logical};
 use crate::sinks::database::{self, FoldedTree};
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
@@ -121,10 +121,9 @@ fn write(
     let scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
     let columns = ColumnFiles {
         directory: directory.path(),
-        runs: &experiment.runs,
-        metrics: &experiment.metrics,
+        experiment: &experiment,
         code: &numbered.code,
-        logical: (&logical.tree, &folded.of),
+        logical: Logical::new(&logical.tree, &folded.of, &numbered.code),
         physical,
         scopes: &scopes,
     };

@@ -11,6 +11,10 @@ pub const APPLICATION_ID: i64 = 0x4850_4352;
 pub const VERSION: i64 = 2;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
+/// Folder of what is known of each run, as Parquet.
+pub const RUNS: &str = "runs";
+/// The one row of a run, in its folder of [`RUNS`].
+pub const RUN_FILE: &str = "run.parquet";
 /// Folder of the contexts with the values of each run, as Parquet.
 pub const CONTEXTS: &str = "contexts";
 /// Folder of the values of each run's threads, as Parquet.
@@ -122,8 +126,8 @@ CREATE VIEW named_scope AS SELECT
     LEFT JOIN file f ON f.id = COALESCE(s.file, l.file, r.file, p.file)
     LEFT JOIN file cf ON cf.id = s.call_file;
 CREATE VIEW top_down AS SELECT
-    c.id AS context, c.parent, c.depth, printf('%016x', c.key) AS key,
-    s.kind, s.name, s.module, s.file, s.line, s.call_file, s.call_line,
+    c.id AS context, c.last, c.parent, c.depth, printf('%016x', c.key) AS key,
+    s.kind, s.name, s.procedure, s.module, s.file, s.line, s.call_file, s.call_line,
     COALESCE(n.exclusive, 0) AS samples, {work} AS work, {idleness} AS idleness, {overhead} AS overhead,
     COALESCE(n.inclusive, 0) AS inclusive_samples, {all_work} AS inclusive_work,
     {all_idleness} AS inclusive_idleness, {all_overhead} AS inclusive_overhead,
@@ -133,7 +137,7 @@ CREATE VIEW top_down AS SELECT
     FROM context c JOIN named_scope s ON s.id = c.scope
     {joins};
 CREATE VIEW hot_contexts AS SELECT * FROM top_down
-    WHERE work + idleness + overhead > 0 ORDER BY work + idleness + overhead DESC;
+    WHERE samples + work + idleness + overhead > 0 ORDER BY work + idleness + overhead DESC, context;
 CREATE VIEW bottom_up AS SELECT
     COALESCE(s.procedure, s.name) AS procedure, s.module, u.name AS caller,
     SUM(COALESCE(n.exclusive, 0)) AS samples, SUM({work}) AS work, SUM({idleness}) AS idleness,
@@ -141,7 +145,7 @@ CREATE VIEW bottom_up AS SELECT
     FROM context c JOIN named_scope s ON s.id = c.scope
     LEFT JOIN context uc ON uc.id = c.caller LEFT JOIN named_scope u ON u.id = uc.scope
     {joins}
-    WHERE {work} + {idleness} + {overhead} > 0
+    WHERE COALESCE(n.exclusive, 0) + {work} + {idleness} + {overhead} > 0
     GROUP BY 1, 2, 3;
 CREATE VIEW threads AS SELECT
     t.id AS thread, r.key AS run, h.name AS host, p.pid, p.executable, t.ordinal, t.tid, t.name,
@@ -151,6 +155,17 @@ CREATE VIEW threads AS SELECT
     LEFT JOIN thread_value w ON w.thread = t.id AND w.metric = {WORK}
     LEFT JOIN thread_value i ON i.thread = t.id AND i.metric = {IDLENESS}
     LEFT JOIN thread_value o ON o.thread = t.id AND o.metric = {OVERHEAD};
+CREATE VIEW totals AS SELECT
+    m.name AS metric, t.value * 1.0 / m.per_unit AS value, m.unit, w.name AS part_of, m.description
+    FROM total t JOIN metric m ON m.id = t.metric LEFT JOIN metric w ON w.id = m.part_of;
+CREATE VIEW runs AS SELECT
+    r.key AS run, h.name AS host, r.job, r.directory, r.start_ns / 1e9 AS start, r.wall_ns / 1e9 AS wall,
+    (SELECT COUNT(*) FROM process p WHERE p.run = r.id) AS processes, COUNT(t.thread) AS threads,
+    COALESCE(SUM(t.samples), 0) AS samples,
+    COALESCE(SUM(t.work), 0) AS work, COALESCE(SUM(t.idleness), 0) AS idleness,
+    COALESCE(SUM(t.overhead), 0) AS overhead
+    FROM run r JOIN host h ON h.id = r.host LEFT JOIN threads t ON t.run = r.key
+    GROUP BY r.id;
 CREATE VIEW context_statistics AS SELECT
     v.context, m.name AS metric, m.unit, v.threads AS count, v.inclusive * 1.0 / m.per_unit AS sum,
     v.least * 1.0 / m.per_unit AS min, v.inclusive * 1.0 / m.per_unit / nullif(v.threads, 0) AS mean,

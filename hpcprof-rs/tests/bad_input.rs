@@ -4,9 +4,9 @@
 mod support;
 
 use fastrand::Rng;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use support::program::full_run;
+use support::program::{MAIN_SERIAL, SERIAL, START, full_run};
 use support::*;
 
 /// Runs the command itself, in `directory`.
@@ -477,4 +477,129 @@ fn mutated_databases_never_panic() {
         }
     }
     assert!(failed > 50, "damage is noticed: {failed}");
+}
+
+/// The Parquet file of a database's only run.
+fn contexts_of(database: &Path, name: &str) -> PathBuf {
+    let mut runs = std::fs::read_dir(database.join("contexts")).expect("a folder");
+    runs.next()
+        .expect("a run")
+        .expect("readable")
+        .path()
+        .join(name)
+}
+
+const PROJECTIONS: [(&str, &str); 2] = [
+    ("logical", "logical.parquet"),
+    ("physical", "physical.parquet"),
+];
+
+/// Whatever happened to the contexts, the command prints the totals that it printed before, or one line.
+fn contexts_are_right_or_refused(database: &Path, projection: &str, what: &str) -> bool {
+    let view = |database: &str| {
+        let arguments = [
+            "top-down",
+            database,
+            "--format",
+            "json",
+            "--projection",
+            projection,
+        ];
+        command(Path::new("/"), &arguments)
+    };
+    let output = view(text(database));
+    if output.status.success() {
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let run = full_run();
+        let total = |metric: &str| nanoseconds(&json["totals"][metric]);
+        assert_eq!(
+            total("work") + total("overhead"),
+            run.recorded_work(),
+            "{what}"
+        );
+        assert_eq!(total("idleness"), run.recorded_idleness(), "{what}");
+        let roots = json["roots"].as_array().expect("roots");
+        let sum: i64 = roots.iter().map(|root| inclusive(root, "work")).sum();
+        assert_eq!(sum, total("work"), "{what}");
+        assert_eq!(stderr(&output), "", "{what}");
+        return true;
+    }
+    assert_error(&output, &[text(database), "build it again"]);
+    false
+}
+
+#[test]
+fn cut_and_mutated_contexts_are_refused_in_one_line() {
+    let database = database(&full_run());
+    let mut random = Rng::with_seed(8);
+    for (projection, name) in PROJECTIONS {
+        let path = contexts_of(&database, name);
+        let whole = std::fs::read(&path).expect("contexts");
+        assert!(contexts_are_right_or_refused(
+            &database, projection, "whole"
+        ));
+        for cut in 0..40 {
+            let length = whole.len() * cut / 40;
+            std::fs::write(&path, &whole[..length]).expect("writable");
+            let what = format!("{name} cut to {length} bytes");
+            assert!(
+                !contexts_are_right_or_refused(&database, projection, &what),
+                "{what}"
+            );
+        }
+        let mut refused = 0;
+        for round in 0..150 {
+            std::fs::write(&path, mutate(&whole, &mut random)).expect("writable");
+            let what = format!("{name} round {round}");
+            refused += usize::from(!contexts_are_right_or_refused(&database, projection, &what));
+        }
+        // The reader takes no names from these files, so it does not see damage to them.
+        assert!(refused > 60, "damage is noticed: {refused}");
+        std::fs::write(&path, &whole).expect("writable");
+    }
+}
+
+#[test]
+fn contexts_of_another_database_or_none_are_refused() {
+    let database = database(&full_run());
+    let path = contexts_of(&database, "logical.parquet");
+    let refused = |part: &str| {
+        let output = command(&database, &["top-down", ".", "--format", "json"]);
+        assert_error(&output, &["contexts", part, "build it again"]);
+    };
+    // Other columns.
+    for other in ["runs", "thread_values"] {
+        let folder = std::fs::read_dir(database.join(other)).expect("a folder");
+        let run = folder
+            .map(|run| run.expect("readable").path())
+            .next()
+            .expect("a run");
+        let file = std::fs::read_dir(run)
+            .expect("a folder")
+            .next()
+            .expect("a file");
+        std::fs::copy(file.expect("readable").path(), &path).expect("copied");
+        refused("");
+    }
+    // Contexts of a program with more of them, and with fewer.
+    for (notes, part) in [(400, "leads nowhere"), (3, "contexts are missing")] {
+        let other = support::database(&random::run(9, 2, notes));
+        std::fs::copy(contexts_of(&other, "logical.parquet"), &path).expect("copied");
+        refused(part);
+    }
+    // The same contexts with other amounts.
+    let mut run = full_run();
+    let more = &mut run.threads[0];
+    let serial = more.natives(1, &[START, MAIN_SERIAL, SERIAL]);
+    more.sample(serial, 1, 0.0);
+    let other = support::database(&run);
+    std::fs::copy(contexts_of(&other, "logical.parquet"), &path).expect("copied");
+    refused("do not add up to the totals");
+    std::fs::remove_file(&path).expect("removed");
+    refused("No such file");
+    std::fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
+    refused("contexts are missing");
+    std::fs::remove_dir_all(database.join("contexts")).expect("removed");
+    let output = command(&database, &["top-down", ".", "--format", "json"]);
+    assert_error(&output, &["contexts"]);
 }

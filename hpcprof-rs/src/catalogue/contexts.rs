@@ -40,6 +40,16 @@ pub(super) fn files(database: &Path, projection: Projection) -> std::io::Result<
 
 /// Reads a tree of `contexts` contexts. Each is in the files of the runs in which it has values.
 pub(super) fn read(files: &[PathBuf], contexts: usize, names: &Names<'_>) -> Result<Tree> {
+    let missing = || ParquetError::General("contexts are missing".to_owned());
+    let mut rows = 0_i64;
+    for file in files {
+        let reader = SerializedFileReader::new(File::open(file)?)?;
+        rows = rows.saturating_add(reader.metadata().file_metadata().num_rows());
+    }
+    // Memory is for contexts that are there.
+    if i64::try_from(contexts).is_ok_and(|contexts| contexts > rows) {
+        return Err(missing());
+    }
     let mut nodes: Vec<Option<TreeNode>> = vec![None; contexts];
     let mut exclusive = Values::of_nodes(names.metrics.len(), contexts);
     for file in files {
@@ -78,7 +88,6 @@ pub(super) fn read(files: &[PathBuf], contexts: usize, names: &Names<'_>) -> Res
             }
         }
     }
-    let missing = || ParquetError::General("contexts are missing".to_owned());
     let nodes = nodes
         .into_iter()
         .collect::<Option<_>>()

@@ -7,6 +7,7 @@
 mod code;
 mod contexts;
 pub mod folded;
+mod guard;
 
 pub mod metrics;
 mod sql;
@@ -14,7 +15,7 @@ pub mod statistics;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 use crate::metrics::expression::{Expression, Fault, Variable};
 use crate::metrics::unit::Unit;
 use crate::model::code::Code;
@@ -138,6 +139,7 @@ impl Catalogue {
             None => projection,
         };
         let scopes = code::read_scopes(&self.connection, &self.code).map_err(failed)?;
+        let totals = self.totals()?;
         let directory = match self.path.is_dir() {
             true => self.path.as_path(),
             false => self.path.parent().unwrap_or(Path::new("")),
@@ -159,11 +161,11 @@ impl Catalogue {
             .unwrap_or(0);
         // The reader of Parquet files may panic on damaged ones.
         let read = || contexts::read(&files, contexts as usize, &names);
-        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-        let problem = match read {
-            Ok(Ok(tree)) => return Ok(tree),
-            Ok(Err(problem)) => problem.to_string(),
-            Err(_) => "a Parquet file is damaged".to_owned(),
+        let problem = match guard::catch(read) {
+            Some(Ok(tree)) if tree.exclusive.totals() == totals => return Ok(tree),
+            Some(Ok(_)) => "the values do not add up to the totals".to_owned(),
+            Some(Err(problem)) => one_line(&problem.to_string()),
+            None => "a Parquet file is damaged".to_owned(),
         };
         Err(Error::Input {
             path: directory.join(schema::CONTEXTS),

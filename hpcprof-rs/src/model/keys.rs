@@ -1,9 +1,9 @@
 //! Stable keys: what tells a context or a run apart in every database, whatever the build or the machine.
 
 use crate::model::code::{Code, Procedure};
+use crate::model::hash::FastMap;
 use crate::model::symbols::{Kind, base_name};
 use crate::model::tree::Tree;
-use std::collections::HashMap;
 
 /// The 64-bit FNV-1a hash, which is the same in every version and on every machine.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ pub fn contexts(tree: &Tree, code: &Code) -> Vec<i64> {
         .map(|p| procedure(p, code))
         .collect();
     let mut keys: Vec<i64> = Vec::with_capacity(tree.nodes.len());
-    // How many siblings before had the same name.
-    let mut known: HashMap<(Option<u32>, u64), u64> = HashMap::new();
+    // How many siblings before had the same name, and so the same key.
+    let mut known: FastMap<u64, u64> = FastMap::default();
     for node in &tree.nodes {
         let above = node.parent.map_or(0, |p| keys[p as usize]);
         if node.kind == Kind::Line {
@@ -49,8 +49,8 @@ pub fn contexts(tree: &Tree, code: &Code) -> Vec<i64> {
             }
             _ => own[node.procedure as usize],
         };
-        let twins = known.entry((node.parent, name)).or_default();
         let key = StableHash(above as u64).with(&name.to_le_bytes());
+        let twins = known.entry(key.0).or_default();
         let key = match *twins {
             0 => key,
             n => key.with(&n.to_le_bytes()),

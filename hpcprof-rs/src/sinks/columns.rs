@@ -1,14 +1,16 @@
-//! Writes what is long as Parquet: the contexts of each run with its values, and the values of its threads
-//! (FORMATS.md). Amounts are whole base units.
+//! Writes what is long as Parquet: each run, its contexts with its values, and the values of its threads
+//! (FORMATS.md). Amounts are whole base units. Each run has folders of its own, so that many databases are one
+//! partitioned dataset.
 
 use crate::error::{Error, Result};
 use crate::model::code::Code;
-use crate::model::experiment::Run;
-use crate::model::metrics::Metric;
+use crate::model::experiment::{Experiment, ProcessSummary};
+use crate::model::keys;
 use crate::model::tree::{Tree, Values};
 use crate::passes::merge::values::{Sink, ThreadValue};
 use crate::schema;
 use crate::sinks::scopes::ScopeIds;
+use hpc_formats::process::program_name;
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
 };
@@ -153,18 +155,34 @@ fn present<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
 pub struct ColumnFiles<'a> {
     /// The database directory.
     pub directory: &'a Path,
-    /// The runs.
-    pub runs: &'a [Run],
-    /// The metrics.
-    pub metrics: &'a [Metric],
+    /// Runs, processes and metrics.
+    pub experiment: &'a Experiment,
     /// Names.
     pub code: &'a Code,
-    /// The logical projection with the folded context of each context.
-    pub logical: (&'a Tree, &'a [Option<u32>]),
+    /// The logical projection.
+    pub logical: Logical<'a>,
     /// The physical projection, where it differs.
     pub physical: Option<&'a Tree>,
     /// Ids of scopes, of both projections.
     pub scopes: &'a ScopeIds,
+}
+
+/// The logical projection, and what only its contexts have.
+pub struct Logical<'a> {
+    tree: &'a Tree,
+    folded: &'a [Option<u32>],
+    keys: Vec<i64>,
+}
+
+impl<'a> Logical<'a> {
+    /// Takes the contexts with the folded context of each.
+    pub fn new(tree: &'a Tree, folded: &'a [Option<u32>], code: &Code) -> Logical<'a> {
+        Logical {
+            tree,
+            folded,
+            keys: keys::contexts(tree, code),
+        }
+    }
 }
 
 /// A part of the values of a run's threads.
@@ -190,8 +208,54 @@ impl Part {
 
 impl ColumnFiles<'_> {
     fn folder(&self, table: &str, run: usize) -> PathBuf {
-        let run = format!("run={}", self.runs[run].key);
+        let run = format!("run={}", self.experiment.runs[run].key);
         self.directory.join(table).join(run)
+    }
+
+    /// Writes the one row of a run, with its totals.
+    fn write_run(&self, run: usize, totals: &[i64]) -> Result<()> {
+        let path = self.folder(schema::RUNS, run).join(schema::RUN_FILE);
+        let of_run = |p: &&ProcessSummary| p.run == run;
+        let processes: Vec<_> = self.experiment.processes.iter().filter(of_run).collect();
+        let first = processes
+            .iter()
+            .min_by_key(|p| (p.start.image, p.start.pid));
+        let arguments = first.map_or(&[][..], |p| &p.start.arguments);
+        let threads: u32 = processes.iter().map(|p| p.threads).sum();
+        let run = &self.experiment.runs[run];
+        let host = &self.experiment.hosts[run.host];
+        let long = |amount: u64| Column::Long(vec![i64::try_from(amount).unwrap_or(i64::MAX)]);
+        let text = |text: &str| Column::Text(vec![ByteArray::from(text)]);
+        let program = first.map_or("", |p| program_name(&p.start.executable));
+        let cores = processes.iter().map(|p| p.start.cores).max();
+        let rows = [
+            (("key", TEXT), text(&run.key)),
+            (("host", TEXT), text(&host.name)),
+            (("boot", TEXT), text(&host.boot)),
+            (("job", TEXT), text(&run.job)),
+            (("directory", TEXT), text(&run.directory)),
+            (("program", TEXT), text(program)),
+            (
+                ("arguments", TEXT),
+                text(&serde_json::Value::from(arguments).to_string()),
+            ),
+            (("start_ns", LONG), long(run.start_ns)),
+            (("wall_ns", LONG), long(run.wall_ns)),
+            (("cores", LONG), long(cores.unwrap_or(0).into())),
+            (("processes", LONG), long(processes.len() as u64)),
+            (("threads", LONG), long(threads.into())),
+        ];
+        let (mut fields, mut row): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let names = self.experiment.metrics.iter().map(|m| m.name.as_str());
+        fields.extend(names.map(|name| (name, LONG)));
+        row.extend(totals.iter().map(|total| Column::Long(vec![*total])));
+        let fields: Vec<Field<'_>> = fields
+            .into_iter()
+            .map(|(name, kind)| (name, kind, ALWAYS))
+            .collect();
+        let mut table = Table::create(path, &fields, WriterProperties::builder())?;
+        table.write(&row)?;
+        table.close()
     }
 
     /// Writes the contexts in which a run has values, and those above them.
@@ -200,7 +264,7 @@ impl ColumnFiles<'_> {
         path: PathBuf,
         tree: &Tree,
         scopes: &[u32],
-        folded: Option<&[Option<u32>]>,
+        logical: Option<&Logical<'_>>,
         values: &Values,
     ) -> Result<()> {
         let mut columns = vec![
@@ -215,16 +279,23 @@ impl ColumnFiles<'_> {
             ("line", INT, MAYBE),
             ("call_line", INT, MAYBE),
             ("parallel_loop", INT, MAYBE),
-            ("folded", INT, MAYBE),
         ];
-        columns.extend(self.metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
-        let delta = |name: &str| (ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+        if logical.is_some() {
+            columns.extend([("folded", INT, MAYBE), ("key", LONG, ALWAYS)]);
+        }
+        let metrics = &self.experiment.metrics;
+        columns.extend(metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
+        let delta = Encoding::DELTA_BINARY_PACKED;
         let mut properties = WriterProperties::builder();
-        for name in ["id", "parent", "folded"] {
-            let (path, encoding) = delta(name);
+        for (name, encoding) in [
+            ("id", delta),
+            ("parent", delta),
+            ("folded", delta),
+            ("key", Encoding::PLAIN),
+        ] {
             properties = properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, encoding);
+                .set_column_dictionary_enabled(ColumnPath::from(name), false)
+                .set_column_encoding(ColumnPath::from(name), encoding);
         }
         let mut table = Table::create(path, &columns, properties)?;
         let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
@@ -248,7 +319,6 @@ impl ColumnFiles<'_> {
             let id = |id: u32| id as i32 + 1;
             let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);
             let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
-            let of_folded = |at: &u32| folded.and_then(|f| f[*at as usize]).map(id);
             let mut columns = vec![
                 Column::Int(ids.iter().map(|at| id(*at)).collect()),
                 Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
@@ -281,9 +351,14 @@ impl ColumnFiles<'_> {
                         .collect(),
                 ),
                 Column::OptionalInt(nodes().map(|n| n.parallel_loop.map(id)).collect()),
-                Column::OptionalInt(ids.iter().map(of_folded).collect()),
             ];
-            for metric in 0..self.metrics.len() {
+            if let Some(Logical { folded, keys, .. }) = logical {
+                let folded = ids.iter().map(|at| folded[*at as usize].map(id));
+                let keys = ids.iter().map(|at| keys[*at as usize]);
+                columns.push(Column::OptionalInt(folded.collect()));
+                columns.push(Column::Long(keys.collect()));
+            }
+            for metric in 0..metrics.len() {
                 let amounts = ids.iter().map(|id| values.of(*id)[metric]);
                 columns.push(Column::Long(amounts.collect()));
             }
@@ -350,7 +425,9 @@ impl Sink for ColumnFiles<'_> {
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
         for chunk in values.chunk_by(|a, b| a.metric == b.metric) {
-            let name = self.metrics[chunk[0].metric as usize].name.as_str();
+            let name = self.experiment.metrics[chunk[0].metric as usize]
+                .name
+                .as_str();
             let name = ByteArray::from(name);
             part.metrics.extend(std::iter::repeat_n(name, chunk.len()));
             part.threads
@@ -374,10 +451,11 @@ impl Sink for ColumnFiles<'_> {
 
     fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
-        let (tree, folded) = self.logical;
+        self.write_run(run, &logical.totals())?;
+        let own = &self.logical;
         let write_logical = || {
             let path = folder.join(schema::LOGICAL_FILE);
-            self.write_contexts(path, tree, &self.scopes.logical, Some(folded), logical)
+            self.write_contexts(path, own.tree, &self.scopes.logical, Some(own), logical)
         };
         let (Some(tree), Some(values)) = (self.physical, physical) else {
             return write_logical();
