@@ -10,6 +10,8 @@ mod contexts;
 pub mod metrics;
 mod sql;
 pub mod statistics;
+mod thread_values;
+pub mod threads;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;

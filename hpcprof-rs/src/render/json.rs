@@ -94,7 +94,7 @@ fn close(nodes: usize, text: &mut String) {
 }
 
 /// A JSON string, in which whatever would steer a terminal is escaped.
-fn string(text: &str) -> String {
+pub(super) fn string(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     if !json.contains(steers) {
         return json;
