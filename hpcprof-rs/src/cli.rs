@@ -154,6 +154,9 @@ pub struct ViewArgs {
     /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
+    /// Show how the work of each context is spread over threads (top-down as text or JSON, in its default form)
+    #[arg(long)]
+    pub statistics: bool,
     /// Call paths of the user's program, or of the machine
     #[arg(long, value_enum, default_value_t = Projection::Logical)]
     pub projection: Projection,

@@ -179,9 +179,17 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,
         runtime_frames: args.runtime_frames,
-        recursion: is_text && !args.no_fold_recursion,
-        start_up: is_text,
+        recursion: (is_text || args.statistics) && !args.no_fold_recursion,
+        start_up: is_text || args.statistics,
     };
+    let has_spreads = matches!(args.format, Format::Text | Format::Json)
+        && kind == ViewKind::TopDown
+        && options == FoldOptions::STORED;
+    if args.statistics && !has_spreads {
+        let problem = "--statistics are of the default view only: give `top-down` as text or JSON, without \
+                       options that unfold contexts, or `threads --context PROCEDURE`";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let tree = fold(
         &catalogue.contexts(args.projection)?,
         &catalogue.code,
@@ -204,6 +212,13 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
         ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
     };
+    if args.statistics {
+        // Nodes are numbered as the stored contexts.
+        let spreads = catalogue.work_spreads()?;
+        for (id, node) in (0..).zip(&mut view.nodes) {
+            node.spread = spreads.get(&id).copied();
+        }
+    }
     view.sort(metric);
     let view = prune(view, limits, metric);
     match args.format {

@@ -342,3 +342,61 @@ fn damaged_values_of_threads_are_one_line_or_right() {
     assert!(refused > 40, "{refused}");
     assert_eq!(tool(&arguments).expect("threads"), right);
 }
+
+#[test]
+fn statistics_of_the_tree_are_those_of_the_threads() {
+    let database = database(&full_run());
+    let json = view(&database, "top-down", &["--statistics"]);
+    let serial = at_path(&json, &["app::main", "app::serial"]);
+    let work = &serial["statistics"]["work"];
+    // 120 periods of the first thread, 7 in 6 samples of the second one.
+    assert_eq!(work["threads"], 2);
+    assert_eq!(nanoseconds(&work["sum"]), inclusive(serial, "work"));
+    assert_eq!(nanoseconds(&work["min"]), 7 * PERIOD_NS as i64);
+    assert_eq!(nanoseconds(&work["max"]), 120 * PERIOD_NS as i64);
+    close(&work["imbalance"], 2.0 * 120.0 / 127.0);
+    close(&work["standard_error"], 127.0 * 0.005 / 126.0_f64.sqrt());
+    let deviation = (120.0 - 7.0) / 2.0 * 0.005;
+    close(&work["sigma"], deviation);
+    // The same as text, and nodes that are not cut off keep theirs.
+    let arguments = [
+        "top-down",
+        text(&database),
+        "--statistics",
+        "--threshold",
+        "20",
+    ];
+    let screen = tool(&arguments).expect("text");
+    let line = screen.lines().find(|l| l.contains("app::serial"));
+    has(line.expect("a line"), "        2    1.890    0.057");
+    has(&screen, "  threads max/mean   work ±");
+    // Every context with work has them, and they fit it.
+    for seed in 41..=43 {
+        let database = support::database(&random::run(seed, 5, 80));
+        let json = view(&database, "top-down", &["--statistics", "--flat"]);
+        for node in json["nodes"].as_array().expect("nodes") {
+            let sum = match inclusive(node, "work") {
+                0 => continue,
+                work => work,
+            };
+            assert_eq!(
+                nanoseconds(&node["statistics"]["work"]["sum"]),
+                sum,
+                "{node}"
+            );
+        }
+    }
+    for other in [
+        &["bottom-up"][..],
+        &["flat"],
+        &["top-down", "--lines"],
+        &["top-down", "--projection", "physical"],
+        &["top-down", "--format", "csv"],
+    ] {
+        let arguments = [other, &["--statistics", text(&database)]].concat();
+        has(
+            &tool(&arguments).expect_err("no statistics"),
+            "default view only",
+        );
+    }
+}

@@ -8,6 +8,7 @@ mod code;
 mod contexts;
 
 pub mod metrics;
+pub mod spreads;
 mod sql;
 pub mod statistics;
 mod thread_values;
