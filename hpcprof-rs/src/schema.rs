@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 2;
+pub const VERSION: i64 = 3;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of the contexts with the values of each run, as Parquet.
@@ -38,7 +38,7 @@ CREATE TABLE process(
     cores INTEGER NOT NULL, workers INTEGER NOT NULL, threads INTEGER NOT NULL,
     realtime_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, end_reason TEXT,
     cpu_ns INTEGER NOT NULL, children_ns INTEGER NOT NULL, unsampled_ns INTEGER NOT NULL,
-    estimated_wait_ns INTEGER NOT NULL);
+    estimated_wait_ns INTEGER NOT NULL, unknown_lock_wait_ns INTEGER NOT NULL);
 CREATE TABLE thread(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, ordinal INTEGER NOT NULL,
     tid INTEGER NOT NULL, name TEXT NOT NULL, finished INTEGER NOT NULL, samples INTEGER NOT NULL,
