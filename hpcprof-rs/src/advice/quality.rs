@@ -74,6 +74,13 @@ pub fn lines(run: &Statistics) -> Vec<String> {
             percent(run.spinning_ns, run.cpu_ns)
         ));
     }
+    if run.unknown_lock_wait_ns > 0 {
+        lines.push(format!(
+            "lock-wait: {} s of waiting for locks are charged to no context: the lock was free, or who held \
+             it is unknown",
+            seconds(run.unknown_lock_wait_ns)
+        ));
+    }
     lines.extend(unknown_callers(run));
     lines
 }

@@ -63,6 +63,8 @@ pub struct Statistics {
     pub spinning_ns: i64,
     /// Waiting that no hook saw.
     pub estimated_wait_ns: i64,
+    /// Waiting for locks that no context is charged with.
+    pub unknown_lock_wait_ns: i64,
 }
 
 /// A measurement directory.
@@ -91,6 +93,7 @@ struct Process {
     threads: u32,
     cpu_ns: i64,
     estimated_wait_ns: i64,
+    unknown_lock_wait_ns: i64,
 }
 
 struct Thread {
@@ -148,6 +151,7 @@ impl Statistics {
             cpu_ns: sum(processes.iter().map(|p| p.cpu_ns)).max(sampled_ns),
             spinning_ns,
             estimated_wait_ns: sum(processes.iter().map(|p| p.estimated_wait_ns)),
+            unknown_lock_wait_ns: sum(processes.iter().map(|p| p.unknown_lock_wait_ns)),
             executables: processes.into_iter().map(|p| p.executable).collect(),
             lost,
         })
@@ -259,7 +263,7 @@ fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
 fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {
     let sql =
         "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, run,
-        cpu_ns, estimated_wait_ns FROM process ORDER BY id";
+        cpu_ns, estimated_wait_ns, unknown_lock_wait_ns FROM process ORDER BY id";
     rows(connection, sql, 1, |row| {
         let arguments: String = row.get(3)?;
         let arguments = serde_json::from_str(&arguments);
@@ -275,6 +279,7 @@ fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Proc
             part: parts.index(row.get(9)?)?,
             cpu_ns: row.get(10)?,
             estimated_wait_ns: row.get(11)?,
+            unknown_lock_wait_ns: row.get(12)?,
         })
     })
 }

@@ -252,7 +252,7 @@ fn quality(run: &Statistics) -> String {
     format!(
         "{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"missing\":[{}],\"unprofiled\":[{}],\
          \"spawnerless\":{},\"spawnerless_by\":{{{}}},\"cpu_seconds\":{},\"spinning_seconds\":{},\
-         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{}}}",
+         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{},\"unknown_lock_wait_seconds\":{}}}",
         run.samples,
         run.rooted,
         counts(&run.lost),
@@ -264,6 +264,7 @@ fn quality(run: &Statistics) -> String {
         exact_seconds(run.spinning_ns),
         exact_seconds(run.estimated_wait_ns),
         exact_seconds(run.wait_ns),
+        exact_seconds(run.unknown_lock_wait_ns),
     )
 }
 
