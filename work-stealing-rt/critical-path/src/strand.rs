@@ -1,0 +1,201 @@
+//! A strand: the longest chain of activity up to a point of the program.
+//!
+//! One duty: extend it by activity, and merge two of them where one must wait for the other. In the terms of
+//! Oyama et al. a strand is the entry label (`begin`), the list of subpaths (`list`) and its length; only a
+//! strand that is adopted pays for a further list node.
+
+use crate::near::{Near, NearPaths, is_near};
+use crate::path::{Arena, Edge, List, Local, Segment, Site};
+use crate::procedures::{Procedure, Procedures};
+use crate::tracker::Settings;
+
+/// See the module. Its list must be released.
+#[derive(Debug)]
+pub(crate) struct Strand {
+    /// Activity on the longest chain, in nanoseconds.
+    pub(crate) length: u64,
+    /// The longest chain if edges cost what the settings say.
+    pub(crate) burdened: u64,
+    /// The chain before the open segment, and its length.
+    list: List,
+    closed: u64,
+    /// Where and by which edge the open segment began, and the thread that runs it.
+    begin: Site,
+    edge: Edge,
+    pub(crate) thread: u32,
+    pub(crate) procedures: Procedures,
+    near: NearPaths,
+}
+
+/// How a strand goes on after another one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transition {
+    /// Where the earlier one's segment ends.
+    pub(crate) from: Site,
+    /// Where the new segment begins, by which edge, on which thread.
+    pub(crate) to: Site,
+    pub(crate) edge: Edge,
+    pub(crate) thread: u32,
+    /// The edge's cost.
+    pub(crate) cost: u64,
+}
+
+/// The memory in which lists are changed.
+pub(crate) struct Memory<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) local: &'a mut Local,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Strand {
+    pub(crate) fn start(thread: u32, begin: Site) -> Self {
+        Strand {
+            length: 0,
+            burdened: 0,
+            list: List::EMPTY,
+            closed: 0,
+            begin,
+            edge: Edge::Start,
+            thread,
+            procedures: Procedures::default(),
+            near: NearPaths::default(),
+        }
+    }
+
+    /// The same chain, to go on separately.
+    pub(crate) fn share(&self, arena: &Arena) -> Strand {
+        Strand {
+            list: self.list.share(arena),
+            procedures: self.procedures.clone(),
+            near: self.near.clone(),
+            ..*self
+        }
+    }
+
+    pub(crate) fn release(self, memory: &mut Memory<'_>) {
+        self.list.release(memory.arena, memory.local);
+    }
+
+    /// The strand was active.
+    #[inline]
+    pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
+        self.length += time;
+        self.burdened += time;
+        if let Some(procedure) = procedure {
+            self.procedures.add(procedure, time);
+        }
+    }
+
+    /// The strand ends its segment, and begins another one.
+    pub(crate) fn proceed(&mut self, memory: &mut Memory<'_>, transition: &Transition) {
+        let segment = Segment {
+            begin: self.begin,
+            end: transition.from,
+            edge: self.edge,
+            thread: Some(self.thread),
+            time: self.length - self.closed,
+            count: 1,
+        };
+        let keep = memory.settings.segments / 2;
+        self.list.append(memory.arena, memory.local, segment, keep);
+        self.closed = self.length;
+        self.begin = transition.to;
+        self.edge = transition.edge;
+        self.thread = transition.thread;
+        self.burdened += transition.cost;
+    }
+
+    /// The strand had to wait for `other`: the longer of the two goes on. `since`: their common length, if
+    /// they come from a fork.
+    pub(crate) fn merge(
+        &mut self,
+        memory: &mut Memory<'_>,
+        other: Strand,
+        transition: &Transition,
+        since: Option<u64>,
+    ) {
+        let burdened = self.burdened.max(other.burdened + transition.cost);
+        let since = since.or(self.parted(&other));
+        let (shorter, end) = if other.length > self.length {
+            let mut longer = other;
+            longer.proceed(memory, transition);
+            (core::mem::replace(self, longer), transition.to)
+        } else {
+            (other, transition.from)
+        };
+        self.burdened = burdened;
+        self.absorb(memory, shorter, end, since);
+    }
+
+    /// For two strands of which the shorter one may be a branch beside the longer one: where its last
+    /// segment begins. `None`: the same thread ran both one after the other.
+    pub(crate) fn parted(&self, other: &Strand) -> Option<u64> {
+        let shorter = if other.length > self.length {
+            self
+        } else {
+            other
+        };
+        (self.thread != other.thread).then_some(shorter.closed)
+    }
+
+    /// The strand goes on, and `shorter` has ended at `end`. `since`: where they parted; `None` if they
+    /// are not beside each other.
+    pub(crate) fn absorb(
+        &mut self,
+        memory: &mut Memory<'_>,
+        shorter: Strand,
+        end: Site,
+        since: Option<u64>,
+    ) {
+        let slack = self.length - shorter.length;
+        self.procedures.merge(&shorter.procedures, slack);
+        if let Some(since) = since {
+            self.compare(memory.settings, &shorter, end, since.min(shorter.length));
+        } else if slack == 0 && self.near.branches().len() < shorter.near.branches().len() {
+            // The same chain, by way of a barrier at which others arrived later.
+            self.near = shorter.near.clone();
+        }
+        shorter.release(memory);
+    }
+
+    /// Remembers the branch `shorter` if it is nearly critical.
+    #[inline]
+    fn compare(&mut self, settings: &Settings, shorter: &Strand, end: Site, since: u64) {
+        let slack = self.length - shorter.length;
+        let time = shorter.length - since;
+        if time >= settings.near_least
+            && is_near(slack, time, settings.near)
+            && self.near.wants(time)
+        {
+            let branch = Near {
+                begin: shorter.begin,
+                end,
+                thread: shorter.thread,
+                time,
+                slack,
+                since,
+            };
+            self.near.add(branch, &shorter.near, settings.near);
+        }
+    }
+
+    /// The segments of the chain, the open one up to `end`.
+    pub(crate) fn segments(&self, arena: &Arena, end: Site) -> Vec<Segment> {
+        let mut segments = self.list.segments(arena);
+        if self.length > self.closed || segments.is_empty() {
+            segments.push(Segment {
+                begin: self.begin,
+                end,
+                edge: self.edge,
+                thread: Some(self.thread),
+                time: self.length - self.closed,
+                count: 1,
+            });
+        }
+        segments
+    }
+
+    pub(crate) fn near(&self) -> &[Near] {
+        self.near.branches()
+    }
+}
