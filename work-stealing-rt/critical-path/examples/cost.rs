@@ -67,8 +67,7 @@ fn main() {
         show("fork, begin, end, join", || {
             let forked = thread.fork(Site(4));
             let paused = thread.begin(forked, Site(4));
-            let ended = thread.end(paused, Site(5));
-            thread.join(ended, Site(5));
+            thread.end_and_join(paused, Site(5));
         });
     }
 }

@@ -37,26 +37,42 @@ impl NearPaths {
         self.0.as_deref().unwrap_or(&[])
     }
 
-    /// Whether a branch of this length would be remembered.
-    pub(crate) fn wants(&self, time: u64) -> bool {
+    /// Whether the branch would be remembered: there is room, or it is longer than another one. A branch that
+    /// is met again, a little longer each time, is remembered once it is twice as long.
+    pub(crate) fn wants(&self, branch: &Near) -> bool {
         let branches = self.branches();
-        branches.len() < MOST || branches.last().is_some_and(|least| least.time < time)
+        match branches.iter().find(|known| known.is_same(branch)) {
+            Some(known) => branch.time / 2 >= known.time,
+            None => branches.len() < MOST || branches[MOST - 1].time < branch.time,
+        }
     }
 
     /// Adds `branch` and the branches beside it, `beside`, of which only those that left it later than it
     /// left the path are new. A branch's slack is at most `fraction` of its length.
+    #[cold]
     pub(crate) fn add(&mut self, branch: Near, beside: &NearPaths, fraction: f64) {
         let later = beside.branches().iter().filter(|b| b.since >= branch.since);
         let later = later.map(|b| Near {
             slack: b.slack + branch.slack,
             ..*b
         });
-        let mut all: Vec<Near> = self.branches().to_vec();
         let new = core::iter::once(branch).chain(later);
-        all.extend(new.filter(|b| is_near(b.slack, b.time, fraction)));
+        let new: Vec<Near> = new.filter(|b| is_near(b.slack, b.time, fraction)).collect();
+        let known = self.branches().iter().copied();
+        let mut all: Vec<Near> = known
+            .filter(|known| !new.iter().any(|new| new.is_same(known)))
+            .collect();
+        all.extend(new);
         all.sort_by(|a, b| b.time.cmp(&a.time).then(a.slack.cmp(&b.slack)));
         all.truncate(MOST);
         self.0 = Some(all.into());
+    }
+}
+
+impl Near {
+    /// Whether both are the same branch, seen at two times.
+    fn is_same(&self, other: &Near) -> bool {
+        self.begin == other.begin && self.since == other.since
     }
 }
 

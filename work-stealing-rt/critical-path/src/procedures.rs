@@ -30,11 +30,22 @@ pub(crate) struct Times {
 }
 
 /// Of all procedures.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Procedures {
     dense: [Times; DENSE],
     /// By procedure; only those with time.
     others: Vec<(u32, Times)>,
+}
+
+impl Procedures {
+    /// Makes these equal to `other`.
+    #[inline]
+    pub(crate) fn copy_from(&mut self, other: &Procedures) {
+        self.dense = other.dense;
+        if !(self.others.is_empty() && other.others.is_empty()) {
+            self.others.clone_from(&other.others);
+        }
+    }
 }
 
 impl Procedures {

@@ -4,14 +4,20 @@
 //! Oyama et al. a strand is the entry label (`begin`), the list of subpaths (`list`) and its length; only a
 //! strand that is adopted pays for a further list node.
 
+use core::ops::{Deref, DerefMut};
+
 use crate::near::{Near, NearPaths, is_near};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::tracker::Settings;
 
-/// See the module. Its list must be released.
+/// See the module. It must be released. One word, since it is handed on often.
 #[derive(Debug)]
-pub(crate) struct Strand {
+pub(crate) struct Strand(Box<Chain>);
+
+/// A strand's content.
+#[derive(Debug)]
+pub(crate) struct Chain {
     /// Activity on the longest chain, in nanoseconds.
     pub(crate) length: u64,
     /// The longest chain if edges cost what the settings say.
@@ -40,16 +46,50 @@ pub(crate) struct Transition {
     pub(crate) cost: u64,
 }
 
-/// The memory in which lists are changed.
+/// What strands are made of.
 pub(crate) struct Memory<'a> {
     pub(crate) arena: &'a Arena,
-    pub(crate) local: &'a mut Local,
     pub(crate) settings: &'a Settings,
+    pub(crate) spare: &'a mut Spare,
+}
+
+/// What a thread keeps for further strands.
+pub(crate) struct Spare {
+    pub(crate) nodes: Local,
+    strands: Vec<Strand>,
+}
+
+/// Strands that a thread keeps at most.
+const MOST_SPARE: usize = 256;
+
+impl Spare {
+    pub(crate) fn new() -> Self {
+        Spare {
+            nodes: Local::new(),
+            strands: Vec::new(),
+        }
+    }
+}
+
+impl Deref for Strand {
+    type Target = Chain;
+
+    #[inline]
+    fn deref(&self) -> &Chain {
+        &self.0
+    }
+}
+
+impl DerefMut for Strand {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Chain {
+        &mut self.0
+    }
 }
 
 impl Strand {
     pub(crate) fn start(thread: u32, begin: Site) -> Self {
-        Strand {
+        Strand(Box::new(Chain {
             length: 0,
             burdened: 0,
             list: List::EMPTY,
@@ -59,21 +99,35 @@ impl Strand {
             thread,
             procedures: Procedures::default(),
             near: NearPaths::default(),
-        }
+        }))
     }
 
     /// The same chain, to go on separately.
-    pub(crate) fn share(&self, arena: &Arena) -> Strand {
-        Strand {
-            list: self.list.share(arena),
-            procedures: self.procedures.clone(),
-            near: self.near.clone(),
-            ..*self
-        }
+    #[inline]
+    pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {
+        let mut copy = match memory.spare.strands.pop() {
+            Some(spare) => spare,
+            None => Strand::start(0, Site(0)),
+        };
+        copy.length = self.length;
+        copy.burdened = self.burdened;
+        copy.list = self.list.share(memory.arena);
+        copy.closed = self.closed;
+        copy.begin = self.begin;
+        copy.edge = self.edge;
+        copy.thread = self.thread;
+        copy.procedures.copy_from(&self.procedures);
+        copy.near.clone_from(&self.near);
+        copy
     }
 
-    pub(crate) fn release(self, memory: &mut Memory<'_>) {
-        self.list.release(memory.arena, memory.local);
+    #[inline]
+    pub(crate) fn release(mut self, memory: &mut Memory<'_>) {
+        let list = core::mem::replace(&mut self.list, List::EMPTY);
+        list.release(memory.arena, &mut memory.spare.nodes);
+        if memory.spare.strands.len() < MOST_SPARE {
+            memory.spare.strands.push(self);
+        }
     }
 
     /// The strand was active.
@@ -97,7 +151,8 @@ impl Strand {
             count: 1,
         };
         let keep = memory.settings.segments / 2;
-        self.list.append(memory.arena, memory.local, segment, keep);
+        let nodes = &mut memory.spare.nodes;
+        self.list.append(memory.arena, nodes, segment, keep);
         self.closed = self.length;
         self.begin = transition.to;
         self.edge = transition.edge;
@@ -163,18 +218,18 @@ impl Strand {
     fn compare(&mut self, settings: &Settings, shorter: &Strand, end: Site, since: u64) {
         let slack = self.length - shorter.length;
         let time = shorter.length - since;
-        if time >= settings.near_least
-            && is_near(slack, time, settings.near)
-            && self.near.wants(time)
-        {
-            let branch = Near {
-                begin: shorter.begin,
-                end,
-                thread: shorter.thread,
-                time,
-                slack,
-                since,
-            };
+        if time < settings.near_least || !is_near(slack, time, settings.near) {
+            return;
+        }
+        let branch = Near {
+            begin: shorter.begin,
+            end,
+            thread: shorter.thread,
+            time,
+            slack,
+            since,
+        };
+        if self.near.wants(&branch) {
             self.near.add(branch, &shorter.near, settings.near);
         }
     }

@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::path::{Edge, Local, Site};
+use crate::path::{Edge, Site};
 use crate::procedures::Procedure;
 use crate::samples::Samples;
-use crate::strand::{Memory, Strand, Transition};
+use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{Lost, Totals, Tracker, add};
 
 /// A thread that is tracked; it belongs to one thread of the program.
@@ -32,7 +32,7 @@ pub struct Thread<'t, C> {
     number: u32,
     session: u32,
     resyncs_before: u64,
-    local: Local,
+    spare: Spare,
     samples: Arc<Samples>,
     totals: Arc<Totals>,
 }
@@ -106,7 +106,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             number,
             session,
             resyncs_before: 0,
-            local: Local::new(),
+            spare: Spare::new(),
             samples: Arc::default(),
             totals,
         }
@@ -252,9 +252,18 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
     }
 
+    /// As `end` and `join`: the current strand ends at `at`, where the one that was left for it waits.
+    #[inline]
+    pub fn end_and_join(&mut self, paused: Paused, at: Site) {
+        let since = paused.since;
+        let ended = self.end(paused, at);
+        self.merge(ended.copy, at, Edge::Join, Some(since));
+    }
+
     /// The strand, at `at`, has waited for the end of another one.
     #[inline]
     pub fn join(&mut self, ended: Ended, at: Site) {
+        self.tick();
         self.merge(ended.copy, at, Edge::Join, ended.since);
     }
 
@@ -290,6 +299,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Has received, at `at`, what the message went with.
     #[inline]
     pub fn receive(&mut self, message: Message, at: Site, edge: Edge) {
+        self.tick();
         self.merge(message.0, at, edge, None);
     }
 
@@ -315,10 +325,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Acquires the object at `at`.
     pub fn acquire(&mut self, object: &Object, at: Site, edge: Edge) {
         if let Some(Message(last)) = &object.0 {
-            let copy = Carried {
-                strand: last.strand.share(&self.tracker.arena),
-                ..*last
-            };
+            let strand = self.with_memory(|memory, _| last.strand.share(memory));
+            let copy = Carried { strand, ..*last };
+            self.tick();
             self.merge(copy, at, edge, None);
         }
     }
@@ -330,9 +339,10 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// Another strand's copy of what a task or several tasks begin with.
     pub fn share(&mut self, forked: &Forked) -> Forked {
+        let strand = self.with_memory(|memory, _| forked.copy.strand.share(memory));
         Forked {
             copy: Carried {
-                strand: forked.copy.strand.share(&self.tracker.arena),
+                strand,
                 ..forked.copy
             },
             procedure: forked.procedure,
@@ -363,15 +373,15 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn copy(&mut self, at: Site) -> Carried {
         self.tick();
         Carried {
-            strand: self.strand.share(&self.tracker.arena),
+            strand: self.with_memory(|memory, strand| strand.share(memory)),
             at,
             session: self.session,
         }
     }
 
+    /// Merges a strand for which the current one has waited, at a moment up to which activity is counted.
     #[inline]
     fn merge(&mut self, copy: Carried, at: Site, edge: Edge, since: Option<u64>) {
-        self.tick();
         let Some(copy) = self.same_session(copy) else {
             return;
         };
@@ -442,8 +452,8 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn with_memory<R>(&mut self, change: impl FnOnce(&mut Memory<'_>, &mut Strand) -> R) -> R {
         let mut memory = Memory {
             arena: &self.tracker.arena,
-            local: &mut self.local,
             settings: &self.tracker.settings,
+            spare: &mut self.spare,
         };
         change(&mut memory, &mut self.strand)
     }
@@ -454,11 +464,11 @@ impl<C> Drop for Thread<'_, C> {
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0)));
         let mut memory = Memory {
             arena: &self.tracker.arena,
-            local: &mut self.local,
             settings: &self.tracker.settings,
+            spare: &mut self.spare,
         };
         strand.release(&mut memory);
-        self.local.empty(&self.tracker.arena);
+        self.spare.nodes.empty(&self.tracker.arena);
         self.tracker.leave(&self.totals);
     }
 }

@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use crate::path::{Arena, Local, Site};
+use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
-use crate::strand::{Memory, Strand};
+use crate::strand::{Memory, Spare, Strand};
 
 /// How a program is tracked.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +34,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            nodes: 1 << 20,
+            nodes: 1 << 19,
             segments: 1 << 13,
             spawn_cost: 0,
             message_cost: 0,
@@ -100,7 +100,7 @@ struct Threads {
 
 /// The strands that have ended.
 struct Ends {
-    local: Local,
+    spare: Spare,
     /// The longest, and where it ended; merged with all others.
     longest: Option<(Strand, Site)>,
 }
@@ -214,7 +214,7 @@ impl Tracker {
                 live: Vec::new(),
             }),
             ends: Mutex::new(Ends {
-                local: Local::new(),
+                spare: Spare::new(),
                 longest: None,
             }),
             session: AtomicU32::new(1),
@@ -304,8 +304,8 @@ impl Tracker {
     fn with_ends(&self, ends: &mut Ends, change: impl FnOnce(&mut Memory<'_>)) {
         change(&mut Memory {
             arena: &self.arena,
-            local: &mut ends.local,
             settings: &self.settings,
+            spare: &mut ends.spare,
         });
     }
 

@@ -7,15 +7,14 @@
 //! Invariants: a node with one reference is changed only by that reference's owner; one with more references
 //! is not changed at all. The owner of the last reference frees the node: the others' accesses happen before
 //! that, as their decrements release and the last one acquires. The fields are atomics only so that the code
-//! needs no `unsafe`; all accesses to them are relaxed, that is, plain loads and stores.
+//! needs no `unsafe` to reach them; all accesses are relaxed, that is, plain loads and stores.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, OnceLock};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::sync::Mutex;
 
 use super::{Edge, Segment, Site};
 
-/// Nodes in a chunk, which is allocated at once.
-const CHUNK: usize = 1 << 12;
 /// Nodes that a thread takes from, or gives back to, all others at once.
 const BATCH: usize = 64;
 /// Several threads ran the segment.
@@ -68,7 +67,7 @@ pub(super) struct Content {
 
 /// The memory of all paths.
 pub(crate) struct Arena {
-    chunks: Box<[OnceLock<Box<[Node]>>]>,
+    nodes: Box<[Node]>,
     free: Mutex<Free>,
 }
 
@@ -89,11 +88,11 @@ pub(crate) struct Local {
 }
 
 impl Arena {
-    /// Room for at least `nodes` nodes of 64 bytes, allocated as needed.
+    /// Room for this many nodes of 64 bytes, rounded up. Memory that was never used is address space only.
     pub(crate) fn new(nodes: usize) -> Self {
-        let chunks = nodes.clamp(1, 1 << 30).div_ceil(CHUNK);
+        let nodes = nodes.clamp(1, 1 << 30).next_multiple_of(BATCH);
         Arena {
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            nodes: zeroed(nodes),
             free: Mutex::new(Free {
                 batches: Vec::new(),
                 singles: Vec::new(),
@@ -102,13 +101,13 @@ impl Arena {
         }
     }
 
+    #[inline]
     fn node(&self, number: u32) -> &Node {
-        let number = number as usize;
-        let chunk = self.chunks[number / CHUNK].get();
-        &chunk.expect("a reference leads to a node that exists")[number % CHUNK]
+        &self.nodes[number as usize]
     }
 
     /// Another reference to the same node.
+    #[inline]
     pub(crate) fn share(&self, node: &NodeId) -> NodeId {
         if !node.is_none() {
             self.node(node.0).references.fetch_add(1, Ordering::Relaxed);
@@ -117,6 +116,7 @@ impl Arena {
     }
 
     /// Nodes in the list that ends with this one.
+    #[inline]
     pub(super) fn depth(&self, node: &NodeId) -> u32 {
         if node.is_none() {
             return 0;
@@ -125,6 +125,7 @@ impl Arena {
     }
 
     /// The content there.
+    #[inline]
     pub(super) fn content_at(&self, cursor: Cursor) -> Content {
         let node = self.node(cursor.0);
         let thread = node.thread.load(Ordering::Relaxed);
@@ -143,6 +144,7 @@ impl Arena {
     }
 
     /// Whether both nodes' segments can be folded into one.
+    #[inline]
     pub(super) fn alike(&self, content: &Content, cursor: Cursor) -> bool {
         let node = self.node(cursor.0);
         node.end.load(Ordering::Relaxed) == content.segment.end.0
@@ -151,17 +153,20 @@ impl Arena {
     }
 
     /// A place in the list of `node`, which must be kept meanwhile.
+    #[inline]
     pub(super) fn cursor(&self, node: &NodeId) -> Option<Cursor> {
         (!node.is_none()).then_some(Cursor(node.0))
     }
 
     /// The node before.
+    #[inline]
     pub(super) fn before(&self, cursor: Cursor) -> Option<Cursor> {
         let before = self.node(cursor.0).before.load(Ordering::Relaxed);
         (before != NodeId::NONE.0).then_some(Cursor(before))
     }
 
     /// Another reference to the list before the cursor's node.
+    #[inline]
     pub(super) fn share_before(&self, cursor: Cursor) -> NodeId {
         match self.before(cursor) {
             None => NodeId::NONE,
@@ -170,6 +175,7 @@ impl Arena {
     }
 
     /// Replaces the content of the node, if nobody else refers to it. The list before it stays.
+    #[inline]
     pub(super) fn replace_content(&self, node: &NodeId, content: &Content) -> bool {
         let target = self.node(node.0);
         // Acquires: those who gave their references back have read the node before.
@@ -197,23 +203,21 @@ impl Arena {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cursor(u32);
 
-impl Node {
-    fn empty() -> Self {
-        Node {
-            references: AtomicU32::new(0),
-            before: AtomicU32::new(0),
-            begin: AtomicU64::new(0),
-            end: AtomicU64::new(0),
-            time: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            folded_time: AtomicU64::new(0),
-            folded: AtomicU32::new(0),
-            depth: AtomicU32::new(0),
-            thread: AtomicU32::new(0),
-            edge: AtomicU32::new(0),
-        }
+/// Nodes of zeros. An allocator gets as large a block from the system, which commits a page when it is
+/// first written.
+fn zeroed(count: usize) -> Box<[Node]> {
+    let layout = Layout::array::<Node>(count).expect("at most 64 GiB");
+    // SAFETY: the layout is not empty, as `count` is not 0.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<Node>();
+    if start.is_null() {
+        handle_alloc_error(layout);
     }
+    // SAFETY: allocated by the global allocator with the layout of this slice. A node consists of atomic
+    // numbers, for which zeros are valid. Nobody else has the address.
+    unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(start, count)) }
+}
 
+impl Node {
     fn write(&self, content: &Content) {
         let segment = &content.segment;
         self.begin.store(segment.begin.0, Ordering::Relaxed);
@@ -303,11 +307,9 @@ impl Local {
         let rest = free.singles.len() - singles;
         free.singles.drain(rest..).for_each(&mut take);
         if singles == 0 {
-            let chunk = free.unused as usize / CHUNK;
-            let Some(chunk) = arena.chunks.get(chunk) else {
+            if free.unused as usize == arena.nodes.len() {
                 return false;
-            };
-            chunk.get_or_init(|| (0..CHUNK).map(|_| Node::empty()).collect());
+            }
             let first = free.unused;
             free.unused += BATCH as u32;
             (first..free.unused).rev().for_each(take);
@@ -341,6 +343,8 @@ impl Local {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ROOM: usize = 1 << 12;
 
     fn content(time: u64) -> Content {
         Content {
@@ -419,10 +423,10 @@ mod tests {
 
     #[test]
     fn a_full_arena_says_so_and_recovers() {
-        let arena = Arena::new(CHUNK);
+        let arena = Arena::new(ROOM);
         let mut local = Local::new();
         let mut list = NodeId::NONE;
-        for step in 0..CHUNK as u64 {
+        for step in 0..ROOM as u64 {
             list = local
                 .node(&arena, list, &content(step))
                 .expect("there is room");
@@ -437,7 +441,7 @@ mod tests {
     /// Threads exchange shared lists; every node comes back, whoever frees it.
     #[test]
     fn threads_share_lists() {
-        let arena = Arena::new(CHUNK);
+        let arena = Arena::new(ROOM);
         let mut local = Local::new();
         let mut list = NodeId::NONE;
         for step in 0..100 {

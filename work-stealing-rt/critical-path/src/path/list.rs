@@ -57,95 +57,55 @@ impl List {
             let folded = joined(&arena.content_at(last), &content);
             if !arena.replace_content(&self.node, &folded) {
                 let before = arena.share_before(last);
-                self.replace_last(arena, local, before, &folded);
+                self.rebuild(arena, local, before, &[folded]);
             }
             return;
         }
-        match local.node(arena, self.node.take(), &content) {
-            Ok(node) => self.node = node,
-            Err(node) => {
-                self.node = node;
-                self.folded_time = content.folded_time + segment.time;
-                self.folded = content.folded + segment.count;
-                return;
-            }
+        if let Some(length) = last.and_then(|last| loop_length(arena, last, &content)) {
+            self.fold_loop(arena, local, length, &content);
+            return;
         }
-        self.fold_loop(arena, local, &content);
+        self.push(arena, local, &content);
         if arena.depth(&self.node) >= 2 * keep {
             self.shorten(arena, local, keep);
         }
     }
 
-    /// Exchanges the last node, which others use too, for one with this content after `before`.
-    fn replace_last(
-        &mut self,
-        arena: &Arena,
-        local: &mut Local,
-        before: NodeId,
-        content: &Content,
-    ) {
-        let old = self.node.take();
-        match local.node(arena, before, content) {
+    /// Appends a node, or, if there is no room, its time.
+    fn push(&mut self, arena: &Arena, local: &mut Local, content: &Content) {
+        match local.node(arena, self.node.take(), content) {
             Ok(node) => self.node = node,
-            Err(before) => {
-                self.node = before;
+            Err(node) => {
+                self.node = node;
                 self.folded_time = content.folded_time + content.segment.time;
                 self.folded = content.folded + content.segment.count;
             }
         }
-        local.release(arena, old);
     }
 
-    /// Folds the last group of segments into an equal one before it. `last`: the content of the last node.
-    fn fold_loop(&mut self, arena: &Arena, local: &mut Local, last: &Content) {
-        let mut recent = [None; 2 * LONGEST_LOOP];
-        recent[0] = arena.cursor(&self.node);
-        let mut known = 1;
-        let mut at = |index: usize| -> Option<Cursor> {
-            while known <= index {
-                recent[known] = recent[known - 1].and_then(|cursor| arena.before(cursor));
-                known += 1;
-            }
-            recent[index]
-        };
-        for length in 2..=LONGEST_LOOP {
-            let Some(same) = at(length) else { return };
-            if !arena.alike(last, same) {
-                continue;
-            }
-            let equal = |index: usize, at: &mut dyn FnMut(usize) -> Option<Cursor>| match (
-                at(index),
-                at(index + length),
-            ) {
-                (Some(new), Some(old)) => arena.alike(&arena.content_at(new), old),
-                _ => false,
-            };
-            if (1..length).all(|index| equal(index, &mut at)) {
-                self.fold_group(arena, local, length);
-                return;
-            }
-        }
-    }
-
-    /// Folds the last `length` nodes into those before them.
-    fn fold_group(&mut self, arena: &Arena, local: &mut Local, length: usize) {
+    /// Folds the last `length - 1` nodes and `content` into the `length` nodes before them.
+    fn fold_loop(&mut self, arena: &Arena, local: &mut Local, length: usize, content: &Content) {
         let Some(newest) = arena.cursor(&self.node) else {
             return;
         };
         let mut nodes = [newest; 2 * LONGEST_LOOP];
-        for at in 1..2 * length {
+        for at in 1..2 * length - 1 {
             let Some(before) = arena.before(nodes[at - 1]) else {
                 return;
             };
             nodes[at] = before;
         }
-        let mut contents = [arena.content_at(newest); LONGEST_LOOP];
-        for (at, content) in contents[..length].iter_mut().enumerate() {
-            let new = length - 1 - at;
-            let old = arena.content_at(nodes[new + length]);
-            *content = joined(&old, &arena.content_at(nodes[new]));
+        let mut contents = [*content; LONGEST_LOOP];
+        for (at, folded) in contents[..length].iter_mut().enumerate() {
+            // From the oldest to `content`.
+            let old = arena.content_at(nodes[2 * length - 2 - at]);
+            *folded = if at + 1 == length {
+                joined(&old, content)
+            } else {
+                joined(&old, &arena.content_at(nodes[length - 2 - at]))
+            };
         }
-        let before = arena.share_before(nodes[2 * length - 1]);
+        let before = arena.share_before(nodes[2 * length - 2]);
         self.rebuild(arena, local, before, &contents[..length]);
     }
 
@@ -158,14 +118,7 @@ impl List {
                 folded: content.folded + core::mem::take(&mut self.folded),
                 ..*content
             };
-            match local.node(arena, self.node.take(), &content) {
-                Ok(node) => self.node = node,
-                Err(node) => {
-                    self.node = node;
-                    self.folded_time = content.folded_time + content.segment.time;
-                    self.folded = content.folded + content.segment.count;
-                }
-            }
+            self.push(arena, local, &content);
         }
         local.release(arena, old);
     }
@@ -224,6 +177,34 @@ impl List {
     fn len(&self, arena: &Arena) -> usize {
         arena.depth(&self.node) as usize
     }
+}
+
+/// The length of the group that ends with `content`, after `last`, and equals the group before it.
+fn loop_length(arena: &Arena, last: Cursor, content: &Content) -> Option<usize> {
+    let mut same = last;
+    for length in 2..=LONGEST_LOOP {
+        same = arena.before(same)?;
+        if arena.alike(content, same) && are_equal(arena, last, arena.before(same)?, length - 1) {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// Whether the `count` segments that end at both cursors are alike.
+fn are_equal(arena: &Arena, mut new: Cursor, mut old: Cursor, count: usize) -> bool {
+    for left in (0..count).rev() {
+        if !arena.alike(&arena.content_at(new), old) {
+            return false;
+        }
+        if left != 0 {
+            let (Some(a), Some(b)) = (arena.before(new), arena.before(old)) else {
+                return false;
+            };
+            (new, old) = (a, b);
+        }
+    }
+    true
 }
 
 /// Two alike contents as one.
@@ -348,7 +329,7 @@ mod tests {
         let list = list(&arena, &mut local, &all, u32::MAX / 2);
         let segments = list.segments(&arena);
         let last = segments.last().expect("not empty");
-        assert_eq!((last.edge, last.count), (Edge::Folded, 6000 - 4096));
+        assert_eq!((last.edge, last.count), (Edge::Folded, 6000 - 64));
         assert_eq!(
             segments.iter().map(|s| s.time).sum::<u64>(),
             6000 * 6001 / 2

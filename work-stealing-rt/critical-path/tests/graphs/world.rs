@@ -226,7 +226,9 @@ impl<'w> Fiber<'w> {
 
     /// Begins the second half of a fork, on the same thread.
     pub(crate) fn second(&mut self, fork: Fork) -> Half {
-        let paused = self.thread.begin(fork.forked, Site(4));
+        // A few different places, so that some consecutive segments are equal.
+        let site = Site(4 + fork.node as u64 % 5);
+        let paused = self.thread.begin(fork.forked, site);
         let before = [(fork.node, SPAWN_COST)];
         let begin = self.world.dag.borrow_mut().node(None, 0, &before);
         Half {
@@ -237,12 +239,16 @@ impl<'w> Fiber<'w> {
 
     /// Ends the second half.
     pub(crate) fn join_halves(&mut self, half: Half) {
-        let ended = self.thread.end(half.paused, Site(5));
+        let place = self.place();
         let second = self.node.expect("it has begun");
+        if second % 2 == 0 {
+            self.thread.end_and_join(half.paused, place);
+        } else {
+            let ended = self.thread.end(half.paused, Site(5));
+            self.thread.join(ended, place);
+        }
         self.node = half.node;
         self.event(&[(second, MESSAGE_COST)]);
-        let place = self.place();
-        self.thread.join(ended, place);
     }
 
     /// Both halves of a fork, on the same thread.
