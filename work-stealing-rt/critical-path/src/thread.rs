@@ -47,7 +47,7 @@ struct Carried {
 
 /// A strand that divides: what a spawned thread or task begins with.
 #[derive(Debug)]
-#[must_use = "give it to `begin` or `discard`"]
+#[must_use = "give it to `begin` or `discard_forked`"]
 pub struct Forked {
     copy: Carried,
     procedure: Option<Procedure>,
@@ -55,7 +55,7 @@ pub struct Forked {
 
 /// A strand that has ended, for whoever waits for it.
 #[derive(Debug)]
-#[must_use = "give it to `join` or `discard`"]
+#[must_use = "give it to `join`, `finish` or `discard_ended`"]
 pub struct Ended {
     copy: Carried,
     /// The length at which it began, if that is known.
@@ -74,6 +74,7 @@ pub struct Paused {
     strand: Strand,
     procedure: Option<Procedure>,
     idle: bool,
+    session: u32,
     /// The length at which the other one began.
     since: u64,
 }
@@ -218,6 +219,13 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
     }
 
+    /// Leaves the current strand, and begins one of whose spawner nothing is known.
+    pub fn begin_unknown(&mut self, begin: Site) -> Paused {
+        self.tick();
+        self.lose(Lost::Untracked);
+        self.leave(Strand::start(self.number, begin), None)
+    }
+
     /// Leaves the current strand, and begins a spawned one at `begin`.
     #[inline]
     pub fn begin(&mut self, forked: Forked, begin: Site) -> Paused {
@@ -227,11 +235,17 @@ impl<'t, C: Clock> Thread<'t, C> {
             Some(copy) => self.spawn(copy, begin),
             None => Strand::start(self.number, begin),
         };
+        self.leave(strand, procedure)
+    }
+
+    #[inline]
+    fn leave(&mut self, strand: Strand, procedure: Option<Procedure>) -> Paused {
         let since = strand.length;
         Paused {
             strand: core::mem::replace(&mut self.strand, strand),
             procedure: core::mem::replace(&mut self.procedure, procedure),
             idle: core::mem::replace(&mut self.idle, false),
+            session: self.session,
             since,
         }
     }
@@ -242,22 +256,26 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.tick();
         self.procedure = paused.procedure;
         self.idle = paused.idle;
+        let mut before = paused.strand;
+        if paused.session != self.session {
+            let old = core::mem::replace(&mut before, Strand::start(self.number, at));
+            self.with_memory(|memory, _| old.release(memory));
+        }
         Ended {
             copy: Carried {
-                strand: core::mem::replace(&mut self.strand, paused.strand),
+                strand: core::mem::replace(&mut self.strand, before),
                 at,
                 session: self.session,
             },
-            since: Some(paused.since),
+            since: (paused.session == self.session).then_some(paused.since),
         }
     }
 
     /// As `end` and `join`: the current strand ends at `at`, where the one that was left for it waits.
     #[inline]
     pub fn end_and_join(&mut self, paused: Paused, at: Site) {
-        let since = paused.since;
         let ended = self.end(paused, at);
-        self.merge(ended.copy, at, Edge::Join, Some(since));
+        self.merge(ended.copy, at, Edge::Join, ended.since);
     }
 
     /// The strand, at `at`, has waited for the end of another one.
@@ -335,6 +353,16 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Forgets what nobody will receive.
     pub fn discard(&mut self, message: Message) {
         self.with_memory(|memory, _| message.0.strand.release(memory));
+    }
+
+    /// Forgets what nobody will begin.
+    pub fn discard_forked(&mut self, forked: Forked) {
+        self.with_memory(|memory, _| forked.copy.strand.release(memory));
+    }
+
+    /// Forgets what nobody will join.
+    pub fn discard_ended(&mut self, ended: Ended) {
+        self.with_memory(|memory, _| ended.copy.strand.release(memory));
     }
 
     /// Another strand's copy of what a task or several tasks begin with.
