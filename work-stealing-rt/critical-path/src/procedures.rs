@@ -65,6 +65,7 @@ impl Procedures {
     }
 
     /// Merges those of a path that is shorter by `gap`.
+    #[inline]
     pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {
         for (mine, other) in self.dense.iter_mut().zip(&shorter.dense) {
             mine.saving = mine.saving.min(gap + other.saving);

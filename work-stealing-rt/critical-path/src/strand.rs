@@ -141,6 +141,7 @@ impl Strand {
     }
 
     /// The strand ends its segment, and begins another one.
+    #[inline]
     pub(crate) fn proceed(&mut self, memory: &mut Memory<'_>, transition: &Transition) {
         let segment = Segment {
             begin: self.begin,
@@ -162,6 +163,7 @@ impl Strand {
 
     /// The strand had to wait for `other`: the longer of the two goes on. `since`: their common length, if
     /// they come from a fork.
+    #[inline]
     pub(crate) fn merge(
         &mut self,
         memory: &mut Memory<'_>,
@@ -195,6 +197,7 @@ impl Strand {
 
     /// The strand goes on, and `shorter` has ended at `end`. `since`: where they parted; `None` if they
     /// are not beside each other.
+    #[inline]
     pub(crate) fn absorb(
         &mut self,
         memory: &mut Memory<'_>,

@@ -169,6 +169,10 @@ impl<'t, C: Clock> Thread<'t, C> {
         if self.samples.are_there() {
             self.take_samples();
         }
+    }
+
+    /// Tells reports how often the clock had to ask the system.
+    fn tell_resyncs(&self) {
         let resyncs = self.clock.resyncs() - self.resyncs_before;
         self.totals.resyncs.store(resyncs, Ordering::Relaxed);
     }
@@ -177,6 +181,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn pause(&mut self) {
         self.tick();
+        self.tell_resyncs();
         self.idle = true;
     }
 
@@ -298,6 +303,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// The strand ends at `at`, or is asked there how far it is: the report counts it among the ends.
     pub fn publish(&mut self, at: Site) {
         let copy = self.copy(at);
+        self.tell_resyncs();
         self.tracker.end(copy.strand, at);
     }
 

@@ -218,6 +218,7 @@ fn zeroed(count: usize) -> Box<[Node]> {
 }
 
 impl Node {
+    #[inline]
     fn write(&self, content: &Content) {
         let segment = &content.segment;
         self.begin.store(segment.begin.0, Ordering::Relaxed);
@@ -244,6 +245,7 @@ impl Local {
 
     /// A node with one reference, after `before`, whose reference it takes over. `Err`, with `before`: there
     /// is no room.
+    #[inline]
     pub(super) fn node(
         &mut self,
         arena: &Arena,
@@ -266,6 +268,7 @@ impl Local {
     }
 
     /// Gives a reference back, and with the last one the node, and so on for the list before it.
+    #[inline]
     pub(crate) fn release(&mut self, arena: &Arena, node: NodeId) {
         let mut number = node.0;
         while number != NodeId::NONE.0 {
@@ -289,6 +292,7 @@ impl Local {
     }
 
     /// Gets free nodes; false if there are none.
+    #[cold]
     fn refill(&mut self, arena: &Arena) -> bool {
         let mut free = arena.free();
         if let Some(first) = free.batches.pop() {
@@ -318,6 +322,7 @@ impl Local {
     }
 
     /// Gives one batch to all threads.
+    #[cold]
     fn give_back(&mut self, arena: &Arena) {
         let first = self.first;
         let mut last = first;

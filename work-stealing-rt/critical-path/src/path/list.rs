@@ -33,6 +33,7 @@ impl List {
     };
 
     /// The same list, to be extended or released on its own.
+    #[inline]
     pub(crate) fn share(&self, arena: &Arena) -> List {
         List {
             node: arena.share(&self.node),
@@ -41,11 +42,13 @@ impl List {
     }
 
     /// Gives the list's memory back.
+    #[inline]
     pub(crate) fn release(self, arena: &Arena, local: &mut Local) {
         local.release(arena, self.node);
     }
 
     /// Appends a segment. `keep`: see the module.
+    #[inline]
     pub(crate) fn append(&mut self, arena: &Arena, local: &mut Local, segment: Segment, keep: u32) {
         let content = Content {
             segment,
@@ -54,11 +57,7 @@ impl List {
         };
         let last = arena.cursor(&self.node);
         if let Some(last) = last.filter(|last| arena.alike(&content, *last)) {
-            let folded = joined(&arena.content_at(last), &content);
-            if !arena.replace_content(&self.node, &folded) {
-                let before = arena.share_before(last);
-                self.rebuild(arena, local, before, &[folded]);
-            }
+            self.fold_last(arena, local, last, &content);
             return;
         }
         if let Some(length) = last.and_then(|last| loop_length(arena, last, &content)) {
@@ -71,7 +70,18 @@ impl List {
         }
     }
 
+    /// Folds `content` into the last node.
+    #[inline(never)]
+    fn fold_last(&mut self, arena: &Arena, local: &mut Local, last: Cursor, content: &Content) {
+        let folded = joined(&arena.content_at(last), content);
+        if !arena.replace_content(&self.node, &folded) {
+            let before = arena.share_before(last);
+            self.rebuild(arena, local, before, &[folded]);
+        }
+    }
+
     /// Appends a node, or, if there is no room, its time.
+    #[inline]
     fn push(&mut self, arena: &Arena, local: &mut Local, content: &Content) {
         match local.node(arena, self.node.take(), content) {
             Ok(node) => self.node = node,
@@ -84,6 +94,7 @@ impl List {
     }
 
     /// Folds the last `length - 1` nodes and `content` into the `length` nodes before them.
+    #[inline(never)]
     fn fold_loop(&mut self, arena: &Arena, local: &mut Local, length: usize, content: &Content) {
         let Some(newest) = arena.cursor(&self.node) else {
             return;
@@ -180,6 +191,7 @@ impl List {
 }
 
 /// The length of the group that ends with `content`, after `last`, and equals the group before it.
+#[inline]
 fn loop_length(arena: &Arena, last: Cursor, content: &Content) -> Option<usize> {
     let mut same = last;
     for length in 2..=LONGEST_LOOP {

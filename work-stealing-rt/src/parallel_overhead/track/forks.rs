@@ -68,19 +68,20 @@ impl Content {
 }
 
 impl Record {
-    /// A fork at `site`. Returns what an earlier one has left.
+    /// A fork at `site`.
     ///
     /// # Safety
     /// As for all of these: the calling thread has the slot.
     #[inline(always)]
-    pub(crate) unsafe fn set(&self, site: Site, forked: Option<Forked>) -> Content {
-        let content = Content {
-            site,
-            forked,
-            ended: None,
-        };
+    pub(crate) unsafe fn set(&self, site: Site, forked: Option<Forked>) {
         // SAFETY: the caller's promise; nothing is called that could come back here.
-        unsafe { core::ptr::replace(self.0.get(), content) }
+        let content = unsafe { &mut *self.0.get() };
+        if content.forked.is_some() || content.ended.is_some() {
+            // Left behind when the tracking stopped.
+            core::mem::take(content).discard();
+        }
+        content.site = site;
+        content.forked = forked;
     }
 
     /// Leaves it empty.
@@ -103,19 +104,16 @@ impl Record {
         unsafe { (*self.0.get()).forked.take() }
     }
 
-    /// The stolen task has ended. Returns what was there.
+    /// The stolen task of the fork at `site` has ended.
     ///
     /// # Safety
     /// As for `set`.
     #[inline(always)]
-    pub(crate) unsafe fn end(&self, site: Site, ended: Option<Ended>) -> Content {
-        let content = Content {
-            site,
-            forked: None,
-            ended,
-        };
-        // SAFETY: as in `set`.
-        unsafe { core::ptr::replace(self.0.get(), content) }
+    pub(crate) unsafe fn end(&self, site: Site, ended: Option<Ended>) {
+        // SAFETY: as in `set`. The task's entry has emptied the record.
+        let content = unsafe { &mut *self.0.get() };
+        content.site = site;
+        content.ended = ended;
     }
 
     /// Takes the strand of the task's end.

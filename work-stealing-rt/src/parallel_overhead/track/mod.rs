@@ -169,8 +169,7 @@ fn track_fork(worker: &Worker, slot: SlotPtr) {
     let site = unsafe { Site(task(slot).site().ip as u64) };
     let record = worker.forks.record(worker.joins.number(slot));
     // SAFETY: nobody else knows of the task.
-    let old = unsafe { record.set(site, with(false, |thread| thread.fork(site))) };
-    old.discard();
+    unsafe { record.set(site, with(false, |thread| thread.fork(site))) };
 }
 
 /// The fork is done; `pushed`: [`NONE`] if the deque was full.
@@ -287,7 +286,7 @@ pub(crate) fn end_stolen(stolen: Option<Stolen<'_>>) {
 fn end_tracked(stolen: Stolen<'_>) {
     let ended = end(stolen.paused, stolen.site);
     // SAFETY: as in `begin_tracked`.
-    unsafe { stolen.record.end(stolen.site, ended) }.discard();
+    unsafe { stolen.record.end(stolen.site, ended) };
 }
 
 /// The calling worker has waited for the stolen task of the slot.
