@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
-use critical_path::{Clock, Edge, Settings, Site, Thread, ThreadClock, Tracker};
+use critical_path::{Clock, Edge, Object, Settings, Site, Thread, ThreadClock, Tracker};
 
 const EVENTS: u32 = 200_000;
 const ROUNDS: u32 = 9;
@@ -27,6 +27,11 @@ fn main() {
     let tracker = Tracker::new(Settings::default());
     let clock = ThreadClock::new();
     println!("clock: {:?}", clock.timer());
+    let costs = Settings::default().calibrated();
+    println!(
+        "sigma {} ns, kappa {} ns",
+        costs.spawn_cost, costs.message_cost
+    );
     let mut clock = Shared(Rc::new(RefCell::new(clock)));
     show("a reading of the clock", || {
         black_box(clock.now());
@@ -63,6 +68,11 @@ fn main() {
             turn += 1;
             let message = from.send(Site(turn));
             to.receive(message, Site(turn + 1), Edge::Channel);
+        });
+        let mut lock = Object::new();
+        show("acquire and release a lock", || {
+            thread.acquire(&lock, Site(6), Edge::Lock);
+            thread.release(&mut lock, Site(7));
         });
         show("fork, begin, end, join", || {
             let forked = thread.fork(Site(4));

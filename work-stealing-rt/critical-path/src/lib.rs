@@ -44,6 +44,7 @@
 //! | `near` | branches that are nearly as long as the path |
 //! | `samples` | samples on their way from a signal handler |
 //! | `strand` | a strand's longest path, and the merge of two |
+//! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: spawn, begin, end, join, send, receive, acquire, release |
 //! | `channel` | channels, also bounded ones |
@@ -52,6 +53,7 @@
 //! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
 //! segments, and counted. Lengths stay exact.
 
+mod calibrate;
 mod channel;
 mod clock;
 mod json;

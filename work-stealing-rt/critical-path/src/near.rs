@@ -1,6 +1,6 @@
 //! Branches that are nearly as long as the path.
 //!
-//! One duty: remember, along a path, the largest branches that were not taken although hardly shorter. To cure
+//! One duty: remember, along a path, the largest branches that were not taken although hardly shorter. Curing
 //! the path beside such a branch gains no more than the branch's slack.
 
 use std::sync::Arc;

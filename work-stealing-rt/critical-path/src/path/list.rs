@@ -76,7 +76,9 @@ impl List {
         let folded = joined(&arena.content_at(last), content);
         if !arena.replace_content(&self.node, &folded) {
             let before = arena.share_before(last);
-            self.rebuild(arena, local, before, &[folded]);
+            let old = core::mem::replace(&mut self.node, before);
+            self.push(arena, local, &folded);
+            local.release(arena, old);
         }
     }
 

@@ -46,7 +46,7 @@ const LOCATION: u64 = 1 << 63;
 /// What all pools of the process share.
 pub(crate) fn tracker() -> &'static Tracker {
     static TRACKER: OnceLock<Tracker> = OnceLock::new();
-    TRACKER.get_or_init(|| Tracker::new(Settings::default()))
+    TRACKER.get_or_init(|| Tracker::new(Settings::default().calibrated()))
 }
 
 #[inline(always)]
