@@ -2,8 +2,8 @@
 //!
 //! From [`start`] to [`stop`] every task is followed, whoever runs it: [`report`] tells the longest chain of
 //! activity (the span), which tasks it consists of, and what the program would gain if a procedure that is
-//! marked by [`procedure`] took no time. Activity is CPU time, so preemption, waits and stealing are no part of
-//! it; the result hardly depends on the number of workers.
+//! marked by [`procedure`] took no time. Activity is CPU time, so preemption, waits and stealing are no part
+//! of it; the result hardly depends on the number of workers.
 //!
 //! ```
 //! use work_stealing_rt::{ThreadPoolBuilder, critical_path, join};
@@ -20,9 +20,9 @@
 //! # Ok::<(), work_stealing_rt::ThreadPoolBuildError>(())
 //! ```
 //!
-//! Costs, while it is on: about 0.1 µs a join. The second half of a join then runs through a further function,
-//! so stacks are deeper; [`par_for`](crate::par_for()) splits down to its blocks. Off, the code of a join is
-//! the same as without this module.
+//! Costs, while it is on: about 0.1 µs a join. The second half of a join then runs through a further
+//! function, so stacks are deeper; [`par_for`](crate::par_for()) splits down to its blocks. Off, the code of
+//! a join is the same as without this module.
 //!
 //! Limits: what tasks exchange by locks, channels or atomics is not followed. Only strands that end before
 //! [`stop`], or that the calling thread has waited for, are part of the report.
@@ -56,8 +56,8 @@ pub fn stop() -> Report {
     report
 }
 
-/// The report up to now; of the last tracking, if none is active. While one is, the calling thread's path ends
-/// here, for this report.
+/// The report up to now; of the last tracking, if none is active. While one is, the calling thread's path
+/// ends here, for this report.
 #[track_caller]
 pub fn report() -> Report {
     if track::is_active() {

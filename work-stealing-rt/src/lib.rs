@@ -24,7 +24,7 @@
 //! | `pool` | pools, the global pool, installing work from outside |
 //! | `track` | the critical path at forks, joins and waits, while it is asked for |
 //! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | public operations; call user closures |
 //! | [`critical_path`] | starting, stopping and reporting the tracking of the critical path |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under

@@ -1,7 +1,7 @@
 //! Critical paths of small programs on this runtime.
 //!
-//! Activity is CPU time of known spins, which other programs do not change, so results hold to some percent on
-//! a busy machine; `examples/critical_path_truth.rs` measures how exact they are.
+//! Activity is CPU time of known spins, which other programs do not change, so results hold to some percent
+//! on a busy machine; `examples/critical_path_truth.rs` measures how exact they are.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -58,8 +58,8 @@ fn load_base() -> u64 {
     u64::from_str_radix(line.split('-').next().expect("an address"), 16).expect("hexadecimal")
 }
 
-/// The code to which an instruction leads, or may: the target of a call or a jump, or an address that it loads
-/// from the program's table of addresses to call it.
+/// The code to which an instruction leads, or may: the target of a call or a jump, or an address that it
+/// loads from the program's table of addresses to call it.
 fn target(instruction: &Instruction) -> Option<u64> {
     if instruction.op0_kind() == OpKind::NearBranch64 {
         return Some(instruction.near_branch_target());

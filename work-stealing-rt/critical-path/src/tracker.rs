@@ -45,8 +45,8 @@ impl Default for Settings {
 
 impl Settings {
     /// With edge costs that are measured now, in some milliseconds: a message takes as long as a running
-    /// thread needs to see it, a spawn twice that, since a thief must look and claim the task. Where no second
-    /// thread runs at the same time, they are 150 and 300 ns, as on a usual machine.
+    /// thread needs to see it, a spawn twice that, since a thief must look and claim the task. Where no
+    /// second thread runs at the same time, they are 150 and 300 ns, as on a usual machine.
     pub fn calibrated(self) -> Self {
         let round_trip = crate::calibrate::round_trip().unwrap_or(300);
         Settings {

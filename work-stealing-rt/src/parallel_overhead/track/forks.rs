@@ -1,11 +1,11 @@
 //! The critical path at a worker's pending forks.
 //!
-//! One duty: a record for each slot of the worker's deque, with the strand of the fork, and that of the stolen
-//! task's end.
+//! One duty: a record for each slot of the worker's deque, with the strand of the fork, and that of the
+//! stolen task's end.
 //!
 //! Invariant: a record is touched by whoever has the slot: the owner before it opens the task to others and
-//! after it has taken the task back, the thief from its claim to its announcement, then the owner again. These
-//! hand-overs order the accesses (`deque`).
+//! after it has taken the task back, the thief from its claim to its announcement, then the owner again.
+//! These hand-overs order the accesses (`deque`).
 
 use core::cell::UnsafeCell;
 use std::sync::OnceLock;

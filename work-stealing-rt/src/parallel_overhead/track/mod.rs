@@ -1,10 +1,10 @@
 //! Overhead of the category `track`: following the critical path, while that is asked for.
 //!
-//! One duty: tell the crate `critical-path` what the runtime does with tasks, so that each task is a strand of
-//! its own, whoever runs it. Off, all of it is a few comparisons in functions that are out of line anyway. On,
-//! every deque is open ([`crate::deque::SplitDeque::set_open`]), so that every fork, and every task that is
-//! taken back, comes through such a function; a task that is taken back is entered through the boundary, which
-//! shows its end. The code that is inlined into a spawner is the same in both cases.
+//! One duty: tell the crate `critical-path` what the runtime does with tasks, so that each task is a strand
+//! of its own, whoever runs it. Off, all of it is a few comparisons in functions that are out of line anyway.
+//! On, every deque is open ([`crate::deque::SplitDeque::set_open`]), so that every fork, and every task that
+//! is taken back, comes through such a function; a task that is taken back is entered through the boundary,
+//! which shows its end. The code that is inlined into a spawner is the same in both cases.
 //!
 //! Each thread has one `Thread` of the tracker, made at its first event. A worker's stack of nested tasks is
 //! the stack of strands that it has left.
