@@ -42,10 +42,7 @@ pub fn start() {
     track::tracker().restart();
     track::set_active(true);
     pool::raise_attention();
-    track::with_thread(|thread| {
-        thread.restart(Site(0));
-        thread.resume();
-    });
+    track::begin_here(Location::caller());
 }
 
 /// Stops the tracking, and returns its report. The calling thread's path ends here.
@@ -61,8 +58,7 @@ pub fn stop() -> Report {
 #[track_caller]
 pub fn report() -> Report {
     if track::is_active() {
-        let site = track::at(Location::caller());
-        track::with_thread(|thread| thread.publish(site));
+        track::publish(Location::caller());
     }
     track::tracker().report()
 }

@@ -154,6 +154,12 @@ fn scopes_broadcasts_and_loops_are_followed() {
     let place = place(spawned.expect("the inner task").begin);
     assert!(place.file.ends_with("tests/critical_path.rs"), "{place:?}");
     assert!(place.line > 0);
+    // The path begins where the tracking was started, and ends where it was stopped.
+    let first = critical_path::place(report.segments[0].begin);
+    let last = critical_path::place(report.segments[report.segments.len() - 1].end);
+    assert!(first.file.ends_with("tests/critical_path.rs"), "{first:?}");
+    assert_eq!(last.file, first.file);
+    assert_eq!(last.line, first.line + 2);
 }
 
 /// A task belongs to the procedure that has spawned it, stolen or not.

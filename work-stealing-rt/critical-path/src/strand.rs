@@ -60,7 +60,7 @@ pub(crate) struct Spare {
 }
 
 /// Strands that a thread keeps at most.
-const MOST_SPARE: usize = 256;
+const MOST_SPARE: usize = 64;
 
 impl Spare {
     pub(crate) fn new() -> Self {

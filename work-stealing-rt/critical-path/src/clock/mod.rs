@@ -165,9 +165,10 @@ mod tests {
                     }
                     let time = clock.now() - from;
                     let system = system::thread_time() - start;
-                    // What reading takes from the system is not part of it.
-                    let own = clock.resyncs() * 20_000 + 500_000;
-                    assert!(time <= system + 50_000, "{time} of {system}");
+                    // What reading takes from the system is not part of it. A hypervisor may take the core
+                    // unseen; by the wall clock it would be twice as much.
+                    let own = clock.resyncs() * 20_000 + system / 10;
+                    assert!(time <= system + system / 4, "{time} of {system}");
                     assert!(time + own >= system, "{time} of {system}");
                 });
             }

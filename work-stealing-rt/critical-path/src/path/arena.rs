@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use super::{Edge, Segment, Site};
 
 /// Nodes that a thread takes from, or gives back to, all others at once.
-const BATCH: usize = 64;
+const BATCH: usize = 16;
 /// Several threads ran the segment.
 const MANY_THREADS: u32 = u32::MAX;
 

@@ -343,7 +343,7 @@ mod tests {
         let list = list(&arena, &mut local, &all, u32::MAX / 2);
         let segments = list.segments(&arena);
         let last = segments.last().expect("not empty");
-        assert_eq!((last.edge, last.count), (Edge::Folded, 6000 - 64));
+        assert_eq!((last.edge, last.count), (Edge::Folded, 6000 - 16));
         assert_eq!(
             segments.iter().map(|s| s.time).sum::<u64>(),
             6000 * 6001 / 2

@@ -83,6 +83,42 @@ fn a_long_loop_is_a_few_segments() {
     assert!(most >= Some(99_990), "{:?}", report.segments);
 }
 
+/// As many threads at the same time, each with a path of its own.
+#[test]
+fn ten_thousand_threads_fit() {
+    const THREADS: usize = 10_000;
+    let tracker = Tracker::new(Settings::default());
+    let clock = Simulated::default();
+    let mut main = Thread::new(&tracker, clock.clone(), Site(0));
+    let mut threads = Vec::new();
+    for number in 0..THREADS as u64 {
+        clock.advance(1);
+        let forked = main.fork(Site(number));
+        let clock = Simulated::default();
+        let thread = Thread::spawned(&tracker, clock.clone(), forked, Site(number));
+        threads.push((clock, thread));
+    }
+    let mut ends = Vec::new();
+    for (clock, mut thread) in threads {
+        for part in 0..5 {
+            clock.advance(1);
+            let message = thread.send(Site(part));
+            thread.receive(message, Site(part), Edge::Channel);
+        }
+        ends.push(thread.end_of_thread(Site(1)));
+    }
+    for ended in ends {
+        main.join(ended, Site(2));
+    }
+    clock.advance(1);
+    main.publish(Site(3));
+    let report = tracker.report();
+    assert_eq!(report.work, 10_000 + 5 * 10_000 + 1);
+    assert_eq!(report.span, 10_000 + 5 + 1);
+    assert!(report.segments.iter().all(|s| s.edge != Edge::Folded));
+    assert_eq!(report.segments.len(), 3);
+}
+
 /// All nodes come back when the strands are gone, so a tracker can be used for ever.
 #[test]
 fn sessions_follow_each_other() {

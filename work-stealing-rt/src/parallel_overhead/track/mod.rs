@@ -76,13 +76,19 @@ pub(crate) fn location(site: Site) -> Option<&'static Location<'static>> {
 /// here has no activity yet.
 #[inline(always)]
 fn with<R>(idle: bool, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+    with_at(idle, Site(0), change)
+}
+
+/// As [`with`]; where the thread's path begins, if it does now.
+#[inline(always)]
+fn with_at<R>(idle: bool, site: Site, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
     let access = |thread: &RefCell<Option<Box<Tracked>>>| {
         let mut thread = thread.try_borrow_mut().ok()?;
         let thread = match &mut *thread {
             Some(thread) => thread,
-            none => none.insert(enter(idle)),
+            none => none.insert(enter(idle, site)),
         };
-        thread.restart(Site(0));
+        thread.restart(site);
         Some(change(thread))
     };
     THREAD.try_with(access).ok().flatten()
@@ -91,17 +97,22 @@ fn with<R>(idle: bool, change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
 #[cold]
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-fn enter(idle: bool) -> Box<Tracked> {
-    let mut thread = Box::new(Thread::new(tracker(), ThreadClock::new(), Site(0)));
+fn enter(idle: bool, site: Site) -> Box<Tracked> {
+    let mut thread = Box::new(Thread::new(tracker(), ThreadClock::new(), site));
     if idle {
         thread.pause();
     }
     thread
 }
 
-/// For the public operations: with the calling thread's state, which is active.
-pub(crate) fn with_thread<R>(change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
-    with(false, change)
+/// The calling thread's path begins at `location`, if it has none yet.
+pub(crate) fn begin_here(location: &'static Location<'static>) {
+    with_at(false, at(location), Thread::resume);
+}
+
+/// The calling thread's path ends at `location`, as far as a report now is concerned.
+pub(crate) fn publish(location: &'static Location<'static>) {
+    with(false, |thread| thread.publish(at(location)));
 }
 
 /// What follows is a wait. The result is for [`resume`].
