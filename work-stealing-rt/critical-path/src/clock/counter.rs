@@ -20,7 +20,9 @@
 //!   never run inside it but in a signal handler, at whose entry the kernel has aborted it and cleared the
 //!   word.
 //! * A kernel need not clear the word when the thread blocks: the check at the first use sleeps, and looks.
-//! * Both clocks drift apart by some parts in a million: after [`LONGEST`] the CPU clock is read anyway.
+//! * A hypervisor may take the core unseen, or the kernel fail to clear the word. After [`LONGEST`] the CPU
+//!   clock is read anyway. A shorter loss of the core puts the counter ahead, and the next reading of the CPU
+//!   clock holds it until both agree.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, _rdtsc};
@@ -67,8 +69,11 @@ impl Descriptor {
 const WORD: isize = 8;
 const CORE: isize = 4;
 
-/// Nanoseconds after which the CPU clock is read in any case.
-const LONGEST: u64 = 250_000_000;
+/// Nanoseconds after which the CPU clock is read in any case: it takes a thousandth of that.
+const LONGEST: u64 = 1_000_000;
+/// What a reading of the CPU clock costs at most, in nanoseconds. If it seems to take longer, a hypervisor had
+/// the core, which the CPU clock need not count.
+const MOST_COST: u64 = 10_000;
 /// How long the counter's rate is measured.
 const CALIBRATION: Duration = Duration::from_millis(5);
 
@@ -174,10 +179,11 @@ impl Counter {
             let cpu = thread_time();
             let after = counter();
             if self.is_intact() {
+                let cost = self.nanoseconds(after.wrapping_sub(before)).min(MOST_COST);
                 // The CPU clock was read about half way.
-                let half = self.nanoseconds(after.wrapping_sub(before)) / 2;
-                self.time = self.time.max(cpu.saturating_sub(half + self.own));
-                self.own = (cpu + half).saturating_sub(self.time);
+                let entry = cpu.saturating_sub(self.own + cost / 2);
+                self.time = self.time.max(entry);
+                self.own += cost;
                 self.ticks = after;
                 return self.time;
             }
