@@ -71,8 +71,8 @@ const CORE: isize = 4;
 
 /// Nanoseconds after which the CPU clock is read in any case: it takes a thousandth of that.
 const LONGEST: u64 = 1_000_000;
-/// What a reading of the CPU clock costs at most, in nanoseconds. If it seems to take longer, a hypervisor had
-/// the core, which the CPU clock need not count.
+/// What a reading of the CPU clock costs at most, in nanoseconds. If it seems to take longer, a hypervisor
+/// had the core, which the CPU clock need not count.
 const MOST_COST: u64 = 10_000;
 /// How long the counter's rate is measured.
 const CALIBRATION: Duration = Duration::from_millis(5);
