@@ -349,8 +349,7 @@ impl SplitDeque {
     /// Owner: whether other workers look for tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        (!self.owner.solo || self.owner.open.get())
-            && self.own().limit.load(Ordering::Relaxed) == ATTENTION
+        !self.owner.solo && self.own().limit.load(Ordering::Relaxed) == ATTENTION
     }
 
     /// Asks the owner to publish at its next push.

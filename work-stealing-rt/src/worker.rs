@@ -18,7 +18,7 @@ use crate::job::TaskRef;
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::queue::{self, Injector};
-use crate::track::forks::Forks;
+use crate::track::{self, forks::Forks};
 
 #[cfg(not(loom))]
 thread_local! {
@@ -176,9 +176,10 @@ impl Worker {
         !self.spawns.is_empty() || self.joins.has_tasks()
     }
 
-    /// Whether other workers look for tasks, so that the calling thread should split its work.
+    /// Whether other workers look for tasks, so that the calling thread should split its work; or whether the
+    /// critical path is tracked, for which all that may run in parallel must be tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        self.joins.is_hungry()
+        self.joins.is_hungry() || track::is_active()
     }
 }

@@ -162,6 +162,20 @@ fn scopes_broadcasts_and_loops_are_followed() {
     assert_eq!(last.line, first.line + 2);
 }
 
+/// On one worker, too, where nobody ever asks for tasks, and without any fork before.
+#[test]
+fn a_loop_is_as_parallel_as_its_blocks() {
+    let _alone = alone();
+    for workers in [1, 2] {
+        let report = track(&pool(workers), || {
+            par_for_grain(0..16, 2, |_| spin("body", 2))
+        });
+        sums_agree(&report);
+        about(report.work, 32);
+        about(report.span, 4);
+    }
+}
+
 /// A task belongs to the procedure that has spawned it, stolen or not.
 #[test]
 fn tasks_inherit_the_procedure() {
