@@ -27,12 +27,16 @@ fn pool(threads: usize) -> ThreadPool {
 
 /// CPU time of the calling thread in nanoseconds.
 fn thread_time() -> u64 {
+    cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn cpu_time(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -305,6 +309,34 @@ fn a_start_inside_of_forks() {
             .iter()
             .all(|p| p.name != "later" || p.work == 0)
     );
+}
+
+/// A worker that looks for tasks spins; that is no activity, whoever has started the tracking where.
+#[test]
+fn a_worker_without_a_task_is_not_active() {
+    let _alone = alone();
+    let handler = |_| _ = join(|| (), || ());
+    let builder = ThreadPoolBuilder::new().num_threads(2);
+    let pool = builder.start_handler(handler).build().expect("threads");
+    pool.install(critical_path::start);
+    let clocks = || {
+        [
+            libc::CLOCK_PROCESS_CPUTIME_ID,
+            libc::CLOCK_THREAD_CPUTIME_ID,
+        ]
+        .map(cpu_time)
+    };
+    let [process, own] = clocks();
+    for _ in 0..300 {
+        thread::sleep(std::time::Duration::from_micros(200));
+        pool.install(|| ());
+    }
+    let [process, own] = [clocks()[0] - process, clocks()[1] - own];
+    let report = pool.install(critical_path::stop);
+    // This thread is active while it installs. The workers mostly search.
+    let workers = process - own;
+    let active = report.work.saturating_sub(own);
+    assert!(active < workers / 2, "{active} of {workers}");
 }
 
 #[test]

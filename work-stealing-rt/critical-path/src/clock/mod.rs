@@ -175,6 +175,40 @@ mod tests {
         });
     }
 
+    /// Two clocks of one thread ask the system more often, but neither is wrong.
+    #[test]
+    #[cfg(not(miri))]
+    fn two_clocks_of_a_thread_agree() {
+        let (mut one, mut other) = (ThreadClock::new(), ThreadClock::new());
+        let from = (one.now(), other.now());
+        for _ in 0..50 {
+            spin(Duration::from_micros(100));
+            one.now();
+            spin(Duration::from_micros(100));
+            other.now();
+        }
+        let (one, other) = (one.now() - from.0, other.now() - from.1);
+        assert!((9_000_000..15_000_000).contains(&one), "{one}");
+        assert!(one.abs_diff(other) < one / 10, "{one} and {other}");
+    }
+
+    /// Where the counter is of no use.
+    #[test]
+    #[cfg(not(miri))]
+    fn the_systems_clock_serves_alone() {
+        let mut clock = ThreadClock::new();
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        {
+            clock.counter = None;
+        }
+        assert_eq!(clock.timer(), system::TIMER);
+        let from = clock.now();
+        spin(Duration::from_millis(5));
+        let time = clock.now() - from;
+        assert!((5_000_000..10_000_000).contains(&time), "{time}");
+        assert_eq!(clock.resyncs(), 0);
+    }
+
     #[test]
     #[cfg(not(miri))]
     fn waiting_does_not_advance_it() {

@@ -42,8 +42,10 @@ pub(crate) fn run_one(worker: &Worker, find: impl FnOnce(&Worker) -> Option<Foun
     let Some(found) = find(worker) else {
         return false;
     };
+    let paused = track::pause();
     end_work(worker);
     run(worker, found);
     begin_work(worker);
+    track::resume(paused);
     true
 }

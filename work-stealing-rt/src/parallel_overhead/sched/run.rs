@@ -33,6 +33,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
             }
         }
         track::end_stolen(tracked);
+        track::rest();
         if found.slot == NONE {
             (site.finish)(task.0);
         } else {

@@ -121,6 +121,15 @@ pub(crate) fn pause() -> bool {
     is_active() && with(false, Thread::pause).is_some()
 }
 
+/// The calling worker has no task: what it does in its scheduling loop is no activity, whatever the task before
+/// has left behind.
+#[inline(always)]
+pub(crate) fn rest() {
+    if is_active() {
+        with(true, Thread::pause);
+    }
+}
+
 /// The wait is over.
 #[inline(always)]
 pub(crate) fn resume(paused: bool) {
