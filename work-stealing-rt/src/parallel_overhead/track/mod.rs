@@ -121,8 +121,8 @@ pub(crate) fn pause() -> bool {
     is_active() && with(false, Thread::pause).is_some()
 }
 
-/// The calling worker has no task: what it does in its scheduling loop is no activity, whatever the task before
-/// has left behind.
+/// The calling worker has no task: what it does in its scheduling loop is no activity, whatever the task
+/// before has left behind.
 #[inline(always)]
 pub(crate) fn rest() {
     if is_active() {
