@@ -54,11 +54,13 @@ pub fn stop() -> Report {
 }
 
 /// The report up to now; of the last tracking, if none is active. While one is, the calling thread's path
-/// ends here, for this report.
+/// ends here, for this report. Other threads are asked to tell theirs at their next fork, join or task, for
+/// the next report: so a program that never ends can be watched.
 #[track_caller]
 pub fn report() -> Report {
     if track::is_active() {
         track::publish(Location::caller());
+        track::tracker().ask();
     }
     track::tracker().report()
 }

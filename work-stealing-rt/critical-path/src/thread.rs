@@ -31,6 +31,8 @@ pub struct Thread<'t, C> {
     since: Option<u64>,
     number: u32,
     session: u32,
+    /// How often it was asked to publish its strand, and has.
+    answered: u32,
     resyncs_before: u64,
     spare: Spare,
     samples: Arc<Samples>,
@@ -106,6 +108,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             since: None,
             number,
             session,
+            answered: tracker.asked(),
             resyncs_before: 0,
             spare: Spare::new(),
             samples: Arc::default(),
@@ -169,6 +172,18 @@ impl<'t, C: Clock> Thread<'t, C> {
         if self.samples.are_there() {
             self.take_samples();
         }
+        if self.answered != self.tracker.asked() {
+            self.answer();
+        }
+    }
+
+    /// Publishes the strand, as the tracker has asked.
+    #[cold]
+    fn answer(&mut self) {
+        self.answered = self.tracker.asked();
+        self.tell_resyncs();
+        let strand = self.with_memory(|memory, strand| strand.share(memory));
+        self.tracker.end(strand, Site(0), self.session);
     }
 
     /// Tells reports how often the clock had to ask the system.
@@ -304,13 +319,13 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn publish(&mut self, at: Site) {
         let copy = self.copy(at);
         self.tell_resyncs();
-        self.tracker.end(copy.strand, at);
+        self.tracker.end(copy.strand, at, self.session);
     }
 
     /// A strand has ended, and nobody waits for it.
     pub fn finish(&mut self, ended: Ended) {
         if let Some(copy) = self.same_session(ended.copy) {
-            self.tracker.end(copy.strand, copy.at);
+            self.tracker.end(copy.strand, copy.at, self.session);
         }
     }
 

@@ -101,6 +101,8 @@ pub struct Tracker {
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
     session: AtomicU32,
+    /// How often all threads were asked to publish their strands.
+    asked: AtomicU32,
     next_thread: AtomicU32,
 }
 
@@ -231,6 +233,7 @@ impl Tracker {
                 longest: None,
             }),
             session: AtomicU32::new(1),
+            asked: AtomicU32::new(0),
             next_thread: AtomicU32::new(0),
         }
     }
@@ -253,6 +256,18 @@ impl Tracker {
     #[inline]
     pub fn session(&self) -> u32 {
         self.session.load(Ordering::Relaxed)
+    }
+
+    /// Asks every thread to publish its strand at its next event, for intermediate reports of programs whose
+    /// threads do not end. A report some time later is about a state that each thread has passed since.
+    pub fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often threads were asked.
+    #[inline]
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// The procedure of that name; `None` if there are too many.
@@ -291,9 +306,13 @@ impl Tracker {
         }
     }
 
-    /// A strand ends at `at`, or is there for the moment.
-    pub(crate) fn end(&self, strand: Strand, at: Site) {
+    /// A strand of a session ends at `at`, or is there for the moment.
+    pub(crate) fn end(&self, strand: Strand, at: Site, session: u32) {
         let mut ends = lock(&self.ends);
+        if session != self.session() {
+            self.with_ends(&mut ends, |memory| strand.release(memory));
+            return;
+        }
         let Some((mut longest, mut place)) = ends.longest.take() else {
             ends.longest = Some((strand, at));
             return;

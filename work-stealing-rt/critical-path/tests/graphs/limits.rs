@@ -152,6 +152,36 @@ fn sessions_follow_each_other() {
     assert_eq!(report.quality.lost_edges[0].0.name(), "other-session");
 }
 
+/// A thread that never ends tells its strand when it is asked.
+#[test]
+fn threads_that_do_not_end_are_in_intermediate_reports() {
+    let tracker = Tracker::new(Settings::default());
+    let clock = Simulated::default();
+    let mut thread = Thread::new(&tracker, clock.clone(), Site(1));
+    for turn in 1..4 {
+        clock.advance(100);
+        assert_eq!(thread.length(), turn * 100);
+        assert_eq!(tracker.report().span, (turn - 1) * 100);
+        tracker.ask();
+        thread.length();
+        let report = tracker.report();
+        assert_eq!((report.span, report.work), (turn * 100, turn * 100));
+        assert_eq!(report.segments.len(), 1);
+    }
+    // What it did before is no part of a session that it has not begun.
+    tracker.restart();
+    tracker.ask();
+    thread.length();
+    thread.publish(Site(2));
+    let report = tracker.report();
+    assert_eq!((report.span, report.work), (0, 0));
+    thread.restart(Site(3));
+    clock.advance(10);
+    thread.publish(Site(4));
+    let report = tracker.report();
+    assert_eq!((report.span, report.work), (10, 10));
+}
+
 /// Samples instead of marks: the same numbers, if the samples are exact.
 #[test]
 fn samples_count_like_marks() {
