@@ -10,9 +10,9 @@
 //! needs no `unsafe` to reach them; all accesses are relaxed, that is, plain loads and stores.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::sync::Mutex;
 
+use super::block::{Block, Zeros};
 use super::{Edge, Segment, Site};
 
 /// Nodes that a thread takes from, or gives back to, all others at once.
@@ -67,7 +67,7 @@ pub(super) struct Content {
 
 /// The memory of all paths.
 pub(crate) struct Arena {
-    nodes: Box<[Node]>,
+    nodes: Block<Node>,
     free: Mutex<Free>,
 }
 
@@ -88,11 +88,11 @@ pub(crate) struct Local {
 }
 
 impl Arena {
-    /// Room for this many nodes of 64 bytes, rounded up. Memory that was never used is address space only.
+    /// Room for this many nodes of 64 bytes, rounded up.
     pub(crate) fn new(nodes: usize) -> Self {
         let nodes = nodes.clamp(1, 1 << 30).next_multiple_of(BATCH);
         Arena {
-            nodes: zeroed(nodes),
+            nodes: Block::new(nodes),
             free: Mutex::new(Free {
                 batches: Vec::new(),
                 singles: Vec::new(),
@@ -203,19 +203,8 @@ impl Arena {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cursor(u32);
 
-/// Nodes of zeros. An allocator gets as large a block from the system, which commits a page when it is
-/// first written.
-fn zeroed(count: usize) -> Box<[Node]> {
-    let layout = Layout::array::<Node>(count).expect("at most 64 GiB");
-    // SAFETY: the layout is not empty, as `count` is not 0.
-    let start = unsafe { alloc_zeroed(layout) }.cast::<Node>();
-    if start.is_null() {
-        handle_alloc_error(layout);
-    }
-    // SAFETY: allocated by the global allocator with the layout of this slice. A node consists of atomic
-    // numbers, for which zeros are valid. Nobody else has the address.
-    unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(start, count)) }
-}
+// SAFETY: atomic numbers.
+unsafe impl Zeros for Node {}
 
 impl Node {
     #[inline]

@@ -1,9 +1,10 @@
 //! Paths: lists of segments that share their common beginnings.
 //!
-//! `arena` keeps the nodes and counts references to them, `list` extends and folds lists. A node does not
+//! `block` has their memory, `arena` keeps the nodes and counts references to them, `list` extends and folds lists. A node does not
 //! change while more than one reference leads to it, so nothing is locked and no reader is disturbed.
 
 mod arena;
+mod block;
 mod list;
 
 pub(crate) use arena::{Arena, Local};
