@@ -7,6 +7,7 @@
 //! Fails if one exceeds 2 %.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use work_stealing_rt::critical_path::{self, Report};
 use work_stealing_rt::{ThreadPoolBuilder, broadcast, join, par_for_grain, scope};
@@ -15,6 +16,10 @@ use work_stealing_rt::{ThreadPoolBuilder, broadcast, join, par_for_grain, scope}
 const UNIT: u64 = 1_000_000;
 /// The largest error, in percent.
 const MOST: f64 = 2.0;
+
+/// A spin has taken longer than it should by the CPU clock itself: an interrupt, or a hypervisor, had the
+/// core for a while. The program is run again then.
+static OVERSHOT: AtomicBool = AtomicBool::new(false);
 
 /// CPU time of the calling thread in nanoseconds.
 fn thread_time() -> u64 {
@@ -30,7 +35,13 @@ fn thread_time() -> u64 {
 fn spin(name: &'static str, units: u64) {
     critical_path::procedure(name, || {
         let start = thread_time();
-        while thread_time() - start < units * UNIT {}
+        let mut time = 0;
+        while time < units * UNIT {
+            time = thread_time() - start;
+        }
+        if time > units * UNIT + UNIT / 20 {
+            OVERSHOT.store(true, Relaxed);
+        }
     });
 }
 
@@ -237,9 +248,15 @@ fn main() -> ExitCode {
             let pool = ThreadPoolBuilder::new().num_threads(workers);
             let pool = pool.build().expect("threads");
             for graph in &GRAPHS {
-                critical_path::start();
-                pool.install(graph.run);
-                let report = critical_path::stop();
+                let report = loop {
+                    OVERSHOT.store(false, Relaxed);
+                    critical_path::start();
+                    pool.install(graph.run);
+                    let report = critical_path::stop();
+                    if !OVERSHOT.load(Relaxed) {
+                        break report;
+                    }
+                };
                 let error = error(graph, &report, workers as u64);
                 largest = largest.max(error);
                 println!(

@@ -1,8 +1,8 @@
 //! The operations of a thread: what it does to its strand, and what it hands to others.
 //!
-//! One duty: measure activity between events, and carry strands along edges. Each operation reads the clock
-//! once, so what the tracker does itself is at most one short event's time, and is not measured while it
-//! waits or allocates for long ([`Thread::pause`]).
+//! One duty: measure activity between events, and carry strands along edges. An operation among many reads
+//! the clock once, so its own time, some ten nanoseconds, counts as activity. One after a long segment reads
+//! it twice and does not count.
 //!
 //! A strand that is handed to another thread ([`Forked`], [`Ended`], [`Message`]) must come back to a
 //! `Thread` of the same tracker, be it to [`Thread::discard`]: its memory is not given back otherwise.
@@ -17,12 +17,19 @@ use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{Lost, Totals, Tracker, add};
 
+/// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
+const LONG: u64 = 100_000;
+/// What follows it within this time finds the caches cold.
+const AFTER_LONG: u64 = 20_000;
+
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
     tracker: &'t Tracker,
     clock: C,
     /// The clock's time up to which activity is counted.
     last: u64,
+    /// Up to this time of the clock, operations exclude themselves; see [`Thread::settle`].
+    cold: u64,
     /// Time that passes is not activity.
     idle: bool,
     strand: Strand,
@@ -102,6 +109,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             tracker,
             last: clock.now(),
             clock,
+            cold: 0,
             idle: false,
             strand: Strand::start(number, begin),
             procedure: None,
@@ -165,6 +173,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         let now = self.clock.now();
         let time = now - self.last;
         self.last = now;
+        if time >= LONG {
+            self.cold = now + AFTER_LONG;
+        }
         if !self.idle {
             self.strand.extend(time, self.procedure);
             self.totals.add_work(time, self.procedure);
@@ -174,6 +185,15 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
         if self.answered != self.tracker.asked() {
             self.answer();
+        }
+    }
+
+    /// Ends an operation. After a long segment the tracker's memory is no longer in the processor's caches,
+    /// and the first operations take microseconds: they read the clock again, so as not to count as activity.
+    #[inline]
+    fn settle(&mut self) {
+        if self.last < self.cold {
+            self.last = self.clock.now();
         }
     }
 
@@ -212,7 +232,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn enter(&mut self, procedure: Option<Procedure>) -> Option<Procedure> {
         self.tick();
-        core::mem::replace(&mut self.procedure, procedure)
+        let outer = core::mem::replace(&mut self.procedure, procedure);
+        self.settle();
+        outer
     }
 
     /// Where a signal handler of this thread leaves its samples.
@@ -261,13 +283,15 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     fn leave(&mut self, strand: Strand, procedure: Option<Procedure>) -> Paused {
         let since = strand.length;
-        Paused {
+        let paused = Paused {
             strand: core::mem::replace(&mut self.strand, strand),
             procedure: core::mem::replace(&mut self.procedure, procedure),
             idle: core::mem::replace(&mut self.idle, false),
             session: self.session,
             since,
-        }
+        };
+        self.settle();
+        paused
     }
 
     /// The current strand ends at `at`; the thread goes on with the one that it has left for it.
@@ -421,8 +445,10 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     fn copy(&mut self, at: Site) -> Carried {
         self.tick();
+        let strand = self.with_memory(|memory, strand| strand.share(memory));
+        self.settle();
         Carried {
-            strand: self.with_memory(|memory, strand| strand.share(memory)),
+            strand,
             at,
             session: self.session,
         }
@@ -437,6 +463,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let transition = self.transition(copy.at, at, edge);
         self.with_memory(|memory, strand| strand.merge(memory, copy.strand, &transition, since));
         self.count(edge);
+        self.settle();
     }
 
     /// Makes `copy` the longer of both, merged with the other one.
