@@ -5,7 +5,7 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -17,7 +17,9 @@ use work_stealing_rt::{
 /// One tracking at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    EXTRA.store(0, SeqCst);
+    alone
 }
 
 fn pool(threads: usize) -> ThreadPool {
@@ -45,9 +47,16 @@ const UNIT: u64 = 400_000;
 fn spin(name: &'static str, units: u64) {
     critical_path::procedure(name, || {
         let start = thread_time();
-        while thread_time() - start < units * UNIT {}
+        let mut time = 0;
+        while time < units * UNIT {
+            time = thread_time() - start;
+        }
+        EXTRA.fetch_add(time - units * UNIT, SeqCst);
     });
 }
+
+/// What spins of the test took beyond their times: an interrupt, or a hypervisor, may have the core for long.
+static EXTRA: AtomicU64 = AtomicU64::new(0);
 
 /// The report of a program in a pool.
 fn track<R: Send>(pool: &ThreadPool, program: impl FnOnce() -> R + Send) -> Report {
@@ -65,7 +74,7 @@ fn of<'a>(report: &'a Report, name: &str) -> &'a ProcedureTimes {
 #[track_caller]
 fn about(time: u64, units: u64) {
     let expected = units * UNIT;
-    let most = expected + expected / 8 + UNIT;
+    let most = expected + expected / 8 + UNIT + EXTRA.load(SeqCst);
     assert!(
         (expected - expected / 25..=most).contains(&time),
         "{time} instead of {expected}"
