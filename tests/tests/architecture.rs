@@ -7,10 +7,11 @@ use hpcrun_tests::repository::{files_with, metadata, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("hpcrun-abi", &[]),
+    ("critical-path", &[]),
     ("hpc-formats", &[]),
-    ("work-stealing-rt", &["hpcrun-abi"]),
+    ("work-stealing-rt", &["hpcrun-abi", "critical-path"]),
     ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
     (
         "hpcrun-preload",

@@ -5,11 +5,12 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::panic::Location;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::count_latch::CountLatch;
-use crate::job::{Event, HeapTask, StackTask};
+use crate::job::{Event, HeapTask, Linked, StackTask};
 use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::post;
@@ -56,26 +57,39 @@ impl fmt::Debug for BroadcastContext<'_> {
 /// let indices = work_stealing_rt::broadcast(|context| context.index());
 /// assert!(indices.into_iter().eq(0..work_stealing_rt::current_num_threads()));
 /// ```
+#[track_caller]
 pub fn broadcast<OP, R>(op: OP) -> Vec<R>
 where
     OP: Fn(BroadcastContext<'_>) -> R + Sync,
     R: Send,
 {
-    pool::with_pool(|pool| broadcast_in(pool, op))
+    let location = Location::caller();
+    pool::with_pool(|pool| broadcast_at(pool, op, location))
 }
 
 /// Calls `op` later on every worker of the calling thread's pool, or of the global pool.
 ///
 /// A panic of `op` is treated as that of a [`spawn`](crate::spawn())ed task.
+#[track_caller]
 pub fn spawn_broadcast<OP>(op: OP)
 where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
-    pool::with_pool(|pool| spawn_broadcast_in(pool, op));
+    let location = Location::caller();
+    pool::with_pool(|pool| spawn_broadcast_at(pool, op, location));
 }
 
 /// [`broadcast`] in the given pool.
+#[track_caller]
 pub(crate) fn broadcast_in<OP, R>(pool: &Pool, op: OP) -> Vec<R>
+where
+    OP: Fn(BroadcastContext<'_>) -> R + Sync,
+    R: Send,
+{
+    broadcast_at(pool, op, Location::caller())
+}
+
+fn broadcast_at<OP, R>(pool: &Pool, op: OP, location: &'static Location<'static>) -> Vec<R>
 where
     OP: Fn(BroadcastContext<'_>) -> R + Sync,
     R: Send,
@@ -85,7 +99,7 @@ where
     let run = |_migrated: bool| call(&op);
     let tasks: Vec<_> = workers
         .iter()
-        .map(|_| StackTask::new(&run, CountDown(&completion)))
+        .map(|_| StackTask::new(&run, Linked::new(CountDown(&completion), location)))
         .collect();
     for (worker, task) in workers.iter().zip(&tasks) {
         post(worker, task.record());
@@ -96,7 +110,7 @@ where
     let outcomes: Vec<_> = tasks
         .iter()
         // SAFETY: all tasks are over, and each is asked once.
-        .map(|task| unsafe { task.take_outcome() })
+        .map(|task| unsafe { task.join_outcome() })
         .collect();
     outcomes
         .into_iter()
@@ -105,7 +119,15 @@ where
 }
 
 /// [`spawn_broadcast`] in the given pool.
+#[track_caller]
 pub(crate) fn spawn_broadcast_in<OP>(pool: &Pool, op: OP)
+where
+    OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
+{
+    spawn_broadcast_at(pool, op, Location::caller());
+}
+
+fn spawn_broadcast_at<OP>(pool: &Pool, op: OP, location: &'static Location<'static>)
 where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
@@ -113,7 +135,8 @@ where
     let context = profiler::capture_context();
     for worker in pool.workers() {
         let op = Arc::clone(&op);
-        let task = HeapTask::boxed(move |_: &_| call(&*op), Detached::new(pool), context);
+        let call = move |_: &_| call(&*op);
+        let task = HeapTask::boxed(call, Detached::new(pool), context, location);
         post(worker, task);
     }
 }

@@ -7,6 +7,7 @@ use crate::latch::{Latch, ThreadLatch};
 use crate::primitives::{AtomicUsize, Ordering};
 use crate::sched::in_task::wait_in_task;
 use crate::sync::announce::announce;
+use crate::track;
 use crate::worker::Worker;
 
 /// Set when the last of the counted tasks has ended.
@@ -87,7 +88,11 @@ impl CountLatch {
     /// Waits, on the thread that made it, until all tasks have ended.
     pub(crate) fn wait(&self) {
         match &self.waiter {
-            Waiter::Thread(latch) => latch.wait(),
+            Waiter::Thread(latch) => {
+                let paused = track::pause();
+                latch.wait();
+                track::resume(paused);
+            }
             Waiter::Worker { worker, latch } => {
                 // SAFETY: the calling thread's own worker.
                 wait_in_task(unsafe { &**worker }, latch);

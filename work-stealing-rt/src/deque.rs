@@ -20,6 +20,7 @@
 //!   the shared part ran empty (*attention*). The distance of a slot inside the open zone is negative, that
 //!   is, huge as an unsigned number. Whoever empties the shared part stores the 0, so the oldest task is
 //!   nearly always open to thieves.
+//! * While the critical path is tracked, the whole deque is *open*: the owner leaves *attention* raised.
 //! * `pace` is the owner's request that thieves look less often, if a steal costs it more than it gains.
 //!
 //! Pairing: the owner's publication (`Release` on `ends`) with a thief's claim (`Acquire` on
@@ -86,6 +87,8 @@ struct Owner {
     zone: usize,
     /// There are no thieves: never ask for attention.
     solo: bool,
+    /// Nothing is private; see [`SplitDeque::set_open`].
+    open: Cell<bool>,
     /// The owner's copy of the address.
     block: *const Block,
 }
@@ -142,6 +145,7 @@ impl SplitDeque {
                 split: Cell::new(base),
                 zone: base as usize + open + size_of::<Latch>() / 2,
                 solo: workers == 1,
+                open: Cell::new(false),
                 block,
             }),
             block,
@@ -204,7 +208,8 @@ impl SplitDeque {
     /// zone all of it), or takes the task out again (returning [`NONE`]) when the deque is full.
     #[inline(always)]
     pub(crate) fn finish_push(&self, slot: SlotPtr) -> SlotPtr {
-        if self.own().limit.load(Ordering::Relaxed) == ATTENTION {
+        let open = self.owner.open.get();
+        if self.own().limit.load(Ordering::Relaxed) == ATTENTION && !open {
             let limit = self.last() as usize - self.owner.zone;
             self.own().limit.store(limit, Ordering::Relaxed);
         }
@@ -213,16 +218,30 @@ impl SplitDeque {
             self.owner.head.set(slot);
             slot = NONE;
         }
-        if !self.owner.solo {
+        if !self.owner.solo || open {
             let head = self.owner.head.get();
             let private = self.index(head) - self.index(self.owner.split.get());
-            if (head as usize) < self.owner.zone {
+            if (head as usize) < self.owner.zone || open {
                 self.publish(private);
             } else {
                 self.publish(private.div_ceil(2));
             }
         }
         slot
+    }
+
+    /// Owner: from now on every task is open to thieves at once, as if all slots lay in the open zone, or not
+    /// any more. The owner then takes the slow half of every push, and of every take-back.
+    #[inline(always)]
+    pub(crate) fn set_open(&self, open: bool) {
+        self.owner.open.set(open);
+        self.raise_attention();
+    }
+
+    /// Owner: whether every task is open.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.owner.open.get()
     }
 
     /// Owner: opens the whole private part to thieves; true when there was any.
@@ -301,6 +320,12 @@ impl SplitDeque {
         self.owner.head.set(slot);
         self.owner.split.set(slot);
         self.own().ends.store(pack(index, index), Ordering::Release);
+    }
+
+    /// Anyone: the slot's number, below [`CAPACITY`].
+    #[inline(always)]
+    pub(crate) fn number(&self, slot: SlotPtr) -> usize {
+        self.index(slot) as usize
     }
 
     /// Anyone: whether the slot belongs to this deque.

@@ -11,16 +11,19 @@
 
 use core::cell::UnsafeCell;
 use core::mem::{self, ManuallyDrop, MaybeUninit, offset_of};
+use core::panic::Location;
 use core::ptr;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
+use critical_path::{Ended, Forked};
 use hpcrun_abi::{SpawnSite, TaskHeader};
 
 use crate::boundary;
 use crate::sched::prefetch::prefetch_for_write;
 use crate::sched::state::{begin_work, end_work};
+use crate::track::{self, link::Link};
 use crate::worker::Worker;
 
 /// Runs the task with this header on the given worker, the caller's; catches every panic.
@@ -100,6 +103,12 @@ pub(crate) fn discard<T>(value: T) {
 
 /// The event that ends a [`StackTask`].
 pub(crate) trait Event {
+    /// Where the critical path goes along with the task; `None`: with the deque's slot.
+    #[inline(always)]
+    fn link(&self) -> Option<&Link> {
+        None
+    }
+
     /// The event happens.
     ///
     /// # Safety
@@ -113,6 +122,35 @@ pub(crate) struct InSlot;
 impl Event for InSlot {
     #[inline(always)]
     unsafe fn happen(_: *const Self) {}
+}
+
+/// An event that is not a deque's slot, and the critical path along it.
+pub(crate) struct Linked<E> {
+    pub(crate) event: E,
+    link: Link,
+}
+
+impl<E> Linked<E> {
+    /// The calling strand spawns the task at `location`.
+    pub(crate) fn new(event: E, location: &'static Location<'static>) -> Self {
+        Linked {
+            event,
+            link: Link::new(location),
+        }
+    }
+}
+
+impl<E: Event> Event for Linked<E> {
+    #[inline(always)]
+    fn link(&self) -> Option<&Link> {
+        Some(&self.link)
+    }
+
+    #[inline(always)]
+    unsafe fn happen(this: *const Self) {
+        // SAFETY: passed on.
+        unsafe { E::happen(&raw const (*this).event) }
+    }
 }
 
 /// A task in the frame of a spawner that outlives it.
@@ -192,8 +230,15 @@ where
             // The spawner's core owns the cache line; it arrives while the closure runs.
             prefetch_for_write(this.outcome.get());
             let closure = this.take_closure();
-            let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(true))));
+            let link = this.event.link();
+            let paused = link.and_then(|link| link.begin());
+            let own = &(&*worker).own;
+            let migrated = !own.in_order.replace(false);
+            let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(migrated))));
             (*this.outcome.get()).write(outcome);
+            if let Some(link) = link {
+                link.end(paused);
+            }
             end_work(&*worker);
         }
     }
@@ -206,8 +251,29 @@ where
     }
 }
 
+impl<F, R, E> StackTask<F, R, Linked<E>>
+where
+    F: FnOnce(bool) -> R + Send,
+    R: Send,
+    E: Event,
+{
+    /// As `take_outcome`, for the strand that has made the task and waited for it.
+    ///
+    /// # Safety
+    /// As for `take_outcome`; and the calling thread has made the task.
+    pub(crate) unsafe fn join_outcome(&self) -> thread::Result<R> {
+        // SAFETY: passed on.
+        unsafe {
+            self.event.link.join();
+            self.take_outcome()
+        }
+    }
+}
+
 /// What happens when a [`HeapTask`] ends.
 pub(crate) trait CompletionHook {
+    /// The closure's strand has ended; before `completed`.
+    fn ended(&self, strand: Ended);
     /// The closure has panicked with this payload.
     fn panicked(&self, payload: Box<dyn Any + Send>);
     /// The task has ended. Called once, last.
@@ -221,12 +287,20 @@ pub(crate) struct HeapTask<F, H> {
     header: TaskHeader,
     closure: UnsafeCell<ManuallyDrop<F>>,
     hook: H,
+    /// The strand of the spawn, for the entry to take.
+    spawned: UnsafeCell<Option<Forked>>,
+    location: &'static Location<'static>,
 }
 
 impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> HeapTask<F, H> {
-    /// A task in the given captured context (0: unknown). It must be run.
+    /// A task in the given captured context (0: unknown), spawned at `location`. It must be run.
     #[inline(always)]
-    pub(crate) fn boxed(closure: F, hook: H, context: usize) -> TaskRef {
+    pub(crate) fn boxed(
+        closure: F,
+        hook: H,
+        context: usize,
+        location: &'static Location<'static>,
+    ) -> TaskRef {
         let task = Box::new(HeapTask {
             header: TaskHeader {
                 site: ptr::from_ref(Self::SITE).cast(),
@@ -235,6 +309,8 @@ impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> HeapTask<F, H> {
             },
             closure: UnsafeCell::new(ManuallyDrop::new(closure)),
             hook,
+            spawned: UnsafeCell::new(track::spawn(location)),
+            location,
         });
         TaskRef(Box::into_raw(task).cast_const().cast::<TaskHeader>())
     }
@@ -250,9 +326,14 @@ impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> Task for HeapTask<F, H> {
             begin_work(&*worker);
             let this = &*header.cast::<Self>();
             let closure = ManuallyDrop::take(&mut *this.closure.get());
+            let site = track::at(this.location);
+            let paused = track::begin((*this.spawned.get()).take(), site);
             let call = || call_task(|| closure(&this.hook));
             if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
                 this.hook.panicked(payload);
+            }
+            if let Some(strand) = paused.and_then(|paused| track::end(paused, site)) {
+                this.hook.ended(strand);
             }
             end_work(&*worker);
         }

@@ -117,7 +117,8 @@ where
     RA: Send,
     RB: Send,
 {
-    // Both closures have migrated to the pool.
+    // Both closures have migrated to the pool, whoever runs them there.
+    let oper_b = |_| oper_b(true);
     pool::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
 }
 

@@ -22,9 +22,10 @@
 //! | `count_latch` | waiting for a number of tasks |
 //! | `fifo` | first-in-first-out order on top of a stack |
 //! | `pool` | pools, the global pool, installing work from outside |
+//! | `track` | the critical path at forks, joins and waits, while it is asked for |
 //! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | the public operations; call user closures
-//! |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | public operations; call user closures |
+//! | [`critical_path`] | starting, stopping and reporting the tracking of the critical path |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
 //! `parallel_overhead/`, and every out-of-line function that is runtime work does.
@@ -34,6 +35,7 @@ mod block_memory;
 mod boundary;
 mod broadcast;
 mod count_latch;
+pub mod critical_path;
 mod deque;
 mod fifo;
 mod job;
@@ -70,6 +72,8 @@ mod system;
 ))]
 #[path = "system/portable.rs"]
 mod system;
+#[path = "parallel_overhead/track/mod.rs"]
+mod track;
 mod worker;
 mod yielding;
 

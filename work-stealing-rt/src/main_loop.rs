@@ -10,6 +10,7 @@ use crate::pool::{Hold, Pool};
 use crate::profiler::Enrolment;
 use crate::sched::state::{begin_work, count_as_idle, end_work};
 use crate::sync::wait_until::wait_until;
+use crate::track;
 use crate::worker::Worker;
 
 /// The body of a worker's thread: runs tasks until the pool ends.
@@ -29,6 +30,7 @@ pub(crate) fn main_loop(hold: Hold, index: usize) {
         // User code counts as work.
         begin_work(worker);
         pool.call_handler(|| handler(index));
+        track::rest();
         end_work(worker);
     }
     // Released only now: the handler may have spawned tasks.
@@ -37,6 +39,7 @@ pub(crate) fn main_loop(hold: Hold, index: usize) {
         wait_until(worker, &worker.exit);
         begin_work(worker);
         pool.call_handler(|| handler(index));
+        track::rest();
         end_work(worker);
         // This handler may have spawned tasks too, and other workers' handlers may need this worker for
         // theirs.

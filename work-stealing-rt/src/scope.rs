@@ -6,11 +6,14 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+
+use critical_path::Ended;
 
 use crate::broadcast::{self, BroadcastContext};
 use crate::count_latch::CountLatch;
@@ -19,6 +22,7 @@ use crate::job::{self, CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order, post};
+use crate::track::link::Ends;
 
 type Payload = Box<dyn Any + Send>;
 
@@ -56,45 +60,58 @@ pub struct ScopeFifo<'scope> {
 /// });
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
+#[track_caller]
 pub fn scope<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&Scope<'scope>) -> R + Send,
     R: Send,
 {
-    pool::on_worker(|worker| Scope::new(worker.pool()).run(op))
+    let location = Location::caller();
+    pool::on_worker(|worker| Scope::at(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but a worker that runs tasks it has spawned itself begins with the oldest.
+#[track_caller]
 pub fn scope_fifo<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&ScopeFifo<'scope>) -> R + Send,
     R: Send,
 {
-    pool::on_worker(|worker| ScopeFifo::new(worker.pool()).run(op))
+    let location = Location::caller();
+    pool::on_worker(|worker| ScopeFifo::at(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but `op` runs in the calling thread, whether that is a worker or not; the tasks
 /// run in the calling thread's pool, else in the global pool.
+#[track_caller]
 pub fn in_place_scope<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&Scope<'scope>) -> R,
 {
-    pool::with_pool(|pool| Scope::new(pool).run(op))
+    let location = Location::caller();
+    pool::with_pool(|pool| Scope::at(pool, location).run(op))
 }
 
 /// As [`in_place_scope`], with the order of [`scope_fifo()`].
+#[track_caller]
 pub fn in_place_scope_fifo<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&ScopeFifo<'scope>) -> R,
 {
-    pool::with_pool(|pool| ScopeFifo::new(pool).run(op))
+    let location = Location::caller();
+    pool::with_pool(|pool| ScopeFifo::at(pool, location).run(op))
 }
 
 impl<'scope> Scope<'scope> {
     /// A scope whose tasks run in `pool`, which outlives it.
+    #[track_caller]
     pub(crate) fn new(pool: &Pool) -> Self {
+        Self::at(pool, Location::caller())
+    }
+
+    fn at(pool: &Pool, location: &'static Location<'static>) -> Self {
         Scope {
-            base: ScopeBase::new(pool),
+            base: ScopeBase::new(pool, location),
             marker: PhantomData,
         }
     }
@@ -107,6 +124,7 @@ impl<'scope> Scope<'scope> {
     /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
     ///
     /// The task is stored on the heap. For two closures, [`join`](crate::join) is much cheaper.
+    #[track_caller]
     pub fn spawn<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
@@ -116,6 +134,7 @@ impl<'scope> Scope<'scope> {
 
     /// Spawns one task for each worker of the scope's pool. Each gets the scope, and says where it
     /// runs.
+    #[track_caller]
     pub fn spawn_broadcast<BODY>(&self, body: BODY)
     where
         BODY: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
@@ -126,9 +145,14 @@ impl<'scope> Scope<'scope> {
 
 impl<'scope> ScopeFifo<'scope> {
     /// As [`Scope::new`].
+    #[track_caller]
     pub(crate) fn new(pool: &Pool) -> Self {
+        Self::at(pool, Location::caller())
+    }
+
+    fn at(pool: &Pool, location: &'static Location<'static>) -> Self {
         ScopeFifo {
-            base: ScopeBase::new(pool),
+            base: ScopeBase::new(pool, location),
             fifos: pool.workers().iter().map(|_| Fifo::new()).collect(),
             marker: PhantomData,
         }
@@ -140,6 +164,7 @@ impl<'scope> ScopeFifo<'scope> {
     }
 
     /// Spawns a task into the scope. The task gets the scope, so that it can spawn more.
+    #[track_caller]
     pub fn spawn_fifo<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
@@ -149,6 +174,7 @@ impl<'scope> ScopeFifo<'scope> {
     }
 
     /// As [`Scope::spawn_broadcast`].
+    #[track_caller]
     pub fn spawn_broadcast<BODY>(&self, body: BODY)
     where
         BODY: Fn(&ScopeFifo<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
@@ -165,6 +191,9 @@ struct ScopeBase {
     completion: CountLatch,
     /// The first panic; null while there is none.
     panic: AtomicPtr<Payload>,
+    /// The critical path at the tasks' ends, and the place of the scope.
+    ends: Ends,
+    location: &'static Location<'static>,
 }
 
 // SAFETY: what changes is atomic; `pool` leads to a `Sync` pool.
@@ -173,11 +202,13 @@ unsafe impl Sync for ScopeBase {}
 unsafe impl Send for ScopeBase {}
 
 impl ScopeBase {
-    fn new(pool: &Pool) -> Self {
+    fn new(pool: &Pool, location: &'static Location<'static>) -> Self {
         ScopeBase {
             pool,
             completion: CountLatch::new(1),
             panic: AtomicPtr::new(ptr::null_mut()),
+            ends: Ends::new(),
+            location,
         }
     }
 
@@ -194,6 +225,7 @@ impl ScopeBase {
         // SAFETY: the body is counted, and the calling frame keeps the scope.
         unsafe { CountLatch::decrement(&raw const self.completion) };
         self.completion.wait();
+        self.ends.join(self.location);
         let panic = self.panic.swap(ptr::null_mut(), Ordering::Acquire);
         match result {
             Ok(result) if panic.is_null() => result,
@@ -246,21 +278,25 @@ impl AnyScope for ScopeFifo<'_> {
 
 /// A task of the scope, which must be run.
 #[inline(always)]
+#[track_caller]
 fn task<S: AnyScope>(scope: &S, body: impl FnOnce(&S) + Send) -> TaskRef {
     let call = move |member: &Member<S>| body(member.scope());
-    HeapTask::boxed(call, Member::new(scope), profiler::capture_context())
+    let context = profiler::capture_context();
+    HeapTask::boxed(call, Member::new(scope), context, Location::caller())
 }
 
 /// Gives a task to each worker of the scope's pool.
+#[track_caller]
 fn broadcast_in<S: AnyScope>(scope: &S, body: impl Fn(&S, BroadcastContext<'_>) + Send + Sync) {
     let body = Arc::new(body);
-    let context = profiler::capture_context();
+    let (context, location) = (profiler::capture_context(), Location::caller());
     for worker in scope.base().pool().workers() {
         let body = Arc::clone(&body);
         let call = move |member: &Member<S>| {
             broadcast::call(&|context: BroadcastContext<'_>| body(member.scope(), context));
         };
-        post(worker, HeapTask::boxed(call, Member::new(scope), context));
+        let task = HeapTask::boxed(call, Member::new(scope), context, location);
+        post(worker, task);
     }
 }
 
@@ -289,6 +325,10 @@ impl<S: AnyScope> Member<S> {
 }
 
 impl<S: AnyScope> CompletionHook for Member<S> {
+    fn ended(&self, strand: Ended) {
+        self.scope().base().ends.add(strand);
+    }
+
     fn panicked(&self, payload: Payload) {
         self.scope().base().keep_panic(payload);
     }

@@ -2,12 +2,16 @@
 //!
 //! One duty: run a closure later, without anyone waiting for it. The pool stays alive until it has ended.
 
+use core::panic::Location;
 use std::any::Any;
+
+use critical_path::Ended;
 
 use crate::job::{CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order};
+use crate::track;
 
 /// Runs the closure later in the calling thread's pool, or in the global pool. A worker that
 /// runs tasks it has spawned itself begins with the youngest.
@@ -16,39 +20,49 @@ use crate::sched::offer::{offer, offer_in_order};
 /// As nobody waits for the closure, a panic in it goes to the pool's panic handler
 /// ([`ThreadPoolBuilder::panic_handler`](crate::ThreadPoolBuilder::panic_handler)). Without one,
 /// the process is aborted after the usual message.
+#[track_caller]
 pub fn spawn<F>(func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    pool::with_pool(|pool| spawn_in(pool, func));
+    let location = Location::caller();
+    pool::with_pool(|pool| offer(pool, task(pool, func, location)));
 }
 
 /// As [`spawn`], but a worker begins with the oldest of the tasks that it has spawned this way.
+#[track_caller]
 pub fn spawn_fifo<F>(func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    pool::with_pool(|pool| spawn_fifo_in(pool, func));
+    let location = Location::caller();
+    pool::with_pool(|pool| offer_fifo(pool, task(pool, func, location)));
 }
 
 /// [`spawn`] in the given pool.
+#[track_caller]
 pub(crate) fn spawn_in<F>(pool: &Pool, func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    offer(pool, task(pool, func));
+    offer(pool, task(pool, func, Location::caller()));
 }
 
 /// [`spawn_fifo`] in the given pool.
+#[track_caller]
 pub(crate) fn spawn_fifo_in<F>(pool: &Pool, func: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    offer_in_order(pool, task(pool, func), |worker| &worker.fifo);
+    offer_fifo(pool, task(pool, func, Location::caller()));
+}
+
+fn offer_fifo(pool: &Pool, task: TaskRef) {
+    offer_in_order(pool, task, |worker| &worker.fifo);
 }
 
 #[inline(always)]
-fn task<F>(pool: &Pool, func: F) -> TaskRef
+fn task<F>(pool: &Pool, func: F, location: &'static Location<'static>) -> TaskRef
 where
     F: FnOnce() + Send + 'static,
 {
@@ -56,6 +70,7 @@ where
         move |_: &_| func(),
         Detached::new(pool),
         profiler::capture_context(),
+        location,
     )
 }
 
@@ -73,6 +88,10 @@ impl Detached {
 unsafe impl Send for Detached {}
 
 impl CompletionHook for Detached {
+    fn ended(&self, strand: Ended) {
+        track::finish(strand);
+    }
+
     fn panicked(&self, payload: Box<dyn Any + Send>) {
         // SAFETY: the calling thread is one of the pool's workers, and keeps it.
         unsafe { &*self.0 }.handle_panic(payload);

@@ -18,6 +18,7 @@ use crate::job::TaskRef;
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::queue::{self, Injector};
+use crate::track::{self, forks::Forks};
 
 #[cfg(not(loom))]
 thread_local! {
@@ -28,7 +29,9 @@ loom::thread_local! {
     static CURRENT: Cell<*const Worker> = Cell::new(ptr::null());
 }
 
-/// A worker of a pool. Fields marked *owner* are touched by its own thread alone.
+/// A worker of a pool. Fields marked *owner* are touched by its own thread alone. In this order, so that the
+/// deque is at offset 0, where the code of a join reaches it by the shortest instructions.
+#[repr(C)]
 pub(crate) struct Worker {
     /// The tasks of its pending joins.
     pub(crate) joins: SplitDeque,
@@ -40,6 +43,8 @@ pub(crate) struct Worker {
     pub(crate) fifo: Fifo,
     /// Tasks that this worker alone may run: broadcasts.
     pub(crate) mailbox: Injector<TaskRef>,
+    /// The critical path at its forks.
+    pub(crate) forks: Forks,
     /// Its place in the pool.
     pub(crate) index: usize,
     /// Its pool, kept alive by the worker's thread; from the pool's `Arc`.
@@ -71,6 +76,8 @@ pub(crate) struct Own {
     pub(crate) pace: Cell<u32>,
     /// Open joins that it has taken back since the last one that was stolen.
     pub(crate) taken_back: Cell<u32>,
+    /// The task that it enters next was not stolen.
+    pub(crate) in_order: Cell<bool>,
     /// When the last stolen one ended, if others were taken back before it.
     pub(crate) stolen_at: Cell<Option<Instant>>,
 }
@@ -100,6 +107,7 @@ impl Worker {
             spawns,
             fifo: Fifo::new(),
             mailbox: Injector::new(),
+            forks: Forks::new(),
             index,
             pool,
             own: CachePadded::new(Own {
@@ -110,6 +118,7 @@ impl Worker {
                 random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
                 pace: Cell::new(0),
                 taken_back: Cell::new(0),
+                in_order: Cell::new(false),
                 stolen_at: Cell::new(None),
             }),
             started: ThreadLatch::new(),
@@ -167,9 +176,10 @@ impl Worker {
         !self.spawns.is_empty() || self.joins.has_tasks()
     }
 
-    /// Whether other workers look for tasks, so that the calling thread should split its work.
+    /// Whether other workers look for tasks, so that the calling thread should split its work; or whether the
+    /// critical path is tracked, for which all that may run in parallel must be tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        self.joins.is_hungry()
+        self.joins.is_hungry() || track::is_active()
     }
 }

@@ -22,14 +22,15 @@ mod thread_pool;
 mod threads;
 
 use core::mem;
+use core::panic::Location;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::abort;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock, TryLockError, Weak};
 use std::thread;
 
 use crate::deque::SlotPtr;
-use crate::job::{Event, StackTask, TaskRef};
+use crate::job::{Event, Linked, StackTask, TaskRef};
 use crate::latch::{Latch, ThreadLatch};
 use crate::primitives::{AtomicUsize, Ordering};
 use crate::queue::Injector;
@@ -37,6 +38,7 @@ use crate::sched::in_task::wait_in_task;
 use crate::sched::offer::offer;
 use crate::sleep::Sleep;
 use crate::sync::announce::announce;
+use crate::track;
 use crate::worker::Worker;
 
 pub use builder::ThreadPoolBuilder;
@@ -104,6 +106,7 @@ impl Pool {
                 .map(|index| Worker::new(index, count, breadth_first, address))
                 .collect()
         });
+        with_pools(|pools| pools.push(Arc::downgrade(&pool)));
         pool
     }
 
@@ -178,34 +181,75 @@ impl Pool {
     /// Runs the closure on a worker of this pool while the caller, which is not one of them, waits.
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn run_from_outside<R: Send>(&self, closure: impl FnOnce() -> R + Send) -> R {
+        let location = Location::caller();
         let closure = |_migrated: bool| closure();
         Worker::with_current(|worker| match worker {
             None => {
-                let task = StackTask::new(closure, ThreadLatch::new());
+                let event = Linked::new(ThreadLatch::new(), location);
+                let task = StackTask::new(closure, event);
                 offer(self, task.record());
-                task.event.wait();
+                let paused = track::pause();
+                task.event.event.wait();
+                track::resume(paused);
                 finished(&task)
             }
             Some(caller) => {
-                let task = StackTask::new(closure, ForeignWorker::new(caller));
+                let event = Linked::new(ForeignWorker::new(caller), location);
+                let task = StackTask::new(closure, event);
                 offer(self, task.record());
-                wait_in_task(caller, &task.event.latch);
+                wait_in_task(caller, &task.event.event.latch);
                 finished(&task)
             }
         })
     }
 }
 
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let this: *const Pool = self;
+        with_pools(|pools| pools.retain(|pool| !core::ptr::eq(pool.as_ptr(), this)));
+    }
+}
+
+/// All pools that live, for [`raise_attention`].
+static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
+/// How often a thread tries to get the list: in a child of `fork` it may stay locked for ever. A pool that is
+/// not in the list is tracked from its workers' next slow fork on.
+const TRIES: u32 = 1000;
+
+fn with_pools(change: impl FnOnce(&mut Vec<Weak<Pool>>)) {
+    for _ in 0..TRIES {
+        match POOLS.try_lock() {
+            Ok(mut pools) => return change(&mut pools),
+            Err(TryLockError::Poisoned(pools)) => return change(&mut pools.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::yield_now(),
+        }
+    }
+}
+
+/// Makes every worker take the slow half of its next fork.
+pub(crate) fn raise_attention() {
+    let mut alive: Vec<Arc<Pool>> = Vec::new();
+    // The last owner of a pool takes it off the list, so it must not be dropped in here.
+    with_pools(|pools| alive.extend(pools.iter().filter_map(Weak::upgrade)));
+    for pool in alive {
+        for worker in pool.workers() {
+            worker.joins.raise_attention();
+        }
+    }
+}
+
 /// The result of an installed task that has ended. Its panic resumes here.
-fn finished<F, R, E>(task: &StackTask<F, R, E>) -> R
+fn finished<F, R, E>(task: &StackTask<F, R, Linked<E>>) -> R
 where
     F: FnOnce(bool) -> R + Send,
     R: Send,
     E: Event,
 {
     // SAFETY: the event has happened, and this is the only place that asks.
-    match unsafe { task.take_outcome() } {
+    match unsafe { task.join_outcome() } {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
@@ -304,6 +348,7 @@ fn set_global(
 
 /// Runs the closure with the calling thread's worker; on other threads in the global pool.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
     Worker::with_current(|worker| match worker {
         Some(worker) => closure(worker),
@@ -314,6 +359,7 @@ pub(crate) fn on_worker<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R
 /// Runs the closure in the global pool; the caller is not a worker.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub(crate) fn in_global<R: Send>(closure: impl FnOnce(&Worker) -> R + Send) -> R {
     global().install(|| {
         Worker::with_current(|worker| closure(worker.expect("installed closures run on workers")))

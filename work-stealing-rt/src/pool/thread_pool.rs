@@ -46,6 +46,7 @@ impl ThreadPool {
     ///
     /// [`join`]: crate::join
     /// [`scope`]: crate::scope()
+    #[track_caller]
     pub fn install<OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce() -> R + Send,
@@ -64,6 +65,7 @@ impl ThreadPool {
     }
 
     /// [`broadcast`](crate::broadcast()) in this pool.
+    #[track_caller]
     pub fn broadcast<OP, R>(&self, op: OP) -> Vec<R>
     where
         OP: Fn(BroadcastContext<'_>) -> R + Sync,
@@ -73,6 +75,7 @@ impl ThreadPool {
     }
 
     /// [`join`](crate::join) in this pool.
+    #[track_caller]
     pub fn join<A, B, RA, RB>(&self, oper_a: A, oper_b: B) -> (RA, RB)
     where
         A: FnOnce() -> RA + Send,
@@ -84,6 +87,7 @@ impl ThreadPool {
     }
 
     /// [`scope`](crate::scope()) in this pool.
+    #[track_caller]
     pub fn scope<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&Scope<'scope>) -> R + Send,
@@ -93,6 +97,7 @@ impl ThreadPool {
     }
 
     /// [`scope_fifo`](crate::scope_fifo()) in this pool.
+    #[track_caller]
     pub fn scope_fifo<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R + Send,
@@ -102,6 +107,7 @@ impl ThreadPool {
     }
 
     /// A scope whose body runs in the calling thread, and whose tasks run in this pool.
+    #[track_caller]
     pub fn in_place_scope<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&Scope<'scope>) -> R,
@@ -111,6 +117,7 @@ impl ThreadPool {
 
     /// As [`in_place_scope`](Self::in_place_scope), with the order of
     /// [`scope_fifo`](crate::scope_fifo()).
+    #[track_caller]
     pub fn in_place_scope_fifo<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R,
@@ -119,6 +126,7 @@ impl ThreadPool {
     }
 
     /// [`spawn`](crate::spawn()) in this pool.
+    #[track_caller]
     pub fn spawn<OP>(&self, op: OP)
     where
         OP: FnOnce() + Send + 'static,
@@ -127,6 +135,7 @@ impl ThreadPool {
     }
 
     /// [`spawn_fifo`](crate::spawn_fifo()) in this pool.
+    #[track_caller]
     pub fn spawn_fifo<OP>(&self, op: OP)
     where
         OP: FnOnce() + Send + 'static,
@@ -135,6 +144,7 @@ impl ThreadPool {
     }
 
     /// [`spawn_broadcast`](crate::spawn_broadcast()) in this pool.
+    #[track_caller]
     pub fn spawn_broadcast<OP>(&self, op: OP)
     where
         OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,

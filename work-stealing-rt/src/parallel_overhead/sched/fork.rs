@@ -9,6 +9,7 @@ use crate::deque::SlotPtr;
 use crate::job::{InSlot, StackTask};
 use crate::profiler;
 use crate::sync::wait_until::{spin_briefly, wait_until};
+use crate::track;
 use crate::worker::Worker;
 
 /// A task for [`fork`], in the calling frame.
@@ -50,9 +51,12 @@ where
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn finish_fork(worker: &Worker, slot: SlotPtr) -> SlotPtr {
-    let slot = worker.joins.finish_push(slot);
+    // Before the task is open to thieves.
+    track::fork(worker, slot);
+    let pushed = worker.joins.finish_push(slot);
     worker.pool().sleep.notify_after_rmw();
-    slot
+    track::forked(worker, slot, pushed);
+    pushed
 }
 
 /// Takes back the youngest forked task, which is in `slot`, and returns its closure. `None`: it was stolen,
@@ -85,12 +89,13 @@ where
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
     let is_ours = worker.joins.pop_shared(slot);
-    if is_ours {
-        pace::taken_back(worker);
-    } else {
+    if !is_ours {
         wait_for_stolen(worker, slot);
+        return false;
     }
-    is_ours
+    pace::taken_back(worker);
+    // A task whose fork was tracked is run here, where its end is seen: as if it had been stolen.
+    !track::run_taken_back(worker, slot)
 }
 
 /// Waits for the stolen task of the given slot, and frees the slot.
@@ -98,6 +103,7 @@ fn take_back_shared(worker: &Worker, slot: SlotPtr) -> bool {
 fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
     // SAFETY: slots live as long as the pool.
     let latch = unsafe { &*slot };
+    let paused = track::pause();
     let waited = if spin_briefly(latch) {
         None
     } else {
@@ -108,5 +114,7 @@ fn wait_for_stolen(worker: &Worker, slot: SlotPtr) {
         Some(start.elapsed())
     };
     pace::stolen(worker, waited);
+    track::resume(paused);
+    track::join_stolen(worker, slot);
     worker.joins.forget_stolen(slot);
 }

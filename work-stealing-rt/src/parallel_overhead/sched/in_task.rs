@@ -5,6 +5,7 @@ use super::run::run;
 use super::state::{begin_work, end_work};
 use crate::latch::Latch;
 use crate::sync::wait_until::wait_until;
+use crate::track;
 use crate::worker::Worker;
 
 /// Opens all forks of the worker to thieves: it will not push for a while, as it waits for something else
@@ -27,9 +28,11 @@ pub(crate) fn wait_in_task(worker: &Worker, latch: &Latch) {
         return;
     }
     share_all(worker);
+    let paused = track::pause();
     end_work(worker);
     wait_until(worker, latch);
     begin_work(worker);
+    track::resume(paused);
 }
 
 /// Runs one task in the middle of the calling worker's own, if `find` finds one. All forks of the calling
@@ -39,8 +42,10 @@ pub(crate) fn run_one(worker: &Worker, find: impl FnOnce(&Worker) -> Option<Foun
     let Some(found) = find(worker) else {
         return false;
     };
+    let paused = track::pause();
     end_work(worker);
     run(worker, found);
     begin_work(worker);
+    track::resume(paused);
     true
 }

@@ -8,6 +8,7 @@ use crate::boundary;
 use crate::deque::NONE;
 use crate::profiler;
 use crate::sync::announce::announce;
+use crate::track;
 use crate::worker::Worker;
 
 /// Runs a found task to its end. The worker is idle before and after.
@@ -20,6 +21,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
     unsafe {
         let task = found.task();
         let site = task.site();
+        let tracked = track::begin_stolen(worker, found.slot, site.ip);
         match profiler::counts(task.0) {
             None => boundary::enter(task.0, worker, site.entry),
             Some(counts) => {
@@ -30,6 +32,8 @@ pub(crate) fn run(worker: &Worker, found: Found) {
                 counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);
             }
         }
+        track::end_stolen(tracked);
+        track::rest();
         if found.slot == NONE {
             (site.finish)(task.0);
         } else {

@@ -1,0 +1,254 @@
+//! Memory stays bounded, and what is folded is counted.
+
+use critical_path::{Clock, Edge, Object, Settings, Site, Thread, Tracker};
+
+use crate::world::Simulated;
+
+fn settings(nodes: usize, segments: u32) -> Settings {
+    let mut settings = Settings::default();
+    settings.nodes = nodes;
+    settings.segments = segments;
+    settings
+}
+
+/// A clock that advances by one at each reading.
+struct Ticking(u64);
+
+impl Clock for Ticking {
+    fn now(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
+/// Two threads that hand an object to and fro, at places that never repeat, and fork meanwhile.
+#[test]
+fn ten_million_events_fit() {
+    const ROUNDS: u64 = 1_250_000;
+    let tracker = Tracker::new(settings(1 << 13, 1 << 10));
+    let mut threads = [0, 1].map(|n| Thread::new(&tracker, Ticking(n), Site(n)));
+    let mut object = Object::new();
+    let mut events = 0;
+    for round in 0..ROUNDS {
+        let at = Site(round * round % 1_000_003 + round);
+        for thread in &mut threads {
+            thread.acquire(&object, at, Edge::Lock);
+            let forked = thread.fork(at);
+            let paused = thread.begin(forked, at);
+            let ended = thread.end(paused, at);
+            thread.join(ended, at);
+            thread.release(&mut object, at);
+            events += 6;
+        }
+    }
+    assert!(events >= 10_000_000);
+    for thread in &mut threads {
+        thread.publish(Site(0));
+    }
+    let report = tracker.report();
+    let sum: u64 = report.segments.iter().map(|s| s.time).sum();
+    assert_eq!(sum, report.span);
+    let first = report.segments[0];
+    assert_eq!(first.edge, Edge::Folded);
+    assert!(first.count > 2_000_000, "{}", first.count);
+    // The newest part is there in detail.
+    assert!(report.segments.len() >= 1 << 9);
+    assert!(report.segments.len() <= 1 << 11);
+}
+
+/// A loop needs as much memory as one of its turns.
+#[test]
+fn a_long_loop_is_a_few_segments() {
+    let tracker = Tracker::new(settings(1 << 12, 1 << 12));
+    let clocks = [Simulated::default(), Simulated::default()];
+    let [mut thread, mut other] = [0, 1].map(|n| Thread::new(&tracker, clocks[n].clone(), Site(0)));
+    for _ in 0..100_000 {
+        clocks[0].advance(10);
+        let message = thread.send(Site(1));
+        other.receive(message, Site(2), Edge::Channel);
+        clocks[1].advance(10);
+        let back = other.send(Site(3));
+        thread.receive(back, Site(4), Edge::Channel);
+        let forked = thread.fork(Site(5));
+        let paused = thread.begin(forked, Site(5));
+        clocks[0].advance(10);
+        let ended = thread.end(paused, Site(6));
+        thread.join(ended, Site(7));
+    }
+    thread.publish(Site(8));
+    let report = tracker.report();
+    assert_eq!(report.span, 3_000_000);
+    assert!(report.segments.len() < 10, "{:?}", report.segments);
+    let most = report.segments.iter().map(|s| s.count).max();
+    assert!(most >= Some(99_990), "{:?}", report.segments);
+}
+
+/// As many threads at the same time, each with a path of its own.
+#[test]
+fn ten_thousand_threads_fit() {
+    const THREADS: usize = 10_000;
+    let tracker = Tracker::new(Settings::default());
+    let clock = Simulated::default();
+    let mut main = Thread::new(&tracker, clock.clone(), Site(0));
+    let mut threads = Vec::new();
+    for number in 0..THREADS as u64 {
+        clock.advance(1);
+        let forked = main.fork(Site(number));
+        let clock = Simulated::default();
+        let thread = Thread::spawned(&tracker, clock.clone(), forked, Site(number));
+        threads.push((clock, thread));
+    }
+    let mut ends = Vec::new();
+    for (clock, mut thread) in threads {
+        for part in 0..5 {
+            clock.advance(1);
+            let message = thread.send(Site(part));
+            thread.receive(message, Site(part), Edge::Channel);
+        }
+        ends.push(thread.end_of_thread(Site(1)));
+    }
+    for ended in ends {
+        main.join(ended, Site(2));
+    }
+    clock.advance(1);
+    main.publish(Site(3));
+    let report = tracker.report();
+    assert_eq!(report.work, 10_000 + 5 * 10_000 + 1);
+    assert_eq!(report.span, 10_000 + 5 + 1);
+    assert!(report.segments.iter().all(|s| s.edge != Edge::Folded));
+    assert_eq!(report.segments.len(), 3);
+}
+
+/// All nodes come back when the strands are gone, so a tracker can be used for ever.
+#[test]
+fn sessions_follow_each_other() {
+    let tracker = Tracker::new(settings(1 << 12, 64));
+    let clock = Simulated::default();
+    let mut thread = Thread::new(&tracker, clock.clone(), Site(0));
+    let mut late = None;
+    for session in 0..50 {
+        tracker.restart();
+        thread.restart(Site(1));
+        if let Some(message) = late.take() {
+            thread.receive(message, Site(2), Edge::Channel);
+        }
+        for round in 0..500 {
+            let forked = thread.fork(Site(round));
+            let paused = thread.begin(forked, Site(round));
+            let ended = thread.end(paused, Site(round));
+            thread.join(ended, Site(round + 1));
+        }
+        late = Some(thread.send(Site(9)));
+        thread.publish(Site(3));
+        let report = tracker.report();
+        let lost: u64 = report.quality.lost_edges.iter().map(|l| l.1).sum();
+        assert_eq!(
+            lost,
+            u64::from(session != 0),
+            "a message of the session before"
+        );
+    }
+    let report = tracker.report();
+    assert_eq!(report.quality.lost_edges[0].0.name(), "other-session");
+}
+
+/// A thread that never ends tells its strand when it is asked.
+#[test]
+fn threads_that_do_not_end_are_in_intermediate_reports() {
+    let tracker = Tracker::new(Settings::default());
+    let clock = Simulated::default();
+    let mut thread = Thread::new(&tracker, clock.clone(), Site(1));
+    for turn in 1..4 {
+        clock.advance(100);
+        assert_eq!(thread.length(), turn * 100);
+        assert_eq!(tracker.report().span, (turn - 1) * 100);
+        tracker.ask();
+        thread.length();
+        let report = tracker.report();
+        assert_eq!((report.span, report.work), (turn * 100, turn * 100));
+        assert_eq!(report.segments.len(), 1);
+    }
+    // What it did before is no part of a session that it has not begun.
+    tracker.restart();
+    tracker.ask();
+    thread.length();
+    thread.publish(Site(2));
+    let report = tracker.report();
+    assert_eq!((report.span, report.work), (0, 0));
+    thread.restart(Site(3));
+    clock.advance(10);
+    thread.publish(Site(4));
+    let report = tracker.report();
+    assert_eq!((report.span, report.work), (10, 10));
+}
+
+/// Samples instead of marks: the same numbers, if the samples are exact.
+#[test]
+fn samples_count_like_marks() {
+    let tracker = Tracker::new(Settings::default());
+    let procedures = ["f", "g", "h"].map(|name| tracker.procedure(name).expect("room"));
+    let [f, g, h] = procedures;
+    let mut thread = Thread::new(&tracker, Simulated::default(), Site(0));
+    let samples = thread.samples();
+    let spin = |thread: &mut Thread<'_, Simulated>, times: &[(_, u64)]| {
+        // The clock stands still: the sampled time is what the length does not know.
+        for (procedure, time) in times {
+            assert!(samples.add(*procedure, *time));
+        }
+        thread.length()
+    };
+    // Without activity nothing can be saved.
+    assert_eq!(spin(&mut thread, &[(f, 40), (g, 5), (h, 1)]), 0);
+    thread.publish(Site(1));
+    let report = tracker.report();
+    assert!(
+        report
+            .procedures
+            .iter()
+            .all(|p| p.on_path == 0 && p.work > 0)
+    );
+    assert_eq!(report.procedures.len(), 3);
+}
+
+/// T8, by samples.
+#[test]
+fn sampled_procedures_are_zeroed() {
+    let tracker = Tracker::new(Settings::default());
+    let f = tracker.procedure("f").expect("room");
+    let g = tracker.procedure("g").expect("room");
+    let mut thread = Thread::new(&tracker, Stepwise(0), Site(0));
+    let samples = thread.samples();
+    let forked = thread.fork(Site(1));
+    thread.length();
+    thread.length();
+    samples.add(f, 250);
+    samples.add(g, 50);
+    thread.length();
+    let paused = thread.begin(forked, Site(1));
+    thread.length();
+    samples.add(f, 10);
+    thread.length();
+    thread.length();
+    let ended = thread.end(paused, Site(2));
+    thread.join(ended, Site(3));
+    thread.publish(Site(4));
+    let report = tracker.report();
+    let of = |name: &str| {
+        let found = report.procedures.iter().find(|p| p.name == name);
+        found.map(|p| (p.work, p.on_path, p.zeroed_span))
+    };
+    // 100 before the fork; the first half and the join 500, the second 400; 100 after it.
+    assert_eq!(report.span, 700);
+    assert_eq!(of("f"), Some((260, 250, 100 + 390 + 100)));
+    assert_eq!(of("g"), Some((50, 50, 650)));
+}
+
+/// A clock that advances by 100 at each reading.
+struct Stepwise(u64);
+
+impl Clock for Stepwise {
+    fn now(&mut self) -> u64 {
+        self.0 += 100;
+        self.0
+    }
+}

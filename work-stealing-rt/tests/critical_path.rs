@@ -1,0 +1,362 @@
+//! Critical paths of small programs on this runtime.
+//!
+//! Activity is CPU time of known spins, which other programs do not change, so results hold to some percent
+//! on a busy machine; `examples/critical_path_truth.rs` measures how exact they are.
+#![cfg(all(target_os = "linux", not(miri)))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use work_stealing_rt::critical_path::{self, Edge, ProcedureTimes, Report, place};
+use work_stealing_rt::{
+    ThreadPool, ThreadPoolBuilder, broadcast, join, par_for_grain, scope, spawn, yield_now,
+};
+
+/// One tracking at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    EXTRA.store(0, SeqCst);
+    alone
+}
+
+fn pool(threads: usize) -> ThreadPool {
+    let builder = ThreadPoolBuilder::new().num_threads(threads);
+    builder.build().expect("threads")
+}
+
+/// CPU time of the calling thread in nanoseconds.
+fn thread_time() -> u64 {
+    cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn cpu_time(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place for the result.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+const UNIT: u64 = 400_000;
+
+fn spin(name: &'static str, units: u64) {
+    critical_path::procedure(name, || {
+        let start = thread_time();
+        let mut time = 0;
+        while time < units * UNIT {
+            time = thread_time() - start;
+        }
+        EXTRA.fetch_add(time - units * UNIT, SeqCst);
+    });
+}
+
+/// What spins of the test took beyond their times: an interrupt, or a hypervisor, may have the core for long.
+static EXTRA: AtomicU64 = AtomicU64::new(0);
+
+/// The report of a program in a pool.
+fn track<R: Send>(pool: &ThreadPool, program: impl FnOnce() -> R + Send) -> Report {
+    critical_path::start();
+    pool.install(program);
+    critical_path::stop()
+}
+
+fn of<'a>(report: &'a Report, name: &str) -> &'a ProcedureTimes {
+    let found = report.procedures.iter().find(|p| p.name == name);
+    found.unwrap_or_else(|| panic!("{name} is not in {report:?}"))
+}
+
+/// Whether `time` is `units`, or more by what the machine and the runtime add.
+#[track_caller]
+fn about(time: u64, units: u64) {
+    let expected = units * UNIT;
+    let most = expected + expected / 8 + UNIT + EXTRA.load(SeqCst);
+    assert!(
+        (expected - expected / 25..=most).contains(&time),
+        "{time} instead of {expected}"
+    );
+}
+
+fn sums_agree(report: &Report) {
+    let sum: u64 = report.segments.iter().map(|s| s.time).sum();
+    assert_eq!(sum, report.span);
+    assert!(report.span <= report.work);
+    assert!(report.quality.lost_edges.is_empty(), "{report:?}");
+}
+
+#[test]
+fn the_longer_half_is_on_the_path_whoever_runs_it() {
+    let _alone = alone();
+    for workers in [1, 2, 4] {
+        let report = track(&pool(workers), || {
+            spin("before", 10);
+            join(|| spin("short", 20), || spin("long", 40));
+            spin("after", 5);
+        });
+        sums_agree(&report);
+        about(report.work, 75);
+        about(report.span, 55);
+        about(of(&report, "long").on_path, 40);
+        assert_eq!(of(&report, "short").on_path, 0);
+        assert_eq!(of(&report, "short").zeroed_span, report.span);
+        about(of(&report, "long").zeroed_span, 35);
+        assert_eq!(report.procedures[0].name, "long");
+        // Begins in the installing thread; from there to the fork, the second half, what follows.
+        let edges: Vec<Edge> = report.segments.iter().map(|s| s.edge).collect();
+        assert_eq!(edges[0], Edge::Start);
+        let large = report.segments.iter().filter(|s| s.time > UNIT);
+        let large: Vec<(Edge, u64)> = large.map(|s| (s.edge, s.time / UNIT)).collect();
+        assert_eq!(large.len(), 3, "{large:?}");
+        assert_eq!((large[1].0, large[2].0), (Edge::Spawn, Edge::Join));
+    }
+}
+
+/// The same numbers if the second half is certainly stolen.
+#[test]
+fn a_stolen_half_is_a_strand_of_its_own() {
+    let _alone = alone();
+    let pool = pool(2);
+    let barrier = Barrier::new(2);
+    let report = track(&pool, || {
+        spin("before", 10);
+        join(
+            || {
+                barrier.wait();
+                spin("first", 20);
+            },
+            || {
+                barrier.wait();
+                spin("second", 40);
+            },
+        );
+    });
+    sums_agree(&report);
+    about(report.work, 70);
+    about(report.span, 50);
+    about(of(&report, "second").zeroed_span, 30);
+    let threads: Vec<_> = report.segments.iter().filter(|s| s.time > UNIT).collect();
+    assert_ne!(threads[0].thread, threads[1].thread);
+}
+
+#[test]
+fn scopes_broadcasts_and_loops_are_followed() {
+    let _alone = alone();
+    let pool = pool(2);
+    let report = track(&pool, || {
+        scope(|scope| {
+            scope.spawn(|scope| {
+                spin("outer", 10);
+                scope.spawn(|_| spin("inner", 20));
+            });
+            spin("body", 15);
+        });
+        broadcast(|_| spin("each", 10));
+        par_for_grain(0..8, 1, |_| spin("iteration", 4));
+    });
+    sums_agree(&report);
+    about(report.work, 10 + 20 + 15 + 2 * 10 + 32);
+    about(report.span, 10 + 20 + 10 + 4);
+    about(of(&report, "body").zeroed_span, 44);
+    // Then the body is the longest.
+    about(of(&report, "inner").zeroed_span, 15 + 10 + 4);
+    let spawned = report.segments.iter().find(|s| s.time / UNIT >= 20);
+    let place = place(spawned.expect("the inner task").begin);
+    assert!(place.file.ends_with("tests/critical_path.rs"), "{place:?}");
+    assert!(place.line > 0);
+    // The path begins where the tracking was started, and ends where it was stopped.
+    let first = critical_path::place(report.segments[0].begin);
+    let last = critical_path::place(report.segments[report.segments.len() - 1].end);
+    assert!(first.file.ends_with("tests/critical_path.rs"), "{first:?}");
+    assert_eq!(last.file, first.file);
+    assert_eq!(last.line, first.line + 2);
+}
+
+/// On one worker, too, where nobody ever asks for tasks, and without any fork before.
+#[test]
+fn a_loop_is_as_parallel_as_its_blocks() {
+    let _alone = alone();
+    for workers in [1, 2] {
+        let report = track(&pool(workers), || {
+            par_for_grain(0..16, 2, |_| spin("body", 2))
+        });
+        sums_agree(&report);
+        about(report.work, 32);
+        about(report.span, 4);
+    }
+}
+
+/// A task belongs to the procedure that has spawned it, stolen or not.
+#[test]
+fn tasks_inherit_the_procedure() {
+    let _alone = alone();
+    let spin_unmarked = |units: u64| {
+        let start = thread_time();
+        while thread_time() - start < units * UNIT {}
+    };
+    for workers in [1, 3] {
+        let report = track(&pool(workers), || {
+            critical_path::procedure("around", || {
+                join(|| spin_unmarked(10), || spin_unmarked(10));
+                scope(|scope| scope.spawn(|_| spin_unmarked(10)));
+                spin("inside", 10);
+            });
+            spin_unmarked(10);
+        });
+        about(of(&report, "around").work, 30);
+        about(of(&report, "around").on_path, 20);
+        about(of(&report, "inside").work, 10);
+        about(report.span, 40);
+    }
+}
+
+#[test]
+fn a_detached_task_counts_when_it_has_ended() {
+    let _alone = alone();
+    let pool = pool(1);
+    let ended = AtomicBool::new(false);
+    // The task uses it only until it has said so.
+    let ended: &'static AtomicBool = Box::leak(Box::new(ended));
+    let report = track(&pool, || {
+        spawn(move || {
+            spin("detached", 30);
+            ended.store(true, SeqCst);
+        });
+        spin("main", 10);
+        while !ended.load(SeqCst) {
+            yield_now();
+        }
+        // The task's strand ends after its closure: another task on this worker comes later.
+        scope(|scope| scope.spawn(|_| ()));
+    });
+    about(report.work, 40);
+    about(report.span, 30);
+    assert_eq!(report.procedures[0].name, "detached");
+}
+
+/// Whatever panics, the strands that wait below it go on.
+#[test]
+fn panics_leave_the_tracking_intact() {
+    let _alone = alone();
+    let pool = pool(2);
+    let report = track(&pool, || {
+        for _ in 0..20 {
+            let panics = |program: &(dyn Fn() + Sync)| {
+                let result = catch_unwind(AssertUnwindSafe(program));
+                assert!(result.is_err());
+            };
+            panics(&|| _ = join(|| panic!("first"), || spin("half", 1)));
+            panics(&|| _ = join(|| spin("half", 1), || panic!("second")));
+            panics(&|| scope(|scope| scope.spawn(|_| panic!("task"))));
+            panics(&|| critical_path::procedure("panicking", || panic!("procedure")));
+        }
+        join(|| spin("last", 20), || spin("last", 10));
+    });
+    sums_agree(&report);
+    about(of(&report, "half").work, 40);
+    about(of(&report, "last").on_path, 20);
+    assert!(of(&report, "panicking").work < 20 * UNIT);
+}
+
+/// Started and stopped anywhere, in the middle of forks, by any thread.
+#[test]
+fn it_starts_and_stops_in_the_middle_of_tasks() {
+    let _alone = alone();
+    fn tree(depth: u32) {
+        if depth == 0 {
+            return;
+        }
+        join(|| tree(depth - 1), || tree(depth - 1));
+    }
+    let pool = pool(3);
+    let stop = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(SeqCst) {
+                pool.install(|| tree(8));
+            }
+        });
+        for _ in 0..200 {
+            critical_path::start();
+            pool.install(|| tree(6));
+            let report = critical_path::stop();
+            let sum: u64 = report.segments.iter().map(|s| s.time).sum();
+            assert_eq!(sum, report.span);
+        }
+        stop.store(true, SeqCst);
+    });
+    // Nothing of that is left.
+    let report = track(&pool, || join(|| spin("a", 20), || spin("b", 10)));
+    sums_agree(&report);
+    about(report.span, 20);
+    about(report.work, 30);
+}
+
+/// A fork whose half was forked before the start is a part of its spawner.
+#[test]
+fn a_start_inside_of_forks() {
+    let _alone = alone();
+    let report = pool(1).install(|| {
+        let (report, ()) = join(
+            || {
+                critical_path::start();
+                join(|| spin("a", 20), || spin("b", 10));
+                critical_path::stop()
+            },
+            || spin("later", 1),
+        );
+        report
+    });
+    about(report.span, 20);
+    about(report.work, 30);
+    assert!(
+        report
+            .procedures
+            .iter()
+            .all(|p| p.name != "later" || p.work == 0)
+    );
+}
+
+/// A worker that looks for tasks spins; that is no activity, whoever has started the tracking where.
+#[test]
+fn a_worker_without_a_task_is_not_active() {
+    let _alone = alone();
+    let handler = |_| _ = join(|| (), || ());
+    let builder = ThreadPoolBuilder::new().num_threads(2);
+    let pool = builder.start_handler(handler).build().expect("threads");
+    pool.install(critical_path::start);
+    let clocks = || {
+        [
+            libc::CLOCK_PROCESS_CPUTIME_ID,
+            libc::CLOCK_THREAD_CPUTIME_ID,
+        ]
+        .map(cpu_time)
+    };
+    let [process, own] = clocks();
+    for _ in 0..300 {
+        thread::sleep(std::time::Duration::from_micros(200));
+        pool.install(|| ());
+    }
+    let [process, own] = [clocks()[0] - process, clocks()[1] - own];
+    let report = pool.install(critical_path::stop);
+    // This thread is active while it installs. The workers mostly search.
+    let workers = process - own;
+    let active = report.work.saturating_sub(own);
+    assert!(active < workers / 2, "{active} of {workers}");
+}
+
+#[test]
+fn untracked_programs_report_nothing() {
+    let _alone = alone();
+    critical_path::start();
+    critical_path::stop();
+    let pool = pool(2);
+    let before = critical_path::report();
+    pool.install(|| join(|| spin("a", 2), || spin("a", 2)));
+    let after = critical_path::report();
+    assert_eq!(before.work, after.work);
+    assert_eq!(before.quality, after.quality);
+}
