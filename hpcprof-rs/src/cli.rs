@@ -154,7 +154,7 @@ pub struct ViewArgs {
     /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Show how the work of each context is spread over threads (top-down as text or JSON, in its default form)
+    /// Show how the work of each context is spread over threads (default top-down view, text or JSON)
     #[arg(long)]
     pub statistics: bool,
     /// Call paths of the user's program, or of the machine
@@ -207,8 +207,8 @@ pub struct ThreadsArgs {
     /// [default: effort]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Only what threads did in a procedure and in all that it calls: its name or its end, as `top-down` shows
-    /// it, or the key of a context
+    /// Only what threads did in a procedure and in all that it calls: its name or the end of it, as `top-down`
+    /// has it, or the key of a context
     #[arg(long, value_name = "KEY|PROCEDURE")]
     pub context: Option<String>,
     /// Threads that text lists; what is left is one row
