@@ -12,6 +12,8 @@ pub const ENV_CORES: &str = "HPCRUN_RS_CORES";
 pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 /// `native` or `framehop`.
 pub const ENV_UNWINDER: &str = "HPCRUN_RS_UNWINDER";
+/// Set to 1: waiting for locks is charged to the contexts that hold them.
+pub const ENV_LOCK_WAIT: &str = "HPCRUN_RS_LOCK_WAIT";
 /// Set to 1: the handler returns at once, which measures the machine's own cost (for benchmarks).
 pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";
 /// Set to 1: per-sample handler latencies are kept and printed (for benchmarks).

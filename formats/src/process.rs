@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 8] = *b"HPCRSPRC";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and skip entry kinds that they do not know.
-pub const VERSION_MINOR: u16 = 3;
+pub const VERSION_MINOR: u16 = 4;
 
 const KIND_START: u32 = 1;
 const KIND_MODULE: u32 = 2;
@@ -164,6 +164,8 @@ pub struct CpuTimes {
     pub unsampled_ns: u64,
     /// Of waits that no hook saw, estimated from threads' CPU time and state.
     pub estimated_wait_ns: u64,
+    /// Waiting for locks that no context is charged with; 0 in files of version 1.3 and before.
+    pub unknown_lock_wait_ns: u64,
 }
 
 /// A program that a process of the run started and that was not profiled.
@@ -268,6 +270,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
             w.u64(e.cpu.children_ns);
             w.u64(e.cpu.unsampled_ns);
             w.u64(e.cpu.estimated_wait_ns);
+            w.u64(e.cpu.unknown_lock_wait_ns);
             KIND_END
         }
         Entry::Sites(sites) => {
@@ -463,6 +466,11 @@ fn decode_end(r: &mut ByteReader<'_>) -> Option<End> {
             children_ns: r.u64()?,
             unsampled_ns: r.u64()?,
             estimated_wait_ns: r.u64()?,
+            // An entry of version 1.3 ends before this.
+            unknown_lock_wait_ns: match r.remaining() {
+                0 => 0,
+                _ => r.u64()?,
+            },
         },
     };
     Some(End {

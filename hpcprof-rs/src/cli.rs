@@ -32,6 +32,15 @@ Examples:
   hpcprof-rs export --format folded --metric idleness -o -
       the newest database here, on standard output";
 
+const THREADS_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs threads hpcrun-app-database
+      what each thread did, and how evenly
+  hpcprof-rs threads --context app::solve --metric idleness
+      the newest database here: each thread's share of a procedure with all that it calls
+  hpcprof-rs threads hpcrun-app-database --format csv > threads.csv
+      all threads and their statistics for scripts";
+
 /// Merges measurements into a database and prints views of it
 ///
 /// Merges all threads and processes that hpcrun-rs measured, attributes work, idleness and
@@ -67,6 +76,9 @@ pub enum Command {
     /// Modules, files and procedures without calling contexts
     #[command(after_long_help = VIEW_EXAMPLES)]
     Flat(ViewArgs),
+    /// What each thread did, with the imbalance over threads and processes
+    #[command(after_long_help = THREADS_EXAMPLES)]
+    Threads(ThreadsArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
@@ -142,6 +154,9 @@ pub struct ViewArgs {
     /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
+    /// Show how the work of each context is spread over threads (top-down as text or JSON, in its default form)
+    #[arg(long)]
+    pub statistics: bool,
     /// Call paths of the user's program, or of the machine
     #[arg(long, value_enum, default_value_t = Projection::Logical)]
     pub projection: Projection,
@@ -166,6 +181,39 @@ pub struct ViewArgs {
     /// if some are negative.
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     pub threshold: Option<f64>,
+}
+
+/// Formats of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum TableFormat {
+    /// To read
+    Text,
+    /// Everything, for scripts
+    Json,
+    /// One row per thread, then the statistics
+    Csv,
+}
+
+/// Options of the table of threads.
+#[derive(Debug, Args)]
+pub struct ThreadsArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// Metric to sort by: effort, work, idleness, overhead, overhead:CATEGORY, samples, or an expression
+    /// [default: effort]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Only what threads did in a procedure and in all that it calls: its name or its end, as `top-down` shows
+    /// it, or the key of a context
+    #[arg(long, value_name = "KEY|PROCEDURE")]
+    pub context: Option<String>,
+    /// Threads that text lists; what is left is one row
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub rows: usize,
 }
 
 /// Options of an export.
@@ -222,7 +270,7 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_and_its_examples_parse() {
         Cli::command().debug_assert();
-        let examples = [EXAMPLES, VIEW_EXAMPLES, EXPORT_EXAMPLES];
+        let examples = [EXAMPLES, VIEW_EXAMPLES, EXPORT_EXAMPLES, THREADS_EXAMPLES];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
             if let Some(rest) = words.strip_prefix("hpcprof-rs ") {
@@ -231,6 +279,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3, 3, 3]);
+        assert_eq!(shown, [3, 3, 3, 3]);
     }
 }

@@ -26,4 +26,5 @@ pub mod run;
 pub mod schema;
 pub mod sinks;
 pub mod sources;
+pub mod table;
 pub mod views;

@@ -7,18 +7,21 @@ use crate::advice::headline::headline;
 use crate::build::build;
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
-use crate::cli::{BuildArgs, Cli, Command, ExportArgs, Format, ViewArgs};
+use crate::cli::{BuildArgs, Cli, Command, ExportArgs, Format, TableFormat, ThreadsArgs, ViewArgs};
 use crate::error::{Error, Result};
 use crate::exports;
+use crate::metrics::expression::Expression;
 use crate::model::warnings::Warnings;
 use crate::render::json::Form;
 use crate::render::style::Style;
+use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::prune::{Limits, prune};
-use crate::views::{bottom_up, flat, top_down};
+use crate::views::{bottom_up, flat, threads, top_down};
+use hpc_formats::profile::SAMPLES;
 use std::io::Write;
 use std::path::Path;
 
@@ -30,6 +33,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::TopDown(args)) => show(&args, ViewKind::TopDown, style, out),
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
+        Some(Command::Threads(args)) => threads(&args, style, out),
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -97,6 +101,54 @@ fn export(args: ExportArgs, out: &mut impl Write) -> Result<()> {
     exports::export(&catalogue, &request, out)
 }
 
+fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()> {
+    let catalogue = open(args.database.as_deref())?;
+    let asked = args.metric.as_deref();
+    let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
+    let metric = asked
+        .as_ref()
+        .map_or(MetricSelector::Effort, |m| column(&catalogue, m));
+    let context = args.context.as_deref();
+    let context = context
+        .map(|text| catalogue.find_contexts(text))
+        .transpose()?;
+    // The table `thread` has effort and samples; what else was counted is in the values of contexts.
+    let counted = catalogue
+        .metrics
+        .iter()
+        .rev()
+        .take_while(|m| m.name != SAMPLES);
+    let rows = match &context {
+        Some(contexts) => catalogue.threads_in(contexts)?,
+        None if metric.derived().is_some() && counted.count() > 0 => {
+            catalogue.threads_in(&catalogue.all_contexts())?
+        }
+        None => catalogue.threads()?,
+    };
+    let table = threads::arrange(rows, metric, context.is_none());
+    let threads = Threads {
+        table: &table,
+        catalogue: &catalogue,
+        context: context.as_ref().map(|c| c.name.as_str()),
+    };
+    match args.format {
+        TableFormat::Text => threads.text(args.rows, style, out),
+        TableFormat::Json => threads.json(out),
+        TableFormat::Csv => threads.csv(out),
+    }
+    .map_err(Error::output)
+}
+
+/// What views sort by. They have the parts of effort; anything else is a column of its own.
+fn column<'a>(catalogue: &Catalogue, expression: &'a Expression) -> MetricSelector<'a> {
+    match MetricSelector::from(expression) {
+        MetricSelector::Metric(m) if !catalogue.metrics[m].is_effort() => {
+            MetricSelector::Derived(expression)
+        }
+        metric => metric,
+    }
+}
+
 /// Opens a database; the newest one here if none is named.
 fn open(database: Option<&Path>) -> Result<Catalogue> {
     match database {
@@ -115,13 +167,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let metric = match &asked {
-        Some(expression) => match MetricSelector::from(expression) {
-            // Views have the parts of effort; anything else is a column of its own.
-            MetricSelector::Metric(m) if !catalogue.metrics[m].is_effort() => {
-                MetricSelector::Derived(expression)
-            }
-            metric => metric,
-        },
+        Some(expression) => column(&catalogue, expression),
         None if args.format == Format::Folded => MetricSelector::Metric(WORK),
         None => MetricSelector::Effort,
     };
@@ -133,9 +179,17 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,
         runtime_frames: args.runtime_frames,
-        recursion: is_text && !args.no_fold_recursion,
-        start_up: is_text,
+        recursion: (is_text || args.statistics) && !args.no_fold_recursion,
+        start_up: is_text || args.statistics,
     };
+    let has_spreads = matches!(args.format, Format::Text | Format::Json)
+        && kind == ViewKind::TopDown
+        && options == FoldOptions::STORED;
+    if args.statistics && !has_spreads {
+        let problem = "--statistics are of the default view only: give `top-down` as text or JSON, without \
+                       options that unfold contexts, or `threads --context PROCEDURE`";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let default = match args.format {
         Format::Text => text_limits(kind),
         _ => Limits::default(),
@@ -145,7 +199,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         threshold: args.threshold.or(default.threshold),
     };
     let is_stored = options == FoldOptions::STORED && metric.derived().is_none();
-    if is_text && kind == ViewKind::TopDown && is_stored {
+    if is_text && kind == ViewKind::TopDown && is_stored && !args.statistics {
         let view = top_down::stored(&catalogue, limits, metric)?;
         return text::print(&view, &catalogue, metric, None, style, out).map_err(Error::output);
     }
@@ -163,6 +217,13 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
         ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
     };
+    if args.statistics {
+        // Nodes are numbered as the stored contexts.
+        let spreads = catalogue.work_spreads()?;
+        for (id, node) in (0..).zip(&mut view.nodes) {
+            node.spread = spreads.get(&id).copied();
+        }
+    }
     view.sort(metric);
     let view = prune(view, limits, metric);
     match args.format {

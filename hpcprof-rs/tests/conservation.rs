@@ -6,6 +6,7 @@ mod support;
 use fastrand::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use support::random;
 use support::*;
 
@@ -207,6 +208,52 @@ fn the_order_of_threads_and_files_does_not_matter() {
                     tool(&[name, text(path), "--format", format]).expect("view")
                 };
                 assert_eq!(output(&a), output(&b), "{name} {format}");
+            }
+        }
+    }
+}
+
+/// All files of a database, by their names within it.
+fn files(folder: &Path, prefix: &str, out: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let name = format!("{prefix}/{name}");
+        match path.is_dir() {
+            true => files(&path, &name, out),
+            false => {
+                out.insert(name, std::fs::read(&path).expect("a file"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_workers_does_not_matter() {
+    for seed in 41..=43 {
+        // Anchors lead in all directions, also into cycles.
+        let run = random::run(seed, 9, 90);
+        let temp = TempDir::new();
+        let measurements = temp.join("hpcrun-app-measurements");
+        run.write(&measurements);
+        let build = |workers: &str| {
+            let database = temp.join(workers);
+            let arguments = [text(&measurements), "-o", text(&database), "-j", workers];
+            tool(&arguments).expect("build");
+            let mut found = BTreeMap::new();
+            files(&database, "", &mut found);
+            found
+        };
+        let one = build("1");
+        assert!(one.len() > 2, "{:?}", one.keys());
+        for workers in ["2", "5"] {
+            let other = build(workers);
+            assert!(one.keys().eq(other.keys()));
+            for (name, bytes) in &one {
+                assert!(
+                    other[name] == *bytes,
+                    "seed {seed}, {workers} workers: {name}"
+                );
             }
         }
     }

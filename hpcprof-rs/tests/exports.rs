@@ -577,3 +577,81 @@ fn go_tool_pprof_reads_the_totals() {
         }
     }
 }
+
+/// Names and own amounts by metric of each context, from the flat JSON view, in its order.
+fn contexts_of_json(database: &Path) -> Vec<(String, Option<String>, Vec<(String, i64)>)> {
+    let json = view(database, "top-down", &["--flat"]);
+    let nodes = json["nodes"].as_array().expect("nodes");
+    let metrics = json["metrics"].as_array().expect("metrics");
+    let of = |node: &serde_json::Value| {
+        let own = |m: &serde_json::Value| {
+            let name = m.as_str().expect("a name").to_owned();
+            let amount = exclusive(node, &name);
+            (name, amount)
+        };
+        let file = node["file"].as_str().map(str::to_owned);
+        let name = node["name"].as_str().expect("a name").to_owned();
+        (name, file, metrics.iter().map(own).collect())
+    };
+    nodes.iter().map(of).collect()
+}
+
+#[test]
+fn a_parquet_table_has_every_context() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    for run in [full_run(), random::run(62, 3, 100)] {
+        let (database, temp) = (database(&run), TempDir::new());
+        let file = &export_all(&database, temp.path(), &["parquet"])[0];
+        let opened = std::fs::File::open(file).expect("a file");
+        let reader = SerializedFileReader::new(opened).expect("a table");
+        let mut expected = contexts_of_json(&database);
+        let mut found = Vec::new();
+        for row in reader.get_row_iter(None).expect("rows") {
+            let row = row.expect("a row");
+            let cell = |name: &str| {
+                let mut columns = row.get_column_iter();
+                columns
+                    .find(|(column, _)| *column == name)
+                    .expect("a column")
+                    .1
+                    .clone()
+            };
+            let string = |field: Field| match field {
+                Field::Str(text) => Some(text),
+                _ => None,
+            };
+            let number = |field: Field| match field {
+                Field::Long(amount) => amount,
+                other => panic!("{other} is no amount"),
+            };
+            let metrics = expected[0].2.iter().map(|(name, _)| name.clone());
+            let own = metrics.map(|name| (name.clone(), number(cell(&name))));
+            let own = own.collect();
+            found.push((
+                string(cell("name")).expect("a name"),
+                string(cell("file")),
+                own,
+            ));
+            // What lies below is part of a context.
+            assert!(number(cell("inclusive_samples")) >= number(cell("samples")));
+        }
+        // The order of siblings is another one in views.
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+        let query = format!(
+            "import duckdb; print(duckdb.execute(\"select sum(samples) from read_parquet('{}')\").fetchall()[0][0])",
+            file.display()
+        );
+        let has_module = std::process::Command::new("python3")
+            .args(["-c", "import duckdb"])
+            .output();
+        if !has_module.is_ok_and(|output| output.status.success()) {
+            println!("SKIPPED: python3 has no module duckdb; only our own reader looked");
+            continue;
+        }
+        let sum = installed("python3", &["-c", &query]).expect("it is there");
+        assert_eq!(sum.trim().parse(), Ok(run.samples() as i64));
+    }
+}

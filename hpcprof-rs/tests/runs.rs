@@ -127,3 +127,154 @@ fn the_newest_of_a_directory_may_have_any_name() {
         .expect("the command starts");
     assert!(output.status.success(), "{output:?}");
 }
+
+/// A part of a job: on a host, with a monotonic and a wall clock, `wall` milliseconds long.
+fn part(host: &str, (monotonic, realtime): (u64, u64), wall: u64, samples: u64) -> Run {
+    let mut run = run(monotonic * MS, samples);
+    run.start.host = host.to_owned();
+    run.start.boot = format!("boot of {host}");
+    run.start.realtime_ns = realtime * MS;
+    let end = run.end.as_mut().expect("an end");
+    (end.monotonic_ns, end.threads) = ((monotonic + wall) * MS, 1);
+    run
+}
+
+/// First screen, JSON of the flat view, and the catalogue of a database of these parts.
+fn build(parts: &[Run], options: &[&str]) -> (String, serde_json::Value, Vec<i64>) {
+    let temp = TempDir::new();
+    let mut arguments: Vec<String> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let directory = temp.join(&format!("m{index}"));
+        part.write(&directory);
+        arguments.push(text(&directory).to_owned());
+    }
+    arguments.extend(["-o".to_owned(), text(&temp.join("db")).to_owned()]);
+    arguments.extend(options.iter().map(|o| (*o).to_owned()));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let screen = tool(&arguments).expect("build");
+    let database = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("SQLite");
+    let mut sets = database
+        .prepare("SELECT run_set FROM run ORDER BY id")
+        .expect("SQL");
+    let sets = sets.query_map([], |row| row.get(0)).expect("rows");
+    let sets = sets.collect::<Result<_, _>>().expect("sets");
+    (screen, view(&temp.join("db"), "flat", &[]), sets)
+}
+
+fn wall_and_wait(view: &serde_json::Value) -> (i64, i64) {
+    let wait = &view["quality"]["unattributed_wait_seconds"];
+    let ms = MS as i64;
+    (
+        nanoseconds(&view["wall_seconds"]) / ms,
+        nanoseconds(wait) / ms,
+    )
+}
+
+#[test]
+fn two_ranks_on_two_hosts_are_one_run_with_the_cores_of_both() {
+    let parts = [
+        part("alpha", (500_000, 1_000), 1_000, 100),
+        part("beta", (7, 1_200), 1_100, 60),
+    ];
+    let (screen, view, sets) = build(&parts, &[]);
+    assert_eq!(sets, [1, 1]);
+    has(
+        &screen,
+        "wall 1.100 s, 2 parts, 2 threads, 2 processes, 4 cores",
+    );
+    has(&screen, "\nhosts: alpha, beta\n");
+    assert_eq!(view["cores"], 4);
+    // 160 periods of 5 ms of work and as many of idleness, on four cores.
+    assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));
+}
+
+#[test]
+fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
+    let parts = [
+        part("alpha", (500_000, 1_000), 1_000, 100),
+        part("alpha", (500_400, 1_400), 1_000, 60),
+    ];
+    let (screen, view, sets) = build(&parts, &[]);
+    assert_eq!(sets, [1, 1]);
+    has(
+        &screen,
+        "wall 1.400 s, 2 parts, 2 threads, 2 processes, 2 cores",
+    );
+    lacks(&screen, "hosts:");
+    assert_eq!(wall_and_wait(&view), (1_400, 1_400 - 2 * 800 / 2));
+}
+
+#[test]
+fn repeated_runs_add_up() {
+    let job = |begin: u64, job: &str| {
+        let mut parts = [
+            part("alpha", (begin, begin), 1_000, 100),
+            part("beta", (begin, begin), 900, 60),
+        ];
+        for part in &mut parts {
+            part.start.job = job.to_owned();
+        }
+        parts
+    };
+    // By the ids of their jobs, and by their times.
+    for ids in [["17", "18"], ["", ""]] {
+        let parts = [job(10_000, ids[0]), job(20_000, ids[1])].concat();
+        let (screen, view, sets) = build(&parts, &[]);
+        assert_eq!(sets, [1, 1, 2, 2]);
+        has(
+            &screen,
+            "wall 2.000 s, 2 runs, 4 parts, 4 threads, 4 processes, 4 cores",
+        );
+        assert_eq!(wall_and_wait(&view), (2_000, 2 * (1_000 - 2 * 800 / 4)));
+    }
+}
+
+#[test]
+fn steps_of_one_job_on_one_host_follow_each_other() {
+    let mut parts = [
+        part("alpha", (1_000, 1_000), 1_000, 100),
+        part("alpha", (9_000, 9_000), 500, 60),
+    ];
+    for part in &mut parts {
+        part.start.job = "17".to_owned();
+    }
+    let (_, view, sets) = build(&parts, &[]);
+    assert_eq!(sets, [1, 1]);
+    assert_eq!(wall_and_wait(&view), (1_500, 1_500 - 2 * 800 / 2));
+}
+
+#[test]
+fn clocks_of_the_hosts_of_a_job_may_differ() {
+    let parts = [
+        part("alpha", (500_000, 1_000), 1_000, 100),
+        part("beta", (7, 3_600_000), 1_100, 60),
+    ];
+    let (_, view, sets) = build(&parts, &["--job"]);
+    assert_eq!(sets, [1, 1]);
+    assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));
+    // Without that word they are two runs.
+    let (screen, view, sets) = build(&parts, &[]);
+    assert_eq!(sets, [1, 2]);
+    has(&screen, "wall 2.100 s, 2 runs, 2 threads");
+    assert_eq!(wall_and_wait(&view), (2_100, (1_000 - 500) + (1_100 - 300)));
+    // Parts whose hosts are unknown share no clock.
+    let unknown = parts.map(|mut part| {
+        (part.start.host, part.start.boot) = (String::new(), String::new());
+        part
+    });
+    let (_, view, _) = build(&unknown, &["--job"]);
+    assert_eq!(wall_and_wait(&view).0, 1_100);
+}
+
+#[test]
+fn one_process_id_on_two_hosts_is_two_processes() {
+    // All that tells them apart is the host.
+    let parts = [
+        part("alpha", (7, 1_000), 1_000, 100),
+        part("beta", (7, 1_000), 1_000, 60),
+    ];
+    let (screen, view, sets) = build(&parts, &[]);
+    assert_eq!(sets, [1, 1]);
+    has(&screen, "2 processes, 4 cores, 160 samples");
+    assert_eq!(view["quality"]["samples"], 160);
+}

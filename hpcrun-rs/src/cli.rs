@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::Parser;
 use hpc_formats::environment::MAX_RATE;
+use hpc_formats::profile::LOCK_WAIT;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,9 +25,10 @@ use std::process::ExitCode;
 )]
 pub(crate) struct Options {
     /// What is sampled: `cpu-time` or `wall-time`, with `@RATE` in samples per second and thread
-    /// (default 200, at most 20000).
-    #[arg(short, long, value_name = "NAME[@RATE]", default_value = "cpu-time")]
-    pub(crate) event: String,
+    /// (default 200, at most 20000). `lock-wait` beside it charges the time that threads wait for a lock to
+    /// the context that holds the lock.
+    #[arg(short, long, value_name = "NAME[@RATE]")]
+    pub(crate) event: Vec<String>,
 
     /// Measurement directory; must not exist or be empty
     /// (default: hpcrun-PROGRAM-measurements, then -2, -3 …).
@@ -97,6 +99,15 @@ impl std::str::FromStr for CoresOption {
     }
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Events {
+    /// What is sampled.
+    pub(crate) sampled: Event,
+    /// Whether waiting for locks is measured, too.
+    pub(crate) lock_wait: bool,
+}
+
 /// An event and its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -105,15 +116,35 @@ pub(crate) struct Event {
 }
 
 impl Options {
-    /// The event, checked.
-    pub(crate) fn event(&self) -> Result<Event, Failure> {
+    /// The events, checked.
+    pub(crate) fn events(&self) -> Result<Events, Failure> {
         if self.trace {
             return Err(Failure::own(
                 "--trace is not available yet; leave it out for a profile",
             ));
         }
-        parse_event(&self.event).map_err(Failure::Own)
+        parse_events(&self.event).map_err(Failure::Own)
     }
+}
+
+fn parse_events(texts: &[String]) -> Result<Events, String> {
+    let (locks, sampled): (Vec<&str>, Vec<&str>) = texts
+        .iter()
+        .map(String::as_str)
+        .partition(|text| *text == LOCK_WAIT);
+    let sampled = match sampled[..] {
+        [] => "cpu-time",
+        [event] => event,
+        [first, second, ..] => {
+            return Err(format!(
+                "-e {first:?} and -e {second:?}: one event is sampled; leave one out"
+            ));
+        }
+    };
+    Ok(Events {
+        sampled: parse_event(sampled)?,
+        lock_wait: !locks.is_empty(),
+    })
 }
 
 fn parse_event(text: &str) -> Result<Event, String> {
@@ -135,7 +166,8 @@ fn parse_event(text: &str) -> Result<Event, String> {
         "wall-time" => "wall-time",
         _ => {
             return Err(format!(
-                "-e {name:?}: unknown event; this version samples cpu-time and wall-time"
+                "-e {name:?}: unknown event; this version samples cpu-time and wall-time, and measures \
+                 lock-wait"
             ));
         }
     };
@@ -177,6 +209,21 @@ mod tests {
         ] {
             assert!(parse_event(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn waiting_for_locks_goes_with_one_sampled_event() {
+        let parse = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            parse_events(&texts).map(|e| (e.sampled.name, e.sampled.rate, e.lock_wait))
+        };
+        assert_eq!(parse(&[]), Ok(("cpu-time", 200, false)));
+        assert_eq!(parse(&["lock-wait"]), Ok(("cpu-time", 200, true)));
+        let both = Ok(("wall-time", 9, true));
+        assert_eq!(parse(&["wall-time@9", "lock-wait"]), both);
+        assert_eq!(parse(&["lock-wait", "wall-time@9"]), both);
+        assert!(parse(&["cpu-time", "wall-time"]).is_err());
+        assert!(parse(&["lock-wait@5"]).is_err());
     }
 
     #[test]

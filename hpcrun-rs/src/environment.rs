@@ -1,6 +1,6 @@
 //! The program's command: its own arguments, and the environment that loads the sampler.
 
-use crate::cli::Event;
+use crate::cli::Events;
 use hpc_formats::environment as names;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// The run's settings.
 pub(crate) struct Settings<'a> {
-    pub(crate) event: Event,
+    pub(crate) events: Events,
     pub(crate) cores: u32,
     pub(crate) source: &'a str,
     pub(crate) unwinder: &'a str,
@@ -29,11 +29,14 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     command
         .env("LD_PRELOAD", preload_list(settings.library))
         .env(names::ENV_OUTPUT, settings.directory)
-        .env(names::ENV_EVENT, settings.event.name)
-        .env(names::ENV_RATE, settings.event.rate.to_string())
+        .env(names::ENV_EVENT, settings.events.sampled.name)
+        .env(names::ENV_RATE, settings.events.sampled.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
         .env(names::ENV_SOURCE, settings.source)
         .env(names::ENV_UNWINDER, settings.unwinder);
+    if settings.events.lock_wait {
+        command.env(names::ENV_LOCK_WAIT, "1");
+    }
 }
 
 /// The sampler first, then the libraries that the user preloads.

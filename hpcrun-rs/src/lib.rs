@@ -100,7 +100,7 @@ pub fn measure(
 
 /// Checks arguments for [`measure`], except for the program, without running anything.
 pub fn check(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
-    parse(arguments)?.event().map(drop)
+    parse(arguments)?.events().map(drop)
 }
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<cli::Options, Failure> {
@@ -120,7 +120,7 @@ struct Prepared {
 }
 
 fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
-    let event = options.event()?;
+    let events = options.events()?;
     let program = program::find(&options.program)?;
     let inspected = program::inspect(&program)?;
     let mut command = environment::command(&program, &options.program);
@@ -130,7 +130,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         let library = library::install()?;
         let made = output::create(options.output.as_deref(), &program)?;
         let settings = environment::Settings {
-            event,
+            events,
             cores,
             source: &options.source,
             unwinder: &options.unwinder,

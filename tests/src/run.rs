@@ -68,6 +68,7 @@ pub struct Spec {
     program: PathBuf,
     arguments: Vec<String>,
     event: &'static str,
+    lock_wait: bool,
     rate: u32,
     cores: String,
     source: &'static str,
@@ -84,6 +85,7 @@ impl Spec {
             program: program.as_ref().to_path_buf(),
             arguments: Vec::new(),
             event: "cpu-time",
+            lock_wait: false,
             rate: 200,
             cores: "2".into(),
             source: "auto",
@@ -113,6 +115,12 @@ impl Spec {
     /// Sampling wall time.
     pub fn wall_time(mut self) -> Spec {
         self.event = "wall-time";
+        self
+    }
+
+    /// Measuring waiting for locks, too.
+    pub fn lock_wait(mut self) -> Spec {
+        self.lock_wait = true;
         self
     }
 
@@ -161,6 +169,12 @@ impl Spec {
             .arg("-o")
             .arg(&measurements)
             .args(["-e", &format!("{}@{}", self.event, self.rate)])
+            .args(
+                self.lock_wait
+                    .then_some(["-e", "lock-wait"])
+                    .into_iter()
+                    .flatten(),
+            )
             .args(["--cores", &self.cores, "--source", self.source])
             .args(["--unwinder", self.unwinder, "--"])
             .arg(&self.program)

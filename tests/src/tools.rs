@@ -125,8 +125,9 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 18] = [
+    let flags: [(&str, &[&str]); 19] = [
         ("pthreads", &["-pthread"]),
+        ("locks", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),

@@ -36,6 +36,7 @@ pub struct Quality {
     pub spawnerless: u64,
     #[serde(default)]
     pub missing: Vec<Missing>,
+    pub unknown_lock_wait_seconds: f64,
 }
 
 /// Seconds of CPU time that no sample stands for.

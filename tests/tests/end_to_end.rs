@@ -8,6 +8,7 @@ mod demo;
 mod harness;
 mod launcher;
 mod lifecycle;
+mod locks;
 mod mutations;
 mod node;
 mod oracle;

@@ -21,6 +21,9 @@ pub const WORK: &str = "work";
 /// Name of the idle cores' time that a sampled thread is charged.
 pub const IDLENESS: &str = "idleness";
 
+/// Name of the time that other threads waited for a lock that the context held.
+pub const LOCK_WAIT: &str = "lock-wait";
+
 /// What an amount is measured in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -209,6 +212,17 @@ pub fn default_metrics(period_ns: u64) -> [Metric; 3] {
         sum(WORK, Unit::Seconds, Integer, period),
         sum(IDLENESS, Unit::Seconds, Float, period),
     ]
+}
+
+/// Waiting for locks, in nanoseconds, charged to the contexts that held them.
+pub fn lock_wait_metric() -> Metric {
+    Metric {
+        name: LOCK_WAIT.to_owned(),
+        unit: Unit::Seconds,
+        aggregation: Aggregation::Sum,
+        representation: Representation::Integer,
+        scale: 1.0,
+    }
 }
 
 /// Reads the table of a header.

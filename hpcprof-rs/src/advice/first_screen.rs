@@ -117,9 +117,10 @@ impl Screen<'_> {
         writeln!(out, "{}", self.style.bold(&program))?;
         writeln!(
             out,
-            "wall {} s{}, {threads}{}, {} cores, {} samples of {event}{rate}",
+            "wall {} s{}{}, {threads}{}, {} cores, {} samples of {event}{rate}",
             seconds(run.wall_ns),
             several(run.runs, "runs"),
+            several(if run.parts > run.runs { run.parts } else { 0 }, "parts"),
             several(run.executables.len(), "processes"),
             run.cores,
             run.samples,

@@ -7,6 +7,8 @@ use crate::render::numbers::{percent, seconds};
 
 /// Missing times that are listed.
 const LISTED: usize = 4;
+/// Hosts that are named.
+const HOSTS: usize = 8;
 /// Share of the wall time from which unattributed wait forbids verdicts, percent.
 const WAIT_PERCENT: i64 = 5;
 /// Share of the wall time from which estimated waits are said, percent.
@@ -57,6 +59,9 @@ pub fn serial(run: &Statistics, working: i64, idleness: i64) -> Option<String> {
 /// The lines about the measurement.
 pub fn lines(run: &Statistics) -> Vec<String> {
     let mut lines = missing(run);
+    if let [_, _, ..] = run.hosts[..] {
+        lines.push(hosts(&run.hosts));
+    }
     if is_mostly_waiting(run) {
         lines.push(format!("{}: look there first", wait(run)));
     }
@@ -69,8 +74,24 @@ pub fn lines(run: &Statistics) -> Vec<String> {
             percent(run.spinning_ns, run.cpu_ns)
         ));
     }
+    if run.unknown_lock_wait_ns > 0 {
+        lines.push(format!(
+            "lock-wait: {} s of waiting for locks are charged to no context: the lock was free, or who held \
+             it is unknown",
+            seconds(run.unknown_lock_wait_ns)
+        ));
+    }
     lines.extend(unknown_callers(run));
     lines
+}
+
+fn hosts(names: &[String]) -> String {
+    let (listed, more) = names.split_at(names.len().min(HOSTS));
+    let listed = listed.join(", ");
+    match more.len() {
+        0 => format!("hosts: {listed}"),
+        more => format!("hosts: {listed} and {more} more"),
+    }
 }
 
 /// What is known of the time in which nobody worked.

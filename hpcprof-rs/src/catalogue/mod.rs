@@ -10,8 +10,11 @@ pub mod folded;
 mod guard;
 
 pub mod metrics;
+pub mod spreads;
 mod sql;
 pub mod statistics;
+mod thread_values;
+pub mod threads;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;

@@ -28,13 +28,18 @@ pub struct Statistics {
     pub period_ns: i64,
     /// Paths of the processes' executables.
     pub executables: Vec<String>,
-    /// Runs that were merged.
+    /// Runs that were merged; the parts of one job are one run.
     pub runs: usize,
-    /// Cores that idleness is computed against.
+    /// Measurement directories.
+    pub parts: usize,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// Cores that idleness is computed against, of all hosts of a run; the largest run's.
     pub cores: u32,
     /// Threads of all processes.
     pub threads: u64,
-    /// From the first start to the last end, summed over the runs, each of which has its own clock.
+    /// From the first start to the last end, summed over the runs, each of which has its own clock. Hosts of
+    /// one run worked at the same time.
     pub wall_ns: i64,
     /// Wall time in which nobody worked on the node, as far as its length tells.
     pub wait_ns: i64,
@@ -58,11 +63,26 @@ pub struct Statistics {
     pub spinning_ns: i64,
     /// Waiting that no hook saw.
     pub estimated_wait_ns: i64,
+    /// Waiting for locks that no context is charged with.
+    pub unknown_lock_wait_ns: i64,
+}
+
+/// A measurement directory.
+struct Part {
+    set: i64,
+    /// Its host, by index.
+    host: u32,
+}
+
+struct Host {
+    name: String,
+    /// Whether it is known that its parts share a clock.
+    has_clock: bool,
 }
 
 struct Process {
-    /// Only processes of one run share a clock.
-    run: i64,
+    /// Its part, by index.
+    part: u32,
     start_monotonic_ns: i64,
     end_ns: i64,
     executable: String,
@@ -73,6 +93,7 @@ struct Process {
     threads: u32,
     cpu_ns: i64,
     estimated_wait_ns: i64,
+    unknown_lock_wait_ns: i64,
 }
 
 struct Thread {
@@ -87,7 +108,9 @@ struct Thread {
 
 impl Statistics {
     pub(super) fn read(connection: &Connection) -> Result<Statistics> {
-        let processes = read_processes(connection)?;
+        let hosts = read_hosts(connection)?;
+        let parts = read_parts(connection, References::to(&hosts))?;
+        let processes = read_processes(connection, References::to(&parts))?;
         let threads = read_threads(connection, References::to(&processes))?;
         let lost = counts(connection, "loss", "cause")?;
         let partial = lost
@@ -96,16 +119,13 @@ impl Statistics {
         let samples = sum(threads.iter().map(|t| t.samples));
         let spinning_ns = sum(threads.iter().map(|t| t.idle_ns));
         let sampled_ns = sum(threads.iter().map(|t| t.working_ns)).saturating_add(spinning_ns);
-        let mut runs: BTreeMap<i64, Vec<(&Process, i64)>> = BTreeMap::new();
         let mut efforts = vec![0_i64; processes.len()];
         for thread in &threads {
             let effort = &mut efforts[thread.process as usize];
             *effort = sum([*effort, thread.working_ns, thread.idleness_ns].into_iter());
         }
-        for (process, effort) in processes.iter().zip(efforts) {
-            runs.entry(process.run).or_default().push((process, effort));
-        }
-        let (walls, waits): (Vec<i64>, Vec<i64>) = runs.values().map(|r| wall_and_wait(r)).unzip();
+        let runs = Run::all(&parts, processes.iter().zip(efforts));
+        let walls = runs.iter().map(|run| run.wall(&hosts));
         let first = processes.first();
         Ok(Statistics {
             program: first.map_or(String::new(), |p| {
@@ -116,10 +136,12 @@ impl Statistics {
             event: first.map_or(String::new(), |p| p.event.clone()),
             period_ns: first.map_or(0, |p| p.period_ns),
             runs: runs.len(),
-            cores: processes.iter().map(|p| p.cores).max().unwrap_or(0),
+            parts: parts.len(),
+            cores: runs.iter().map(Run::cores).max().unwrap_or(0),
             threads: processes.iter().map(|p| u64::from(p.threads)).sum(),
-            wall_ns: sum(walls.into_iter()),
-            wait_ns: sum(waits.into_iter()),
+            wall_ns: sum(walls.clone()),
+            wait_ns: sum(runs.iter().zip(walls).map(|(run, wall)| run.wait(wall))),
+            hosts: hosts.into_iter().map(|host| host.name).collect(),
             samples,
             rooted: samples.saturating_sub(sum(partial.map(|(_, n)| *n))),
             missing: read_missing(connection)?,
@@ -129,6 +151,7 @@ impl Statistics {
             cpu_ns: sum(processes.iter().map(|p| p.cpu_ns)).max(sampled_ns),
             spinning_ns,
             estimated_wait_ns: sum(processes.iter().map(|p| p.estimated_wait_ns)),
+            unknown_lock_wait_ns: sum(processes.iter().map(|p| p.unknown_lock_wait_ns)),
             executables: processes.into_iter().map(|p| p.executable).collect(),
             lost,
         })
@@ -145,21 +168,102 @@ impl Statistics {
     }
 }
 
-/// The wall time of one run, and the part of it that the effort of its processes does not fill.
-fn wall_and_wait(run: &[(&Process, i64)]) -> (i64, i64) {
-    let start = run.iter().map(|(p, _)| p.start_monotonic_ns).min();
-    let end = run.iter().map(|(p, _)| p.end_ns).max();
-    let cores = run.iter().map(|(p, _)| i64::from(p.cores)).max();
-    let wall = end.unwrap_or(0).saturating_sub(start.unwrap_or(0)).max(0);
-    let effort = sum(run.iter().map(|(_, effort)| *effort));
-    let attributed = effort.checked_div(cores.unwrap_or(0)).unwrap_or(wall);
-    (wall, wall.saturating_sub(attributed).max(0))
+/// The parts of one job, which ran at the same time.
+#[derive(Default)]
+struct Run {
+    /// By host: most cores that a process could use, and when each part ran.
+    hosts: BTreeMap<u32, (u32, Vec<Span>)>,
+    effort: i64,
 }
 
-fn read_processes(connection: &Connection) -> Result<Vec<Process>> {
+/// First start and last end by the clock of a host, nanoseconds.
+type Span = (i64, i64);
+
+impl Run {
+    /// All runs; `processes` come with their efforts.
+    fn all<'a>(parts: &[Part], processes: impl Iterator<Item = (&'a Process, i64)>) -> Vec<Run> {
+        let mut runs: BTreeMap<i64, Run> = BTreeMap::new();
+        let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
+        for (process, effort) in processes {
+            let (start, end) = (process.start_monotonic_ns, process.end_ns);
+            let span = spans.entry(process.part).or_insert((start, end));
+            *span = (span.0.min(start), span.1.max(end));
+            let part = &parts[process.part as usize];
+            let run = runs.entry(part.set).or_default();
+            run.effort = run.effort.saturating_add(effort);
+            let cores = &mut run.hosts.entry(part.host).or_default().0;
+            *cores = process.cores.max(*cores);
+        }
+        for (part, span) in spans {
+            let Part { set, host } = parts[part as usize];
+            let run = runs.entry(set).or_default();
+            run.hosts.entry(host).or_default().1.push(span);
+        }
+        runs.into_values().collect()
+    }
+
+    fn cores(&self) -> u32 {
+        let cores = self.hosts.values().map(|(cores, _)| *cores);
+        cores.fold(0, u32::saturating_add)
+    }
+
+    /// How long it took: on the host that took longest.
+    fn wall(&self, hosts: &[Host]) -> i64 {
+        let walls = self.hosts.iter().map(|(host, (_, spans))| {
+            let longest = spans.iter().map(|s| s.1.saturating_sub(s.0)).max();
+            match hosts[*host as usize].has_clock {
+                true => covered(spans.clone()),
+                false => longest.unwrap_or(0),
+            }
+        });
+        walls.max().unwrap_or(0).max(0)
+    }
+
+    /// The part of its wall time that its effort does not fill.
+    fn wait(&self, wall: i64) -> i64 {
+        let attributed = self.effort.checked_div(i64::from(self.cores()));
+        wall.saturating_sub(attributed.unwrap_or(wall)).max(0)
+    }
+}
+
+/// The time within any of the spans.
+fn covered(mut spans: Vec<Span>) -> i64 {
+    spans.sort_unstable();
+    let mut until = i64::MIN;
+    let mut time = 0_i64;
+    for (start, end) in spans {
+        let start = start.max(until);
+        time = time.saturating_add(end.saturating_sub(start).max(0));
+        until = until.max(end);
+    }
+    time
+}
+
+fn read_hosts(connection: &Connection) -> Result<Vec<Host>> {
+    let sql = "SELECT id, name, boot FROM host ORDER BY id";
+    rows(connection, sql, 1, |row| {
+        let boot: String = row.get(2)?;
+        Ok(Host {
+            name: row.get(1)?,
+            has_clock: !boot.is_empty(),
+        })
+    })
+}
+
+fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
+    let sql = "SELECT id, run_set, host FROM run ORDER BY id";
+    rows(connection, sql, 1, |row| {
+        Ok(Part {
+            set: row.get(1)?,
+            host: hosts.index(row.get(2)?)?,
+        })
+    })
+}
+
+fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {
     let sql =
         "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, run,
-        cpu_ns, estimated_wait_ns FROM process ORDER BY id";
+        cpu_ns, estimated_wait_ns, unknown_lock_wait_ns FROM process ORDER BY id";
     rows(connection, sql, 1, |row| {
         let arguments: String = row.get(3)?;
         let arguments = serde_json::from_str(&arguments);
@@ -172,9 +276,10 @@ fn read_processes(connection: &Connection) -> Result<Vec<Process>> {
             cores: row.get(6)?,
             threads: row.get(7)?,
             end_ns: row.get(8)?,
-            run: row.get(9)?,
+            part: parts.index(row.get(9)?)?,
             cpu_ns: row.get(10)?,
             estimated_wait_ns: row.get(11)?,
+            unknown_lock_wait_ns: row.get(12)?,
         })
     })
 }

@@ -6,6 +6,7 @@ mod callgrind;
 mod firefox;
 mod flamegraph;
 mod folded;
+mod parquet;
 mod pprof;
 mod speedscope;
 pub mod stacks;
@@ -35,6 +36,8 @@ pub enum Format {
     Firefox,
     /// For KCachegrind and callgrind_annotate: one event for each metric
     Callgrind,
+    /// One table of all contexts, for DuckDB, ClickHouse, pandas: two columns for each metric
+    Parquet,
 }
 
 impl Format {
@@ -133,6 +136,7 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
         Format::Pprof => pprof::write(&stacks, out),
         Format::Firefox => firefox::write(&stacks, out),
         Format::Callgrind => callgrind::write(&stacks, out),
+        Format::Parquet => parquet::write(&stacks, out),
     })
 }
 

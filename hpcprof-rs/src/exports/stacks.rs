@@ -159,6 +159,11 @@ impl<'a> Stacks<'a> {
         Label::of(&self.tree.nodes[context as usize])
     }
 
+    /// The kind of a context, as in the JSON views.
+    pub fn kind(&self, context: u32) -> &'static str {
+        self.tree.nodes[context as usize].kind.name()
+    }
+
     /// Whether a context is a line of the one above it.
     pub fn is_line(&self, context: u32) -> bool {
         let node = &self.tree.nodes[context as usize];

@@ -6,6 +6,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, sum};
+use crate::catalogue::spreads::Spread;
 use crate::catalogue::statistics::Statistics;
 use crate::error::steers;
 use crate::metrics::expression::Expression;
@@ -94,7 +95,7 @@ fn close(nodes: usize, text: &mut String) {
 }
 
 /// A JSON string, in which whatever would steer a terminal is escaped.
-fn string(text: &str) -> String {
+pub(super) fn string(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     if !json.contains(steers) {
         return json;
@@ -251,7 +252,7 @@ fn quality(run: &Statistics) -> String {
     format!(
         "{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"missing\":[{}],\"unprofiled\":[{}],\
          \"spawnerless\":{},\"spawnerless_by\":{{{}}},\"cpu_seconds\":{},\"spinning_seconds\":{},\
-         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{}}}",
+         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{},\"unknown_lock_wait_seconds\":{}}}",
         run.samples,
         run.rooted,
         counts(&run.lost),
@@ -263,6 +264,7 @@ fn quality(run: &Statistics) -> String {
         exact_seconds(run.spinning_ns),
         exact_seconds(run.estimated_wait_ns),
         exact_seconds(run.wait_ns),
+        exact_seconds(run.unknown_lock_wait_ns),
     )
 }
 
@@ -288,10 +290,27 @@ fn node(view: &View, code: &Code, columns: &Columns<'_>, id: u32, form: Form, te
     }
     text.push_str(",\"exclusive\":");
     columns.amounts(view.exclusive.of(id), text);
+    if let Some(spread) = &node.spread {
+        let _ = write!(text, ",\"statistics\":{}", statistics(spread));
+    }
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
         Form::Flat => "}",
     });
+}
+
+fn statistics(spread: &Spread) -> String {
+    format!(
+        "{{\"work\":{{\"threads\":{},\"sum\":{},\"min\":{},\"max\":{},\"sigma\":{},\"imbalance\":{},\
+         \"standard_error\":{}}}}}",
+        spread.threads,
+        exact_seconds(spread.sum),
+        exact_seconds(spread.least),
+        exact_seconds(spread.most),
+        spread.sigma / 1e9,
+        or_null(spread.imbalance()),
+        spread.error / 1e9,
+    )
 }
 
 fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {

@@ -8,3 +8,4 @@ pub mod names;
 pub mod numbers;
 pub mod style;
 pub mod text;
+pub mod threads;

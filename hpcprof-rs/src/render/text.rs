@@ -24,6 +24,12 @@ enum Column {
     Inclusive(usize),
     /// Exclusive seconds of a metric.
     Exclusive(usize),
+    /// Threads that have work.
+    Threads,
+    /// Most work of a thread by the mean.
+    Imbalance,
+    /// Standard error of inclusive work, seconds.
+    Error,
 }
 
 struct Printer<'a> {
@@ -93,6 +99,9 @@ fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column>
             columns.push(Column::Exclusive(metric));
         }
     }
+    if view.nodes.iter().any(|node| node.spread.is_some()) {
+        columns.extend([Column::Threads, Column::Imbalance, Column::Error]);
+    }
     columns
 }
 
@@ -155,6 +164,9 @@ impl Printer<'_> {
             (Column::Effort | Column::Share | Column::Derived, _) => "effort %".to_owned(),
             (Column::Inclusive(m), _) => short(m),
             (Column::Exclusive(m), _) => format!("own {}", short(m)),
+            (Column::Threads, _) => "threads".to_owned(),
+            (Column::Imbalance, _) => "max/mean".to_owned(),
+            (Column::Error, _) => "work ±".to_owned(),
         }
     }
 
@@ -166,6 +178,7 @@ impl Printer<'_> {
         let (inclusive, exclusive) = (self.view.inclusive.of(id), self.view.exclusive.of(id));
         let mut line = String::new();
         let repeats = self.repeats(id);
+        let spread = self.view.node(id).spread.as_ref();
         for column in &self.columns {
             let cell = match column {
                 _ if repeats => String::new(),
@@ -176,6 +189,9 @@ impl Printer<'_> {
                 Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
+                Column::Threads => told(spread.map(|s| s.threads)),
+                Column::Imbalance => told(spread.and_then(|s| s.imbalance()).map(derived)),
+                Column::Error => told(spread.map(|s| seconds(s.error.round() as i64))),
             };
             let width = self.width(*column);
             line.push_str(&format!("{cell:>width$}"));
@@ -291,6 +307,10 @@ fn amount(nanoseconds: i64) -> String {
         0 => "-".to_owned(),
         n => seconds(n),
     }
+}
+
+fn told(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |v| v.to_string())
 }
 
 /// A metric's name as a column title.

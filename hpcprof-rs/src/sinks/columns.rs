@@ -10,17 +10,14 @@ use crate::model::tree::{Tree, Values};
 use crate::passes::merge::values::{Sink, ThreadValue};
 use crate::schema;
 use crate::sinks::scopes::ScopeIds;
+use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
 use hpc_formats::process::program_name;
-use parquet::basic::{
-    Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
-};
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::basic::Encoding;
+use parquet::data_type::ByteArray;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, Type};
+use parquet::schema::types::ColumnPath;
 use std::fs::{File, create_dir_all};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Rows of the values of threads that are written together.
 const ROWS: usize = 1 << 18;
@@ -28,72 +25,35 @@ const ROWS: usize = 1 << 18;
 const CONTEXT_ROWS: usize = 1 << 16;
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// A column of a row group.
-enum Column {
-    Int(Vec<i32>),
-    OptionalInt(Vec<Option<i32>>),
-    Long(Vec<i64>),
-    Text(Vec<ByteArray>),
-    OptionalText(Vec<Option<ByteArray>>),
-}
-
-/// Name, type and whether every row has a value.
-type Field<'a> = (&'a str, PhysicalType, Repetition);
-
-const INT: PhysicalType = PhysicalType::INT32;
-const LONG: PhysicalType = PhysicalType::INT64;
-const TEXT: PhysicalType = PhysicalType::BYTE_ARRAY;
-const ALWAYS: Repetition = Repetition::REQUIRED;
-const MAYBE: Repetition = Repetition::OPTIONAL;
-
-fn schema_of(columns: &[Field<'_>]) -> parquet::errors::Result<Type> {
-    let field = |(name, kind, repetition): &Field<'_>| {
-        let logical = (*kind == TEXT).then_some(LogicalType::String);
-        let column = Type::primitive_type_builder(name, *kind)
-            .with_repetition(*repetition)
-            .with_logical_type(logical);
-        column.build().map(Arc::new)
-    };
-    let fields: Vec<_> = columns
-        .iter()
-        .map(field)
-        .collect::<parquet::errors::Result<_>>()?;
-    Type::group_type_builder("rows").with_fields(fields).build()
-}
-
-/// A Parquet file.
-struct Table {
+/// A Parquet file of the database.
+struct ColumnFile {
     path: PathBuf,
-    writer: SerializedFileWriter<File>,
+    table: Table<File>,
 }
 
-impl Table {
+impl ColumnFile {
     fn create(
         path: PathBuf,
         columns: &[Field<'_>],
         properties: WriterPropertiesBuilder,
-    ) -> Result<Table> {
+    ) -> Result<ColumnFile> {
         if let Some(folder) = path.parent() {
             create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
         let file = File::create(&path).map_err(Error::io("create", &path))?;
-        let failed = |e| failed(&path, &e);
-        let schema = schema_of(columns).map_err(failed)?;
-        let properties = properties
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .build();
-        let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
-        let writer = writer.map_err(failed)?;
-        Ok(Table { path, writer })
+        let table = Table::begin(file, columns, properties).map_err(|e| failed(&path, &e))?;
+        Ok(ColumnFile { path, table })
     }
 
     fn write(&mut self, columns: &[Column]) -> Result<()> {
-        write(&mut self.writer, columns).map_err(|e| failed(&self.path, &e))
+        self.table
+            .write(columns)
+            .map_err(|e| failed(&self.path, &e))
     }
 
     fn close(self) -> Result<()> {
-        let Table { path, writer } = self;
-        writer.close().map(|_| ()).map_err(|e| failed(&path, &e))
+        let ColumnFile { path, table } = self;
+        table.close().map_err(|e| failed(&path, &e))
     }
 }
 
@@ -103,52 +63,6 @@ fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
         problem: format!("cannot write: {error}"),
         remedy: REMEDY,
     }
-}
-
-fn write(
-    writer: &mut SerializedFileWriter<File>,
-    columns: &[Column],
-) -> parquet::errors::Result<()> {
-    let mut group = writer.next_row_group()?;
-    for column in columns {
-        let Some(mut out) = group.next_column()? else {
-            break;
-        };
-        match column {
-            Column::Int(values) => {
-                out.typed::<Int32Type>().write_batch(values, None, None)?;
-            }
-            Column::Long(values) => {
-                out.typed::<Int64Type>().write_batch(values, None, None)?;
-            }
-            Column::Text(values) => {
-                out.typed::<ByteArrayType>()
-                    .write_batch(values, None, None)?;
-            }
-            Column::OptionalInt(values) => {
-                let (known, levels) = present(values);
-                out.typed::<Int32Type>()
-                    .write_batch(&known, Some(&levels), None)?;
-            }
-            Column::OptionalText(values) => {
-                let (known, levels) = present(values);
-                out.typed::<ByteArrayType>()
-                    .write_batch(&known, Some(&levels), None)?;
-            }
-        }
-        out.close()?;
-    }
-    group.close()?;
-    Ok(())
-}
-
-/// The values that are not null, and which they are.
-fn present<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let known = values.iter().flatten().cloned().collect();
-    (
-        known,
-        values.iter().map(|v| i16::from(v.is_some())).collect(),
-    )
 }
 
 /// The Parquet files of a database.
@@ -187,7 +101,7 @@ impl<'a> Logical<'a> {
 
 /// A part of the values of a run's threads.
 pub struct Part {
-    table: Table,
+    table: ColumnFile,
     threads: Vec<i32>,
     metrics: Vec<ByteArray>,
     contexts: Vec<i32>,
@@ -253,7 +167,7 @@ impl ColumnFiles<'_> {
             .into_iter()
             .map(|(name, kind)| (name, kind, ALWAYS))
             .collect();
-        let mut table = Table::create(path, &fields, WriterProperties::builder())?;
+        let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
         table.write(&row)?;
         table.close()
     }
@@ -297,7 +211,7 @@ impl ColumnFiles<'_> {
                 .set_column_dictionary_enabled(ColumnPath::from(name), false)
                 .set_column_encoding(ColumnPath::from(name), encoding);
         }
-        let mut table = Table::create(path, &columns, properties)?;
+        let mut table = ColumnFile::create(path, &columns, properties)?;
         let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
         for (id, node) in tree.nodes.iter().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
@@ -415,7 +329,7 @@ impl Sink for ColumnFiles<'_> {
             .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
         Ok(Part {
-            table: Table::create(path, &columns, properties)?,
+            table: ColumnFile::create(path, &columns, properties)?,
             threads: Vec::new(),
             metrics: Vec::new(),
             contexts: Vec::new(),
@@ -451,16 +365,25 @@ impl Sink for ColumnFiles<'_> {
 
     fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
-        let path = folder.join(schema::LOGICAL_FILE);
-        let own = &self.logical;
         self.write_run(run, &logical.totals())?;
-        self.write_contexts(path, own.tree, &self.scopes.logical, Some(own), logical)?;
-        match (self.physical, physical) {
-            (Some(tree), Some(values)) => {
-                let path = folder.join(schema::PHYSICAL_FILE);
-                self.write_contexts(path, tree, &self.scopes.physical, None, values)
-            }
-            _ => Ok(()),
-        }
+        let own = &self.logical;
+        let write_logical = || {
+            let path = folder.join(schema::LOGICAL_FILE);
+            self.write_contexts(path, own.tree, &self.scopes.logical, Some(own), logical)
+        };
+        let (Some(tree), Some(values)) = (self.physical, physical) else {
+            return write_logical();
+        };
+        let write_physical = || {
+            let path = folder.join(schema::PHYSICAL_FILE);
+            self.write_contexts(path, tree, &self.scopes.physical, None, values)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(write_physical);
+            write_logical()?;
+            other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 }

@@ -170,7 +170,7 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
     for (id, p) in experiment.processes.iter().enumerate() {
         let (start, cpu) = (&p.start, p.cpu());
         connection.execute(
-            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             params![
                 id as i64 + 1,
                 p.run as i64 + 1,
@@ -192,7 +192,8 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
                 signed(cpu.process_ns),
                 signed(cpu.children_ns),
                 signed(cpu.unsampled_ns),
-                signed(cpu.estimated_wait_ns)
+                signed(cpu.estimated_wait_ns),
+                signed(cpu.unknown_lock_wait_ns)
             ],
         )?;
     }

@@ -7,5 +7,6 @@ pub mod bottom_up;
 pub mod flat;
 pub mod fold;
 pub mod prune;
+pub mod threads;
 pub mod top_down;
 pub mod view;

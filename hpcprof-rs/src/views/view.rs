@@ -1,6 +1,7 @@
 //! The nodes of a view, with inclusive and exclusive values. A parent comes before its children.
 
 use crate::catalogue::metrics::MetricSelector;
+use crate::catalogue::spreads::Spread;
 use crate::model::code::{Code, ParallelLoop};
 use crate::model::symbols::Kind;
 use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
@@ -78,6 +79,8 @@ pub struct ViewNode {
     pub call: Call,
     /// How many times the procedure is active at most.
     pub recursion: u32,
+    /// How its work is spread over threads, where that is asked for.
+    pub spread: Option<Spread>,
 }
 
 impl ViewNode {
@@ -90,6 +93,7 @@ impl ViewNode {
             label,
             call: Call::Unknown,
             recursion: 1,
+            spread: None,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_OUTPUT, ENV_RATE, ENV_SOURCE,
-    ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE,
+    ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -65,6 +65,8 @@ pub struct Config {
     pub source: Option<SourceKind>,
     /// The stepper.
     pub unwinder: UnwinderKind,
+    /// Whether waiting for locks is charged to the contexts that hold them.
+    pub lock_wait: bool,
     /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
     /// Benchmark: measure the handler's latency.
@@ -114,6 +116,7 @@ impl Config {
             cores: number(ENV_CORES, 1)?,
             source,
             unwinder,
+            lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),
         })

@@ -8,6 +8,7 @@ use crate::config::{Config, Event, SourceKind};
 use crate::host::Host;
 use crate::lcct::{Identity, MetricSet, Tree, spare};
 use hpc_formats::loss::{LOSS_SLOTS, LossCause};
+use hpc_formats::profile::lock_wait_metric;
 use std::ffi::CStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +32,8 @@ pub struct Image {
     pub host: Host,
     /// The metrics of its samples.
     pub metrics: MetricSet,
+    /// Position among them of the waiting for locks, if it is measured.
+    pub lock_wait: Option<usize>,
     /// Argument vector.
     pub arguments: Vec<String>,
     /// [`cpu_used`] at its start: an exec does not reset CPU time.
@@ -59,6 +62,9 @@ pub fn open(
     EMPTY_HANDLER.store(config.empty_handler, Ordering::Relaxed);
     let period_ns = config.period_ns();
     PERIOD_NS.store(period_ns, Ordering::Relaxed);
+    let mut metrics = MetricSet::new(period_ns);
+    let lock_wait = config.lock_wait.then(|| metrics.count() as usize);
+    let lock_wait = lock_wait.filter(|_| metrics.push(&lock_wait_metric()));
     let image: &'static Image = Box::leak(Box::new(Image {
         config,
         kind,
@@ -66,7 +72,8 @@ pub fn open(
         pid: unsafe { libc::getpid() } as u32,
         id: clock(libc::CLOCK_MONOTONIC),
         host,
-        metrics: MetricSet::new(period_ns),
+        metrics,
+        lock_wait,
         arguments,
         cpu_at_start: cpu_used(),
     }));

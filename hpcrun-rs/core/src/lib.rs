@@ -10,6 +10,7 @@
 //! | `record` | what one thread needs for the previous three |
 //! | [`threads`] | per-thread state |
 //! | [`activity`] | how many threads and workers work |
+//! | [`locks`] | who waits for which lock |
 //! | [`image`] | the process image and its files |
 //! | [`session`] | start, end, fork |
 //! | [`sites`] | counters of the runtimes' spawn sites |
@@ -38,6 +39,7 @@ pub mod config;
 pub mod host;
 pub mod image;
 pub mod lcct;
+pub mod locks;
 pub mod logical;
 pub mod memory;
 mod record;

@@ -10,7 +10,7 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
 use crate::unwind::{UnwinderKind, loadmap};
-use crate::{activity, sites, timer};
+use crate::{activity, locks, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
@@ -45,6 +45,9 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
         .map_err(|e| format!("cannot install the signal handler: error {e}"))?;
     if config.latency {
         latency::enable();
+    }
+    if config.lock_wait {
+        locks::enable();
     }
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
@@ -329,6 +332,10 @@ fn cpu_times() -> process::CpuTimes {
         children_ns: now.1.saturating_sub(at_start.1 + foreign),
         unsampled_ns: threads::UNSAMPLED_NS.load(Ordering::Relaxed),
         estimated_wait_ns: activity::estimated_ns(),
+        unknown_lock_wait_ns: match locks::enabled() {
+            true => locks::unknown_ns(),
+            false => 0,
+        },
     }
 }
 
@@ -341,6 +348,7 @@ pub fn continue_in_child() {
         return;
     }
     image::forget_losses();
+    locks::forget();
     sites::start_anew();
     spare::abandon();
     let me = threads::current();

@@ -12,6 +12,7 @@
 //! | `signals` | keeps our signal deliverable and its stack large enough |
 //! | `descriptors` | keeps our descriptors open |
 //! | `waits` | marks waiting threads |
+//! | `locks` | waits for locks, and who has caused them |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `real` | libc's own functions |
@@ -28,6 +29,7 @@ mod exec;
 mod fork;
 mod heap;
 mod loader;
+mod locks;
 mod real;
 mod runtime;
 mod signals;

@@ -2,13 +2,12 @@
 //! (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
 //! These hooks are the fast path: a thread that waits by other means is found asleep
-//! (`hpcrun_core::activity`). A lock is checked first: if it is free, the call goes directly to libc.
+//! (`hpcrun_core::activity`). Waits for locks are in `locks`.
 
-use crate::descriptors;
 use crate::real::{Real, real};
+use crate::{descriptors, locks};
 use hpcrun_core::{session, threads};
 use std::ffi::{c_int, c_long, c_uint, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Runs `wait` while the calling thread counts as waiting.
 #[inline]
@@ -25,14 +24,16 @@ pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
 /// Like [`waiting`], in functions that signal handlers may not call. First refreshes the load map if the
 /// handler has found a module outside it.
 #[inline]
-fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
+pub(crate) fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
     session::refresh_if_stale();
     waiting(wait)
 }
 
+/// Interposes functions that wait: `$how` runs libc's function, and is told the address of the lock that is
+/// named in brackets.
 macro_rules! interpose_wait {
     ($how:ident: $(
-        $name:ident($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
+        $name:ident $([$lock:ident])? ($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
     )*) => { $(
         /// Interposed; see the module.
         ///
@@ -48,7 +49,7 @@ macro_rules! interpose_wait {
             };
             static REAL: Real = interpose_wait!(@real $($version)?);
             // SAFETY: libc's function of this name and signature, same arguments.
-            $how(|| unsafe {
+            $how($($lock as usize,)? || unsafe {
                 crate::real::function::<unsafe extern "C" fn($($type),*) -> $result>(&REAL)(
                     $($argument),*
                 )
@@ -58,10 +59,8 @@ macro_rules! interpose_wait {
     (@real) => { Real::new(NAME) };
     (@real $version:literal) => { Real::versioned(NAME, $version) };
 }
+pub(crate) use interpose_wait;
 
-type Mutex = *mut libc::pthread_mutex_t;
-type Condition = *mut libc::pthread_cond_t;
-type RwLock = *mut libc::pthread_rwlock_t;
 type Time = *const libc::timespec;
 type Buffer = *mut c_void;
 
@@ -72,13 +71,6 @@ interpose_wait! {
     pthread_clockjoin_np(
         thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time
     ) -> c_int;
-    pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int, c"GLIBC_2.3.2";
-    pthread_cond_timedwait(condition: Condition, mutex: Mutex, time: Time) -> c_int, c"GLIBC_2.3.2";
-    pthread_cond_clockwait(condition: Condition, mutex: Mutex, clock: c_int, time: Time) -> c_int;
-    pthread_mutex_timedlock(mutex: Mutex, time: Time) -> c_int;
-    pthread_mutex_clocklock(mutex: Mutex, clock: c_int, time: Time) -> c_int;
-    pthread_rwlock_timedrdlock(lock: RwLock, time: Time) -> c_int;
-    pthread_rwlock_timedwrlock(lock: RwLock, time: Time) -> c_int;
     pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
 }
 
@@ -155,37 +147,6 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
     result
 }
 
-macro_rules! interpose_lock {
-    ($($lock:ident, $literal:literal, $type:ty, $is_free:expr;)*) => { $(
-        /// Interposed: waits only if the lock is held.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
-            // SAFETY: libc's own function on the caller's lock, whose first word is an integer that other
-            // threads change atomically. The value only decides whether the wait is marked. A wait that
-            // begins after the check is found like other waits that no hook observes.
-            unsafe {
-                let real = real!($literal: fn($type) -> c_int);
-                let is_free: fn(u32) -> bool = $is_free;
-                if is_free((*lock.cast::<AtomicU32>()).load(Ordering::Relaxed)) {
-                    return real(lock);
-                }
-                waiting_outside_handlers(|| real(lock))
-            }
-        }
-    )* };
-}
-
-// The first words of glibc's locks. A mutex: its lock state. A read-write lock: two bits for writers, one for
-// waiting readers, and the number of readers above them.
-interpose_lock! {
-    pthread_mutex_lock, c"pthread_mutex_lock", Mutex, |word| word == 0;
-    pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", RwLock, |word| word & 3 == 0;
-    pthread_rwlock_wrlock, c"pthread_rwlock_wrlock", RwLock, |word| word & !5 == 0;
-}
-
 const FUTEX_COMMANDS: c_long = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as c_long;
 
 /// Interposed: futex waits, by which the locks of Rust and other languages block, and the calls that close
@@ -219,7 +180,13 @@ pub unsafe extern "C" fn syscall(
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
             ) =>
         {
-            waiting(call)
+            match locks::is_wait_for_mutex(b, c, d) {
+                true => locks::wait_for_mutex(a as usize, call),
+                false => waiting(call),
+            }
+        }
+        libc::SYS_futex if (b & FUTEX_COMMANDS) as c_int == libc::FUTEX_WAKE => {
+            locks::wake(a as usize, call)
         }
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },

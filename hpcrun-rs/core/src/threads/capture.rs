@@ -1,4 +1,5 @@
-//! Captures a thread's context for a task that it spawns, and adds the samples that arrive meanwhile.
+//! Captures a thread's context, for a task that it spawns or for the waiting that it has caused, and adds the
+//! samples that arrive meanwhile.
 //!
 //! Async-signal-safe: a sample may arrive at any point.
 
@@ -12,9 +13,32 @@ impl ThreadState {
     /// Captures the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that arrive
     /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
+        let inserted = self.capture_and(registers, |_, _| Ok(()));
+        Some((self.ordinal(), inserted?.ok()??))
+    }
+
+    /// Charges the calling thread's current path with waiting for a lock that it held, nanoseconds. False if
+    /// that is not possible.
+    pub fn charge_lock_wait(&self, registers: Registers, nanoseconds: u64) -> bool {
+        let charged = self.capture_and(registers, |busy, node| {
+            self.recorder(busy).add_lock_wait(node, nanoseconds)
+        });
+        matches!(charged, Some(Ok(Some(_))))
+    }
+
+    /// Captures the current path, and calls `add` with its node.
+    fn capture_and(
+        &self,
+        registers: Registers,
+        add: impl FnOnce(&Busy<'_>, u32) -> Result<(), LossCause>,
+    ) -> Option<Result<Option<u32>, LossCause>> {
         // Opened before `enter` and closed after `Busy` is dropped, so that no sample falls between.
         self.deferred.open();
-        let inserted = self.enter().map(|busy| self.insert_path(&busy, registers));
+        let inserted = self.enter().map(|busy| {
+            let inserted = self.insert_path(&busy, registers)?;
+            inserted.map_or(Ok(()), |node| add(&busy, node))?;
+            Ok(inserted)
+        });
         while let (Some(inserted), false) = (&inserted, self.deferred.is_empty()) {
             let Some(busy) = self.enter() else { break };
             if let Some(values) = self.deferred.take() {
@@ -22,7 +46,7 @@ impl ThreadState {
             }
         }
         self.deferred.close();
-        Some((self.ordinal(), inserted?.ok()??))
+        inserted
     }
 
     /// Adds the samples that arrived during a capture, or counts them as idle or lost.

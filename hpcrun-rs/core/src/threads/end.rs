@@ -78,6 +78,7 @@ impl ThreadState {
         if ptr::eq(thread_slot::get(), self) {
             thread_slot::set(ptr::null_mut::<ThreadState>());
         }
+        self.abandon_lock_wait();
         self.working.end(image::now());
         self.stack.clear();
         self.signal_stack.remove();

@@ -9,6 +9,7 @@ impl ThreadState {
     pub fn forget_after_fork(&'static self) {
         self.source.close_inherited();
         self.abandon_tree();
+        self.lock_wait.set(None);
         self.stack.clear();
         self.working.leave_slot();
         self.busy.store(false, Ordering::Relaxed);
@@ -19,6 +20,7 @@ impl ThreadState {
     pub fn renew_after_fork(&self) {
         self.source.close_inherited();
         self.abandon_tree();
+        self.lock_wait.set(None);
         registry::count_from(2);
         self.thread.store(1, Ordering::Relaxed);
         let tid = system::thread_id();

@@ -6,7 +6,8 @@
 //! | `registry` | all states; gives one to each thread |
 //! | `lifecycle` | the phases of a state, and their transitions |
 //! | `working` | whether the thread works |
-//! | `capture` | captures the context of a task that the thread spawns |
+//! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
+//! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
 //! | `cpu_clock`, `signal_stack` | the thread's CPU clock and alternate stack |
 //!
@@ -17,6 +18,7 @@ mod cpu_clock;
 mod end;
 mod fork;
 mod lifecycle;
+mod locking;
 mod registry;
 mod signal_stack;
 mod working;
@@ -32,6 +34,7 @@ use crate::arch::thread_slot;
 use crate::config::Event;
 use crate::image;
 use crate::lcct::Identity;
+use crate::locks;
 use crate::record::{Deferred, Recorder, Values};
 use crate::system;
 use crate::timer::Source;
@@ -80,6 +83,8 @@ pub struct ThreadState {
     /// Timer or perf event.
     pub source: Source,
     recorder: UnsafeCell<Recorder>,
+    /// The lock that the thread waits for.
+    lock_wait: Cell<Option<locks::Wait>>,
     /// Samples that arrived during a capture.
     deferred: Deferred,
     idle_weight: AtomicU64,

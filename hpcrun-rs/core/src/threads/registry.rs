@@ -124,6 +124,7 @@ fn allocate() -> Option<&'static ThreadState> {
         signal_stack: SignalStack::map()?,
         source: Source::new(),
         recorder: UnsafeCell::new(Recorder::new()?),
+        lock_wait: Cell::new(None),
         deferred: Deferred::new(),
         idle_weight: AtomicU64::new(0),
         losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],

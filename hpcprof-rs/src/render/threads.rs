@@ -1,0 +1,372 @@
+//! Prints the table of threads as text that fits the screen, as JSON (`hpcprof-rs/threads/1`, FORMATS.md) and
+//! as comma-separated values.
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::{IDLENESS, OVERHEAD};
+use crate::catalogue::threads::Thread;
+use crate::error::one_line;
+use crate::render::json::string;
+use crate::render::names;
+use crate::render::numbers::{derived, exact_seconds, seconds};
+use crate::render::style::Style;
+use crate::views::threads::{Amount, Column, Spread, Summary, Table, total_of};
+use std::io::{self, Write};
+
+/// Version of the JSON.
+const SCHEMA: &str = "hpcprof-rs/threads/1";
+/// Width of a column of amounts.
+const CELL: usize = 9;
+/// Columns that a name keeps.
+const LEAST_NAME: usize = 24;
+
+/// A table to print.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads<'a> {
+    /// The table.
+    pub table: &'a Table<'a>,
+    /// The database.
+    pub catalogue: &'a Catalogue,
+    /// The procedure in whose contexts the values are; `None` for all contexts.
+    pub context: Option<&'a str>,
+}
+
+/// A statistic of a column: its name, and its value.
+type Statistic = (&'static str, fn(&Spread) -> Option<Amount>);
+
+/// What is told of each column. The last one has no unit.
+const STATISTICS: [Statistic; 6] = [
+    ("sum", |s| s.sum),
+    ("min", |s| s.least),
+    ("mean", |s| s.mean.map(Amount::Real)),
+    ("max", |s| s.most),
+    ("sigma", |s| s.sigma.map(Amount::Real)),
+    ("imbalance", |s| s.imbalance.map(Amount::Real)),
+];
+const IMBALANCE: &str = "imbalance";
+
+impl Threads<'_> {
+    fn name(&self, column: Column<'_>) -> String {
+        match column {
+            Column::Samples => "samples".to_owned(),
+            Column::Effort => "effort".to_owned(),
+            Column::Metric(metric) => self.catalogue.metrics[metric].name.clone(),
+            Column::Cpu => "cpu".to_owned(),
+            Column::Spinning => "spinning".to_owned(),
+            Column::Derived(expression) => expression.text().to_owned(),
+        }
+    }
+
+    /// Prints text: at most `most` threads and as many processes.
+    pub fn text(&self, most: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let columns = self.shown(style.width);
+        let widths: Vec<usize> = columns.iter().map(|c| self.width(*c)).collect();
+        let room = style.line.saturating_sub(widths.iter().sum::<usize>() + 2);
+        let room = room.max(LEAST_NAME / 2);
+        let line = |cells: &[String], name: &str, out: &mut dyn Write| {
+            let cells = cells.iter().zip(&widths);
+            let cells: String = cells
+                .map(|(cell, width)| format!("{cell:>width$}"))
+                .collect();
+            writeln!(out, "{cells}  {}", names::middle(name, room))
+        };
+        self.head(style, out)?;
+        let titles: Vec<String> = columns.iter().map(|c| self.title(*c)).collect();
+        let titles = titles.iter().zip(&widths);
+        let titles: String = titles.map(|(t, width)| format!("{t:>width$}")).collect();
+        writeln!(out, "{}", style.bold(&format!("{titles}  thread")))?;
+        let cells = |thread: &Thread| -> Vec<String> {
+            let cells = columns.iter().map(|c| cell(*c, c.of(thread), false));
+            cells.collect()
+        };
+        let threads = &self.table.threads;
+        let (listed, more) = threads.split_at(threads.len().min(most));
+        for thread in listed {
+            line(&cells(thread), &self.thread_name(thread, room), out)?;
+        }
+        if !more.is_empty() {
+            let rest = total_of(&more.iter().collect::<Vec<_>>());
+            line(&cells(&rest), &format!("{} more threads", more.len()), out)?;
+        }
+        let processes = &self.table.processes;
+        let (listed, more) = processes.split_at(processes.len().min(most));
+        for process in listed {
+            line(
+                &self.sums(process, &columns),
+                &self.process_name(process),
+                out,
+            )?;
+        }
+        if !more.is_empty() {
+            line(&[], &format!("{} more processes", more.len()), out)?;
+        }
+        let all = &self.table.all;
+        for (name, statistic) in STATISTICS {
+            let cells: Vec<String> = columns
+                .iter()
+                .map(|c| cell(*c, statistic(self.spread(all, *c)), name == IMBALANCE))
+                .collect();
+            let name = match name {
+                "sum" => format!("sum of {}", counted(all.threads)),
+                IMBALANCE => "max/mean".to_owned(),
+                other => other.to_owned(),
+            };
+            line(&cells, &name, out)?;
+        }
+        Ok(())
+    }
+
+    fn head(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let run = &self.catalogue.statistics;
+        let program = one_line(&run.program);
+        let text = match self.context {
+            None => format!("threads of {program}: {}", counted(self.table.all.threads)),
+            Some(name) => format!(
+                "threads of {program} in {}: {} of {}",
+                one_line(name),
+                self.table.all.threads,
+                counted(run.threads as usize)
+            ),
+        };
+        writeln!(out, "{}", names::middle(&text, style.line))
+    }
+
+    fn spread<'s>(&self, summary: &'s Summary, column: Column<'_>) -> &'s Spread {
+        let position = self.table.columns.iter().position(|c| *c == column);
+        &summary.spreads[position.unwrap_or(0)]
+    }
+
+    fn sums(&self, summary: &Summary, columns: &[Column<'_>]) -> Vec<String> {
+        let cells = columns.iter();
+        let cells = cells.map(|c| cell(*c, self.spread(summary, *c).sum, false));
+        cells.collect()
+    }
+
+    fn process_name(&self, summary: &Summary) -> String {
+        let imbalance = self.spread(summary, Column::Effort).imbalance;
+        let imbalance = imbalance.map_or("-".to_owned(), derived);
+        let threads = counted(summary.threads);
+        let of = summary
+            .process
+            .as_ref()
+            .map_or(String::new(), |p| self.process(p));
+        format!("process {of}: {threads}, max/mean {imbalance}")
+    }
+
+    fn process(&self, thread: &Thread) -> String {
+        let host = match self.catalogue.statistics.hosts.len() > 1 {
+            true => format!(" on {}", one_line(&thread.host)),
+            false => String::new(),
+        };
+        format!("{} {}{host}", one_line(&thread.program), thread.pid)
+    }
+
+    fn thread_name(&self, thread: &Thread, room: usize) -> String {
+        let process = match self.table.processes.is_empty() {
+            true => String::new(),
+            false => format!(", {}", self.process(thread)),
+        };
+        let ids = format!(" ({} tid {}{process})", thread.ordinal, thread.tid);
+        let rest = room.saturating_sub(ids.chars().count()).max(LEAST_NAME / 2);
+        format!("{}{ids}", names::middle(&one_line(&thread.name), rest))
+    }
+
+    fn title(&self, column: Column<'_>) -> String {
+        match column {
+            Column::Metric(IDLENESS) => "idle".to_owned(),
+            Column::Derived(expression) => {
+                let text = names::middle(&one_line(expression.text()), LEAST_NAME);
+                format!("{text} ({})", expression.unit())
+            }
+            column => one_line(&self.name(column)),
+        }
+    }
+
+    fn width(&self, column: Column<'_>) -> usize {
+        CELL.max(self.title(column).chars().count() + 1)
+    }
+
+    /// The columns that leave room for names.
+    fn shown(&self, width: usize) -> Vec<Column<'_>> {
+        let mut columns = self.table.columns.clone();
+        let last = [
+            Column::Spinning,
+            Column::Cpu,
+            Column::Samples,
+            Column::Effort,
+            Column::Metric(OVERHEAD),
+            Column::Metric(IDLENESS),
+        ];
+        for column in last {
+            let taken: usize = columns.iter().map(|c| self.width(*c)).sum();
+            if taken + 2 + LEAST_NAME > width {
+                columns.retain(|c| *c != column);
+            }
+        }
+        columns
+    }
+
+    /// Prints JSON.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        let run = &self.catalogue.statistics;
+        let columns: Vec<String> = self
+            .table
+            .columns
+            .iter()
+            .map(|c| {
+                let unit = match c {
+                    Column::Samples => "count".to_owned(),
+                    Column::Derived(expression) => expression.unit().to_string(),
+                    _ => "seconds".to_owned(),
+                };
+                format!(
+                    "{{\"name\":{},\"unit\":{}}}",
+                    string(&self.name(*c)),
+                    string(&unit)
+                )
+            })
+            .collect();
+        write!(
+            out,
+            "{{\"schema\":{},\"program\":{},\"context\":{},\"columns\":[{}],\n\"threads\":[",
+            string(SCHEMA),
+            string(&run.program),
+            self.context.map_or("null".to_owned(), string),
+            columns.join(",")
+        )?;
+        for (index, thread) in self.table.threads.iter().enumerate() {
+            let comma = if index > 0 { ",\n" } else { "" };
+            let values = self.table.columns.iter().map(|c| {
+                let value = value(*c, c.of(thread), false).unwrap_or_else(|| "null".to_owned());
+                format!("{}:{value}", string(&self.name(*c)))
+            });
+            write!(
+                out,
+                "{comma}{{{},\"ordinal\":{},\"tid\":{},\"name\":{},\"values\":{{{}}}}}",
+                process_fields(thread),
+                thread.ordinal,
+                thread.tid,
+                string(&thread.name),
+                values.collect::<Vec<_>>().join(",")
+            )?;
+        }
+        write!(out, "],\n\"processes\":[")?;
+        for (index, process) in self.table.processes.iter().enumerate() {
+            let comma = if index > 0 { ",\n" } else { "" };
+            write!(out, "{comma}{}", self.summary(process))?;
+        }
+        writeln!(out, "],\n\"all\":{}}}", self.summary(&self.table.all))
+    }
+
+    fn summary(&self, summary: &Summary) -> String {
+        let columns = self.table.columns.iter().zip(&summary.spreads);
+        let columns = columns.map(|(column, spread)| {
+            let statistics = STATISTICS.map(|(name, statistic)| {
+                let value = value(*column, statistic(spread), name == IMBALANCE);
+                format!("\"{name}\":{}", value.unwrap_or_else(|| "null".to_owned()))
+            });
+            format!(
+                "{}:{{{}}}",
+                string(&self.name(*column)),
+                statistics.join(",")
+            )
+        });
+        let process = summary
+            .process
+            .as_ref()
+            .map_or(String::new(), |p| format!("{},", process_fields(p)));
+        format!(
+            "{{{process}\"threads\":{},\"statistics\":{{{}}}}}",
+            summary.threads,
+            columns.collect::<Vec<_>>().join(",")
+        )
+    }
+
+    /// Prints comma-separated values. The first column says what a row is: a thread, or a statistic.
+    pub fn csv(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut writer = csv::Writer::from_writer(out);
+        self.write_csv(&mut writer)
+            .map_err(|e| match e.into_kind() {
+                csv::ErrorKind::Io(error) => error,
+                other => io::Error::other(format!("{other:?}")),
+            })
+    }
+
+    fn write_csv<W: Write>(&self, out: &mut csv::Writer<W>) -> csv::Result<()> {
+        for name in "row,run,host,pid,program,ordinal,tid,name,threads".split(',') {
+            out.write_field(name)?;
+        }
+        let columns = &self.table.columns;
+        out.write_record(columns.iter().map(|c| one_line(&self.name(*c))))?;
+        for thread in &self.table.threads {
+            out.write_field("thread")?;
+            write_process(Some(thread), out)?;
+            out.write_field(thread.ordinal.to_string())?;
+            out.write_field(thread.tid.to_string())?;
+            out.write_field(one_line(&thread.name))?;
+            out.write_field("1")?;
+            let values = columns.iter().map(|c| value(*c, c.of(thread), false));
+            out.write_record(values.map(Option::unwrap_or_default))?;
+        }
+        for summary in self.table.processes.iter().chain([&self.table.all]) {
+            for (name, statistic) in STATISTICS {
+                out.write_field(name)?;
+                write_process(summary.process.as_ref(), out)?;
+                for empty in ["", "", ""] {
+                    out.write_field(empty)?;
+                }
+                out.write_field(summary.threads.to_string())?;
+                let values = columns.iter().zip(&summary.spreads);
+                let values = values.map(|(c, s)| value(*c, statistic(s), name == IMBALANCE));
+                out.write_record(values.map(Option::unwrap_or_default))?;
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+fn write_process<W: Write>(thread: Option<&Thread>, out: &mut csv::Writer<W>) -> csv::Result<()> {
+    out.write_field(thread.map_or("", |t| t.run.as_str()))?;
+    out.write_field(thread.map_or(String::new(), |t| one_line(&t.host)))?;
+    out.write_field(thread.map_or(String::new(), |t| t.pid.to_string()))?;
+    out.write_field(thread.map_or(String::new(), |t| one_line(&t.program)))
+}
+
+fn process_fields(thread: &Thread) -> String {
+    format!(
+        "\"run\":{},\"host\":{},\"pid\":{},\"program\":{}",
+        string(&thread.run),
+        string(&thread.host),
+        thread.pid,
+        string(&thread.program)
+    )
+}
+
+fn counted(threads: usize) -> String {
+    match threads {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    }
+}
+
+/// A value to read; `is_plain` for a number without a unit.
+fn cell(column: Column<'_>, amount: Option<Amount>, is_plain: bool) -> String {
+    match amount {
+        None => "-".to_owned(),
+        Some(amount) if is_plain => derived(amount.real()),
+        Some(amount) if amount.real() == 0.0 => "-".to_owned(),
+        Some(amount) if column.is_time() => seconds(amount.real().round() as i64),
+        Some(Amount::Whole(amount)) => amount.to_string(),
+        Some(Amount::Real(value)) => derived(value),
+    }
+}
+
+/// A value with all its digits, in seconds if it is a time.
+fn value(column: Column<'_>, amount: Option<Amount>, is_plain: bool) -> Option<String> {
+    Some(match amount? {
+        Amount::Whole(amount) if column.is_time() => exact_seconds(amount),
+        Amount::Whole(amount) => amount.to_string(),
+        Amount::Real(value) if column.is_time() && !is_plain => (value / 1e9).to_string(),
+        Amount::Real(value) => value.to_string(),
+    })
+}
