@@ -102,7 +102,7 @@ pub struct BuildArgs {
     /// Threads that analyse load modules and merge profiles [default: one for each core]
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<usize>,
-    /// The directories are parts of one job (ranks, hosts) that ran at the same time, whatever their clocks say
+    /// The directories are parts of one job (ranks, hosts) that ran together, whatever their clocks say
     #[arg(long)]
     pub job: bool,
     /// Neither read nor write the cache of analysed load modules (hpcrun-rs/structure in

@@ -26,8 +26,8 @@ pub const PHYSICAL_FILE: &str = "physical.parquet";
 
 /// Creates all tables. Amounts are whole base units: `metric.per_unit` of them are one unit.
 ///
-/// The table `context` has the folded logical tree. Its rows are numbered in preorder: the contexts below `id`
-/// are `id + 1 ..= last`, the first child is `id + 1`, and the next sibling `last + 1`.
+/// The table `context` has the folded logical tree. Its rows are numbered in preorder: the contexts below
+/// `id` are `id + 1 ..= last`, the first child is `id + 1`, and the next sibling `last + 1`.
 pub const CREATE: &str = "
 CREATE TABLE host(id INTEGER PRIMARY KEY, name TEXT NOT NULL, boot TEXT NOT NULL);
 CREATE TABLE run(

@@ -213,8 +213,8 @@ fn no_view_counts_anything_twice() {
     }
 }
 
-/// Twenty databases, of a run each. The work of `app::leaf` grows by 10 ms a day from 1 s; the last run, on the
-/// slowest of two hosts, has 50 ms more elsewhere than the others have at all.
+/// Twenty databases, of a run each. The work of `app::leaf` grows by 10 ms a day from 1 s; the last run, on
+/// the slowest of two hosts, has 50 ms more elsewhere than the others have at all.
 fn catalogue(temp: &TempDir) -> PathBuf {
     let folder = temp.join("catalogue");
     std::fs::create_dir(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! Calls a reader that may panic on damaged files. The caller reports what failed, so the panic has no message.
+//! Calls a reader that may panic on damaged files: the caller reports what failed, the panic prints nothing.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -90,7 +90,7 @@ mod tests {
     fn paths_do_not_depend_on_where_a_package_lies() {
         for (path, inner) in [
             (
-                "/home/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs",
+                "/users/a/.cargo/registry/src/index-1f/serde-1.0.1/src/de/mod.rs",
                 "src/de/mod.rs",
             ),
             ("/somewhere/app/src/main.rs", "src/main.rs"),

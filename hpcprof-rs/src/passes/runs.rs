@@ -9,8 +9,8 @@ use hpc_formats::process::Start;
 /// Fills in the runs and hosts of the experiment, whose processes are known.
 ///
 /// Directories are parts of one job if the launcher's job id says so, or if their times overlap; `is_job`
-/// says so of all. Clocks of hosts may differ, so an overlap is looked for by wall clocks only where no job id
-/// is known.
+/// says so of all. Clocks of hosts may differ, so an overlap is looked for by wall clocks only where no job
+/// id is known.
 pub fn find(
     measurements: &Measurements,
     is_job: bool,

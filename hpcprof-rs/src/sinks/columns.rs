@@ -1,6 +1,6 @@
 //! Writes what is long as Parquet: each run, its contexts with its values, and the values of its threads
-//! (FORMATS.md). Amounts are whole base units. Each run has folders of its own, so that many databases are one
-//! partitioned dataset.
+//! (FORMATS.md). Amounts are whole base units. Each run has folders of its own, so that many databases are
+//! one partitioned dataset.
 
 use crate::error::{Error, Result};
 use crate::model::code::Code;

@@ -317,8 +317,8 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &ScopeIds) -> rusq
     Ok(())
 }
 
-/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context is
-/// a matter of chance, so their number has the variance of a Poisson distribution, at most.
+/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context
+/// is a matter of chance, so their number has the variance of a Poisson distribution, at most.
 fn standard_error(amount: i64, samples: i64) -> f64 {
     amount as f64 / (samples.max(1) as f64).sqrt()
 }

@@ -61,8 +61,8 @@ json.dump([rows(sql) for sql in job['queries']], sys.stdout, default=str)
 /// The rows of a query.
 pub type Rows = Vec<Vec<Value>>;
 
-/// The rows of queries by title, which an engine that is a Python module runs in a folder; `None`, with a word
-/// about it, if the module is not installed.
+/// The rows of queries by title, which an engine that is a Python module runs in a folder; `None`, with a
+/// word about it, if the module is not installed.
 pub fn run(reader: &str, folder: &Path, page: &[Query]) -> Option<HashMap<String, Rows>> {
     let queries: Vec<&Query> = page.iter().filter(|q| q.reader == reader).collect();
     assert!(!queries.is_empty(), "queries for {reader}");
