@@ -2,8 +2,8 @@
 //!
 //! A thread that blocks on a lock is counted in the lock's entry. A thread that releases the lock takes the
 //! waiting so far, of all waiters, and charges its own context with it (Tallent, Mellor-Crummey and
-//! Porterfield, *Analyzing Lock Contention in Multithreaded Applications*, PPoPP 2010, shift blame likewise, by
-//! samples). Waiting is measured by the monotonic clock, so its sum is exact:
+//! Porterfield, *Analyzing Lock Contention in Multithreaded Applications*, PPoPP 2010, shift blame likewise,
+//! by samples). Waiting is measured by the monotonic clock, so its sum is exact:
 //!
 //! | waiting | goes to |
 //! |---|---|
@@ -60,8 +60,8 @@ impl State {
         self.0 >> COUNT_BITS
     }
 
-    /// The waiting up to `now` that nobody has taken. Clocks of two processors may differ a little, so that it
-    /// seems to be less than nothing.
+    /// The waiting up to `now` that nobody has taken. If the clocks of two processors differ a little, it may
+    /// seem to be less than nothing.
     fn waited(self, now: u64) -> u64 {
         let difference = self.waiters().wrapping_mul(now).wrapping_sub(self.sum());
         let signed = (difference << COUNT_BITS) as i64 >> COUNT_BITS;

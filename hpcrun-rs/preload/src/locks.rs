@@ -9,7 +9,7 @@
 //!
 //! A lock is checked first: if it is free, the call goes directly to libc.
 
-use crate::real::{Real, real};
+use crate::real::{Real, function, real};
 use crate::threads::capture_registers;
 use crate::waits::{interpose_wait, waiting, waiting_outside_handlers};
 use hpcrun_core::locks::{self, Outcome};
@@ -68,6 +68,8 @@ fn locked(result: c_int) -> Outcome {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn wait_for(lock: usize, wait: impl FnOnce() -> c_int) -> c_int {
     measured(lock, || waiting_outside_handlers(wait), locked)
 }
@@ -138,25 +140,46 @@ macro_rules! interpose_lock {
         /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
+            static REAL: Real = Real::new($literal);
+            static TRY: Real = Real::new($try_lock);
             // SAFETY: libc's own functions on the caller's lock. The word only decides whether the wait is
             // marked. A wait that begins after the check is found like other waits that no hook observes, and
             // if waiting for locks is measured, by the attempt to lock.
             unsafe {
-                let real = real!($literal: fn($type) -> c_int);
                 let is_free: fn(u32) -> bool = $is_free;
-                if is_free(word(lock)) {
-                    if !locks::enabled() {
-                        return real(lock);
-                    }
-                    match real!($try_lock: fn($type) -> c_int)(lock) {
-                        libc::EBUSY => {}
-                        result => return result,
-                    }
+                match REAL.is_known() && is_free(word(lock)) && !locks::enabled() {
+                    true => function::<unsafe extern "C" fn($type) -> c_int>(&REAL)(lock),
+                    false => lock_perhaps_held(lock, is_free, &REAL, &TRY),
                 }
-                wait_for(lock as usize, || real(lock))
             }
         }
     )* };
+}
+
+/// # Safety
+/// `lock` and `try_lock` must be libc's functions for a valid lock.
+#[inline(never)]
+unsafe fn lock_perhaps_held<T>(
+    lock: *mut T,
+    is_free: fn(u32) -> bool,
+    real: &Real,
+    try_lock: &Real,
+) -> c_int {
+    type Lock<T> = unsafe extern "C" fn(*mut T) -> c_int;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let real: Lock<T> = function(real);
+        if is_free(word(lock)) {
+            if !locks::enabled() {
+                return real(lock);
+            }
+            match function::<Lock<T>>(try_lock)(lock) {
+                libc::EBUSY => {}
+                result => return result,
+            }
+        }
+        wait_for(lock as usize, || real(lock))
+    }
 }
 
 interpose_lock! {
@@ -187,20 +210,20 @@ pub unsafe extern "C" fn pthread_spin_lock(lock: SpinLock) -> c_int {
 }
 
 macro_rules! interpose_unlock {
-    ($($unlock:ident, $literal:literal, $type:ty, $is_awaited:expr;)*) => { $(
+    ($($unlock:ident, $literal:literal, $type:ty, $is_plain:expr;)*) => { $(
         /// Interposed: if others wait for the lock, the caller is charged with their waiting.
         ///
         /// # Safety
         /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unlock(lock: $type) -> c_int {
+            static REAL: Real = Real::new($literal);
             // SAFETY: libc's own function on the caller's lock.
             unsafe {
-                let real = real!($literal: fn($type) -> c_int);
-                let is_awaited: unsafe fn($type) -> bool = $is_awaited;
-                match is_awaited(lock) {
-                    false => real(lock),
-                    true => unlock_awaited(lock, real),
+                let is_plain: unsafe fn($type) -> bool = $is_plain;
+                match REAL.is_known() && is_plain(lock) {
+                    true => function::<unsafe extern "C" fn($type) -> c_int>(&REAL)(lock),
+                    false => unlock_perhaps_awaited(lock, &REAL),
                 }
             }
         }
@@ -208,22 +231,21 @@ macro_rules! interpose_unlock {
 }
 
 interpose_unlock! {
-    pthread_mutex_unlock, c"pthread_mutex_unlock", Mutex, |lock| {
-        word(lock) > 1 && locks::is_awaited(lock as usize)
-    };
-    pthread_rwlock_unlock, c"pthread_rwlock_unlock", RwLock, |lock| locks::is_awaited(lock as usize);
-    pthread_spin_unlock, c"pthread_spin_unlock", SpinLock, |lock| locks::is_awaited(lock as usize);
+    pthread_mutex_unlock, c"pthread_mutex_unlock", Mutex, |lock| word(lock) <= 1;
+    pthread_rwlock_unlock, c"pthread_rwlock_unlock", RwLock, |lock| !locks::is_awaited(lock as usize);
+    pthread_spin_unlock, c"pthread_spin_unlock", SpinLock, |lock| !locks::is_awaited(lock as usize);
 }
 
 /// # Safety
 /// `unlock` must be libc's function for the lock.
-#[cold]
 #[inline(never)]
-unsafe fn unlock_awaited<T>(lock: *mut T, unlock: unsafe extern "C" fn(*mut T) -> c_int) -> c_int {
+unsafe fn unlock_perhaps_awaited<T>(lock: *mut T, unlock: &Real) -> c_int {
     // SAFETY: the caller's promise. After the call the lock may be gone; only its address is used.
-    release(lock as usize, capture_registers(), || unsafe {
-        unlock(lock)
-    })
+    let unlock = || unsafe { function::<unsafe extern "C" fn(*mut T) -> c_int>(unlock)(lock) };
+    match locks::is_awaited(lock as usize) {
+        false => unlock(),
+        true => release(lock as usize, capture_registers(), unlock),
+    }
 }
 
 /// A futex wait as that of `std::sync::Mutex`, whose word is 0 when it is free, 1 when it is held, and 2 when

@@ -32,6 +32,12 @@ impl Real {
         }
     }
 
+    /// Whether it was looked up.
+    #[inline]
+    pub(crate) fn is_known(&self) -> bool {
+        self.address.load(Ordering::Relaxed) != 0
+    }
+
     /// The function's address. Aborts if libc lacks the function; a program that calls it could not have been
     /// linked.
     #[inline]
