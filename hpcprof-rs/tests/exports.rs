@@ -578,8 +578,11 @@ fn go_tool_pprof_reads_the_totals() {
     }
 }
 
-/// Names and own amounts by metric of each context, from the flat JSON view, in its order.
-fn contexts_of_json(database: &Path) -> Vec<(String, Option<String>, Vec<(String, i64)>)> {
+/// A context's name, file, and own amounts by metric.
+type Row = (String, Option<String>, Vec<(String, i64)>);
+
+/// All contexts of the flat JSON view, in its order.
+fn contexts_of_json(database: &Path) -> Vec<Row> {
     let json = view(database, "top-down", &["--flat"]);
     let nodes = json["nodes"].as_array().expect("nodes");
     let metrics = json["metrics"].as_array().expect("metrics");

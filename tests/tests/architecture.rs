@@ -42,7 +42,7 @@ const PROF: [(&str, &[&str]); 11] = [
         &["render", "views", "catalogue", "metrics", "model"],
     ),
     ("render", &["views", "catalogue", "metrics", "model"]),
-    ("views", &["catalogue", "model"]),
+    ("views", &["catalogue", "metrics", "model"]),
     ("catalogue", &["metrics", "model", "schema"]),
     ("sinks", &["passes", "model", "schema"]),
     ("passes", &["sources", "model"]),

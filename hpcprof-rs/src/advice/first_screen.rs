@@ -14,6 +14,7 @@ use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
+use hpc_formats::profile::SAMPLES;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -26,6 +27,8 @@ const CONTEXTS: (usize, usize) = (10, 4);
 const OTHER_LINES: usize = 12;
 /// Contexts below this share of the effort are not read, percent: no row depends on one.
 const LEAST_READ: f64 = 0.1;
+/// A row with fewer samples has a standard error of more than a tenth.
+const FEW_SAMPLES: i64 = 100;
 /// Below this share of rooted samples no verdict is given, percent.
 const LEAST_ROOTED: f64 = 80.0;
 
@@ -194,7 +197,9 @@ impl Screen<'_> {
             );
         }
         let rows = rows(self.view, self.catalogue, self.thresholds);
-        let room = LINES.saturating_sub(OTHER_LINES + self.notes.len());
+        let chance = self.chance(&rows);
+        let other = OTHER_LINES + self.notes.len() + usize::from(chance.is_some());
+        let room = LINES.saturating_sub(other);
         let (shown, hidden) = rows.split_at(rows.len().min(room.clamp(CONTEXTS.1, CONTEXTS.0)));
         let longest = shown.iter().map(|r| self.location(r).chars().count()).max();
         let place_width = match longest {
@@ -224,6 +229,9 @@ impl Screen<'_> {
         if !hidden.is_empty() {
             writeln!(out, "{} more contexts of at least 1 % each", hidden.len())?;
         }
+        if let Some(chance) = chance {
+            writeln!(out, "{chance}")?;
+        }
         if self.judged != Judged::All {
             return writeln!(out);
         }
@@ -232,6 +240,28 @@ impl Screen<'_> {
             self.thresholds.idleness, self.thresholds.overhead
         );
         writeln!(out, "{}\n", self.style.faint(&high))
+    }
+
+    /// A word on rows whose order is chance: there are few samples, and the efforts of neighbours differ by
+    /// less than twice the standard error of their difference.
+    fn chance(&self, rows: &[Row]) -> Option<String> {
+        let samples_at = self
+            .catalogue
+            .metrics
+            .iter()
+            .position(|m| m.name == SAMPLES)?;
+        let samples = |row: &Row| row.values.get(samples_at).copied().unwrap_or(0).max(1);
+        let error = |row: &Row| effort(&row.values) as f64 / (samples(row) as f64).sqrt();
+        let is_chance = |pair: &[Row]| {
+            let difference = effort(&pair[0].values) - effort(&pair[1].values);
+            (difference as f64) < 2.0 * error(&pair[0]).hypot(error(&pair[1]))
+        };
+        let first = rows.first().filter(|row| samples(row) < FEW_SAMPLES)?;
+        let percent = 100.0 / (samples(first) as f64).sqrt();
+        let rows = &rows[..rows.len().min(CONTEXTS.0)];
+        rows.windows(2).any(is_chance).then(|| {
+            format!("few samples (first row: ±{percent:.0} %): rows that differ by less may be in another order")
+        })
     }
 
     /// On a narrow terminal the verdict is its first word.
