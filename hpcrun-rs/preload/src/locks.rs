@@ -169,14 +169,14 @@ unsafe fn lock_perhaps_held<T>(
     // SAFETY: the caller's promise.
     unsafe {
         let real: Lock<T> = function(real);
-        if is_free(word(lock)) {
-            if !locks::enabled() {
-                return real(lock);
-            }
+        if locks::enabled() {
+            // The word of a read-write lock that is free may look as if a writer had it.
             match function::<Lock<T>>(try_lock)(lock) {
                 libc::EBUSY => {}
                 result => return result,
             }
+        } else if is_free(word(lock)) {
+            return real(lock);
         }
         wait_for(lock as usize, || real(lock))
     }
