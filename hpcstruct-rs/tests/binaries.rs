@@ -1,9 +1,7 @@
 //! Binaries as the world has them: linked statically, with musl, with debug packages of a
 //! distribution, and whole system programs. What cannot be had here is named loudly.
 
-mod common;
-
-use common::{Folder, NAMES_RS, frames, has_name, procedure_name, whole};
+use crate::common::{Folder, NAMES_RS, frames, has_name, procedure_name, whole};
 use hpc_formats::structure::ScopeKind;
 use hpcstruct_rs::{Options, Structure, analyse};
 use object::{Object as _, ObjectSymbol as _};

@@ -1,9 +1,7 @@
 //! One program compiled with options that change its code, not its loops: code models, mitigations, room for
 //! patches, hooks, sections. What cannot be had here is named loudly.
 
-mod common;
-
-use common::{Folder, whole};
+use crate::common::{Folder, whole};
 use hpc_formats::structure::{ScopeKind, Structure};
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! Columns of the calls that begin parallel loops: two on one line have them, one alone does not.
 
-mod common;
-
-use common::{Folder, spans_of, whole};
+use crate::common::{Folder, spans_of, whole};
 use hpcstruct_rs::Structure;
 
 /// What stands for the library of parallel iterators; `HOW` says whether its procedures are inlined.

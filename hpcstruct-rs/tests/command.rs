@@ -1,8 +1,6 @@
 //! The command: files it writes, measurement directories, errors.
 
-mod common;
-
-use common::{Folder, has_name, spans_of, whole};
+use crate::common::{Folder, has_name, spans_of, whole};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::process::{self, Entry, Module, Start};
 use hpc_formats::profile::{self, HEADER_SIZE, RECORD_SIZE, RecordKind, header};

@@ -1,8 +1,6 @@
 //! Damaged and hostile files: a typed error or a structure, never a panic, and bounded work.
 
-mod common;
-
-use common::Folder;
+use crate::common::{Folder, has_name, whole};
 use hpcstruct_rs::{Options, StructError, Structure, analyse, analyse_bytes};
 use std::path::Path;
 
@@ -235,8 +233,8 @@ fn split_debug_information_that_is_lost_is_said() {
     folder.write("p.c", C);
     let path = folder.gcc("p.c", "p", &["-O2", "-g", "-gsplit-dwarf"]);
     folder.run("sh", &["-c", "rm *.dwo"]);
-    let structure = common::whole(&path);
-    assert!(common::has_name(&structure, "entry"));
+    let structure = whole(&path);
+    assert!(has_name(&structure, "entry"));
     assert!(
         structure.notes.iter().any(|n| n.contains(".dwo")),
         "{:?}",

@@ -3,9 +3,7 @@
 //! The truth is the same program built with plain `-g`: the same compiler makes the same code, so
 //! the same frames and lines must come out. Tools that are not installed are named loudly.
 
-mod common;
-
-use common::{Folder, NAMES_RS, frames, has_name, whole};
+use crate::common::{Folder, NAMES_RS, frames, has_name, whole};
 use hpcstruct_rs::{Options, Structure, analyse};
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,7 @@
 //! Loops whose way leads through exception handlers, in C++ and Rust code: what is in which loop is
 //! known by construction, whatever the compiler and the level.
 
-mod common;
-
-use common::{Folder, procedure_name, whole};
+use crate::common::{Folder, procedure_name, whole};
 use hpc_formats::structure::{ScopeKind, Structure};
 use hpcstruct_rs::Options;
 use std::path::PathBuf;

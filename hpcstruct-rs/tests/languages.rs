@@ -1,9 +1,7 @@
 //! Names of procedures in languages other than Rust and C++: qualified as their users write them. A
 //! language whose compiler is not installed is named loudly.
 
-mod common;
-
-use common::{Folder, has_name, scopes_named, whole};
+use crate::common::{Folder, has_name, scopes_named, whole};
 use hpcstruct_rs::Structure;
 use std::process::Command;
 

@@ -1,9 +1,7 @@
 //! Loops by the lines that name them, their nesting and the inlined calls they lie in: C by gcc,
 //! Rust by rustc, at all optimisation levels. The corpus says in comments which loops there are.
 
-mod common;
-
-use common::{Folder, procedure_name, whole};
+use crate::common::{Folder, procedure_name, whole};
 use hpc_formats::structure::{ScopeId, ScopeKind, Structure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

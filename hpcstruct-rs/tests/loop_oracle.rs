@@ -9,9 +9,7 @@
 //! has written already: `HPCSTRUCT_LOOP_ASSEMBLY`, a folder of folders of .s files
 //! (`cargo xtask loop-oracle` makes one).
 
-mod common;
-
-use common::Folder;
+use crate::common::Folder;
 use hpcstruct_rs::code::ProcedureLoops;
 use object::{Object, ObjectSymbol};
 use std::collections::{BTreeMap, HashMap};

@@ -1,14 +1,12 @@
 //! Names as users wrote them, whatever the debug level, the optimisation and the mangling.
 
-mod common;
-
-use common::{Folder, frames, has_name, spans_of, whole};
+use crate::common::{Folder, NAMES_RS, frames, has_name, procedure_name, spans_of, whole};
 use hpc_formats::structure::Origin;
 
 #[test]
 fn rust_procedures_are_qualified_at_every_debug_level() {
     let folder = Folder::new("names-levels");
-    folder.write("shapes.rs", common::NAMES_RS);
+    folder.write("shapes.rs", NAMES_RS);
     for debug in ["0", "line-tables-only", "1", "2"] {
         for level in ["0", "2"] {
             let flags = [
@@ -42,7 +40,7 @@ fn rust_procedures_are_qualified_at_every_debug_level() {
 #[test]
 fn closures_and_inlined_procedures_have_readable_names() {
     let folder = Folder::new("names-inlined");
-    folder.write("shapes.rs", common::NAMES_RS);
+    folder.write("shapes.rs", NAMES_RS);
     for debug in ["1", "2"] {
         let flags = [format!("-Cdebuginfo={debug}"), "-Copt-level=3".to_owned()];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -176,7 +174,7 @@ fn with_line_tables_alone_async_functions_and_closures_are_named_by_the_function
 #[test]
 fn v0_names_show_their_generic_arguments() {
     let folder = Folder::new("names-v0");
-    folder.write("shapes.rs", common::NAMES_RS);
+    folder.write("shapes.rs", NAMES_RS);
     let flags = [
         "-Cdebuginfo=1",
         "-Copt-level=2",
@@ -269,10 +267,7 @@ fn stripped_code_has_procedures_from_unwind_entries_and_a_remedy() {
     let start = spans_of(&with_symbols, "f")[0].start;
     let span = stripped.span_at(start).expect("covered");
     assert_eq!(span.start, start);
-    assert_eq!(
-        common::procedure_name(&stripped, span),
-        format!("?{start:#x}")
-    );
+    assert_eq!(procedure_name(&stripped, span), format!("?{start:#x}"));
     assert!(stripped.notes[0].contains("CARGO_PROFILE_RELEASE_STRIP=none"));
     assert!(with_symbols.notes[0].starts_with("no debug information"));
     // Exported symbols survive stripping.

@@ -1,9 +1,7 @@
 //! Names, inlining and lines against an independent reader of the same debug information, the
 //! `addr2line` crate: at every span of small C and Rust programs, at all optimisation levels.
 
-mod common;
-
-use common::{Folder, whole};
+use crate::common::{Folder, NAMES_RS, whole};
 use gimli::{EndianSlice, RunTimeEndian};
 use hpc_formats::structure::{Origin, ScopeKind, SourceLine, Span, Structure};
 use object::{Object, ObjectSection};
@@ -159,7 +157,7 @@ fn expect_agreement(path: &Path, at_least: usize) {
 #[test]
 fn rust_programs_at_all_levels() {
     let folder = Folder::new("oracle-rust");
-    folder.write("shapes.rs", common::NAMES_RS);
+    folder.write("shapes.rs", NAMES_RS);
     for (name, flags) in [
         ("o0", vec!["-Cdebuginfo=2"]),
         ("o1", vec!["-Cdebuginfo=1", "-Copt-level=1"]),

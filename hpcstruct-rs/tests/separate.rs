@@ -1,8 +1,6 @@
 //! Debug information in a file of its own: found by build id or link, proven to belong.
 
-mod common;
-
-use common::{Folder, has_name, scopes_named, whole};
+use crate::common::{Folder, has_name, scopes_named, whole};
 use hpc_formats::structure::ScopeKind;
 use hpcstruct_rs::{Options, Structure, analyse};
 use std::path::Path;

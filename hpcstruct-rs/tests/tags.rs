@@ -1,9 +1,7 @@
 //! Overhead tags in all forms, at every optimisation level: by `#line` file name, Rust source
 //! file, Rust module path and rules.
 
-mod common;
-
-use common::{Folder, frames, spans_of, whole};
+use crate::common::{Folder, frames, spans_of, whole};
 use hpc_formats::structure::{Span, Structure};
 use hpcstruct_rs::{Options, Rules, analyse};
 use std::collections::BTreeSet;

@@ -2,9 +2,7 @@
 //! structure says; `xmllint`, where it is installed, validates it; HPCToolkit itself, where it is
 //! installed, attributes a run by it.
 
-mod common;
-
-use common::{Folder, NAMES_RS, whole};
+use crate::common::{Folder, NAMES_RS, whole};
 use hpc_formats::structure::{
     Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind, SourceLine, Span, StringId,
 };

@@ -54,20 +54,25 @@ fn lines_are_short() {
 
 #[test]
 fn every_file_of_tests_belongs_to_a_test_program() {
-    let roots = ["end_to_end", "repository"];
-    let folder = Path::new("tests/tests");
-    let modules = roots
-        .map(|root| read(&folder.join(root).with_extension("rs")))
-        .concat();
-    for path in files_with(&["rs"]) {
-        let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
-        assert!(
-            path.parent() != Some(folder)
-                || roots.contains(&name)
-                || modules.lines().any(|line| line == format!("mod {name};")),
-            "{}: no test program has it as a module, so nothing runs it",
-            path.display()
-        );
+    let programs: [(&str, &[&str]); 2] = [
+        ("tests/tests", &["end_to_end", "repository"]),
+        ("hpcstruct-rs/tests", &["all"]),
+    ];
+    let files = files_with(&["rs"]);
+    for (folder, roots) in programs {
+        let folder = Path::new(folder);
+        let modules: String = roots
+            .iter()
+            .map(|root| read(&folder.join(root).with_extension("rs")))
+            .collect();
+        for path in files.iter().filter(|p| p.parent() == Some(folder)) {
+            let name = path.file_stem().and_then(|n| n.to_str()).expect("a name");
+            assert!(
+                roots.contains(&name) || modules.lines().any(|line| line == format!("mod {name};")),
+                "{}: no test program has it as a module, so nothing runs it",
+                path.display()
+            );
+        }
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     build::run(
         Command::new(cargo)
             .current_dir(build::workspace())
-            .args(["test", "-q", "-p", "hpcstruct-rs", "--test", "loop_oracle"])
+            .args(["test", "-q", "-p", "hpcstruct-rs", "--test", "all"])
             .args(["assembly_agrees_with_llvm", "--", "--nocapture"])
             .env("HPCSTRUCT_LOOP_ASSEMBLY", assembly)
             .env("HPCSTRUCT_LOOP_NEVER", NEVER),

@@ -1,7 +1,6 @@
 //! Builds small programs for the tests and analyses them.
 //!
 //! Each test program is one function here, so that what a test expects can be read beside it.
-#![allow(dead_code, reason = "every test file uses its own part")]
 
 use hpc_formats::structure::{Scope, ScopeKind, Span};
 use hpcstruct_rs::{Options, Structure, analyse};

@@ -2,7 +2,6 @@
 
 mod aarch64;
 pub(super) mod control_transfer;
-mod length_decoder;
 pub(crate) mod loaded_image;
 mod lsda;
 pub(super) mod procedure_code;

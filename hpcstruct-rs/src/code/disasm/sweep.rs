@@ -1,10 +1,8 @@
 //! The linear sweep over a range of x86-64 code: finds the transfers of control.
 //!
-//! Plain instructions only need a length ([`super::length_decoder`]); others are decoded. It continues
-//! behind bytes that are no instruction.
+//! It continues behind bytes that are no instruction.
 
 use super::control_transfer::{ControlTransfer, Decoded, Transfer};
-use super::length_decoder;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
@@ -116,25 +114,11 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
     let mut count = 0;
     // Whether control cannot come from the instruction before.
     let mut stopped = false;
-    let mut at = 0;
-    while at < range.bytes.len() {
-        let offset = at as u32;
+    while decoder.can_decode() {
+        let offset = decoder.position() as u32;
         recent[count % RING] = offset;
         count += 1;
-        // Where nothing falls in, even a plain instruction may be padding.
-        if !stopped {
-            let window = range.bytes.get(at..).and_then(<[u8]>::first_chunk);
-            let length = window.map_or(0, length_decoder::plain_length);
-            if length > 0 {
-                at += length;
-                continue;
-            }
-        }
-        // Within the range, so that it does not fail.
-        let _ = decoder.set_position(at);
-        decoder.set_ip(range.address.wrapping_add(at as u64));
         decoder.decode_out(&mut instruction);
-        at = decoder.position();
         let Some(flow) = flow(&instruction, stopped) else {
             stopped = false;
             if instruction.code() == Code::Lea_r64_m && instruction.is_ip_rel_memory_operand() {
@@ -146,7 +130,7 @@ pub(super) fn sweep(range: Range<'_>, swept: &mut Swept, out: &mut Decoded) {
             }
             continue;
         };
-        let end = at as u32;
+        let end = decoder.position() as u32;
         let length = (end - offset) as u8;
         let flow = match flow {
             ControlTransfer::Call(to) if range.catches_speculation(end, to) => {
