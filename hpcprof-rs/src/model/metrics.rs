@@ -3,7 +3,7 @@
 
 use hpc_formats::profile::{Aggregation, SAMPLES, Unit};
 
-/// Position of useful work among the metrics of a [`Metrics`].
+/// Position of useful work among the metrics of a database.
 pub const WORK: usize = 0;
 /// Position of idleness.
 pub const IDLENESS: usize = 1;
