@@ -5,7 +5,7 @@ use hpcrun_tests::view::{View, value};
 /// A small view; `%` stands for the exclusive work of `leaf`.
 const VIEW: &str = r#"{"schema":"hpcprof-rs/view/1","view":"top-down","unit":"seconds","cores":2,
 "metrics":["work","idleness"],"totals":{"work":3.0,"idleness":1.0},
-"quality":{"samples":3,"rooted":3,"spawnerless":0,"lost":{}},
+"quality":{"samples":3,"rooted":3,"spawnerless":0,"lost":{},"unknown_lock_wait_seconds":0.0},
 "roots":[{"kind":"procedure","name":"main","module":"m","file":null,"line":null,
  "inclusive":{"work":3.0,"idleness":1.0},"exclusive":{"work":1.0,"idleness":0.0},
  "children":[
