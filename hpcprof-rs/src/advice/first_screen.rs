@@ -260,7 +260,8 @@ impl Screen<'_> {
         let percent = 100.0 / (samples(first) as f64).sqrt();
         let rows = &rows[..rows.len().min(CONTEXTS.0)];
         rows.windows(2).any(is_chance).then(|| {
-            format!("few samples (first row: ±{percent:.0} %): rows that differ by less may be in another order")
+            let error = format!("few samples (first row: ±{percent:.0} %)");
+            format!("{error}: rows that differ by less may be in another order")
         })
     }
 
