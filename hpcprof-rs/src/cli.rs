@@ -207,8 +207,8 @@ pub struct ThreadsArgs {
     /// [default: effort]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Only what threads did in a procedure and in all that it calls: its name or the end of it, as `top-down`
-    /// has it, or the key of a context
+    /// Only what threads did in a procedure and in all that it calls: its name or the end of it, as
+    /// `top-down` has it, or the key of a context
     #[arg(long, value_name = "KEY|PROCEDURE")]
     pub context: Option<String>,
     /// Threads that text lists; what is left is one row
