@@ -1,13 +1,11 @@
 //! Damaged, foreign, missing and hostile input: one line that names the file and the remedy,
 //! everything readable kept, never a panic.
 
-mod support;
-
+use crate::support::program::{MAIN_SERIAL, SERIAL, START, full_run};
+use crate::support::*;
 use fastrand::Rng;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use support::program::{MAIN_SERIAL, SERIAL, START, full_run};
-use support::*;
 
 /// Runs the command itself, in `directory`.
 fn command(directory: &Path, arguments: &[&str]) -> Output {
@@ -184,7 +182,7 @@ fn a_full_disk_leaves_no_half_database() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let database = database(&support::random::run(3, 4, 3000));
+    let database = database(&crate::support::random::run(3, 4, 3000));
     let pipe = "set -o pipefail; \"$TOOL\" top-down . --format json | head -c 10 >/dev/null";
     let output = bash(&database, pipe);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -264,7 +262,7 @@ fn a_crashed_program_keeps_its_samples() {
     let output = command(temp.path(), &["m", "-o", "db2"]);
     assert!(output.status.success());
     has(&stderr(&output), "process file is missing");
-    let totals = &support::view(&temp.join("db2"), "flat", &[])["totals"];
+    let totals = &crate::support::view(&temp.join("db2"), "flat", &[])["totals"];
     let work = nanoseconds(&totals["work"]) + nanoseconds(&totals["overhead"]);
     assert_eq!(work, run.recorded_work());
 }
@@ -583,7 +581,7 @@ fn contexts_of_another_database_or_none_are_refused() {
     }
     // Contexts of a program with more of them, and with fewer.
     for (notes, part) in [(400, "leads nowhere"), (3, "contexts are missing")] {
-        let other = support::database(&random::run(9, 2, notes));
+        let other = crate::support::database(&random::run(9, 2, notes));
         std::fs::copy(contexts_of(&other, "logical.parquet"), &path).expect("copied");
         refused(part);
     }
@@ -592,7 +590,7 @@ fn contexts_of_another_database_or_none_are_refused() {
     let more = &mut run.threads[0];
     let serial = more.natives(1, &[START, MAIN_SERIAL, SERIAL]);
     more.sample(serial, 1, 0.0);
-    let other = support::database(&run);
+    let other = crate::support::database(&run);
     std::fs::copy(contexts_of(&other, "logical.parquet"), &path).expect("copied");
     refused("do not add up to the totals");
     std::fs::remove_file(&path).expect("removed");

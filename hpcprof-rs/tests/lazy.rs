@@ -1,7 +1,7 @@
 //! A view that is read from the stored tree as far as it shows it is the view of the whole tree.
 
-mod support;
-
+use crate::support::random;
+use crate::support::*;
 use fastrand::Rng;
 use hpcprof_rs::catalogue::metrics::MetricSelector;
 use hpcprof_rs::catalogue::{Catalogue, Projection};
@@ -9,8 +9,6 @@ use hpcprof_rs::views::fold::{FoldOptions, fold};
 use hpcprof_rs::views::prune::{Limits, prune};
 use hpcprof_rs::views::top_down;
 use hpcprof_rs::views::view::View;
-use support::random;
-use support::*;
 
 /// All nodes in the order of printing, with everything that a user sees.
 fn nodes(view: &View) -> Vec<String> {

@@ -1,12 +1,10 @@
 //! The table of threads against what synthetic runs recorded: sums, spreads, one procedure's share, the
 //! screen, and damaged values.
 
-mod support;
-
+use crate::support::program::{LEAF, MAIN, MAIN_SERIAL, SERIAL, START, full_run, run};
+use crate::support::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::program::{LEAF, MAIN, MAIN_SERIAL, SERIAL, START, full_run, run};
-use support::*;
 
 fn threads(database: &Path, options: &[&str]) -> Value {
     let mut arguments = vec!["threads", text(database), "--format", "json"];
@@ -372,7 +370,7 @@ fn statistics_of_the_tree_are_those_of_the_threads() {
     has(&screen, "  threads max/mean   work ±");
     // Every context with work has them, and they fit it.
     for seed in 41..=43 {
-        let database = support::database(&random::run(seed, 5, 80));
+        let database = crate::support::database(&random::run(seed, 5, 80));
         let json = view(&database, "top-down", &["--statistics", "--flat"]);
         for node in json["nodes"].as_array().expect("nodes") {
             let sum = match inclusive(node, "work") {

@@ -1,11 +1,12 @@
 //! Builds synthetic measurements from the file formats' constants alone, and runs the tool on
 //! them in this process.
 
-// Each test binary uses a part of this module.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs)]
 
+pub mod pages;
 pub mod program;
 pub mod random;
+pub mod readers;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::loss::LossCause;
