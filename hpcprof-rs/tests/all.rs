@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cache;
+mod chance;
 mod conservation;
 mod end_to_end;
 mod exports;

@@ -179,6 +179,16 @@ impl ThreadBuilder {
         self.values(owner, samples, samples, idle * samples as f64);
     }
 
+    /// Leaves the contexts as they are, without values.
+    pub fn drop_values(&mut self) {
+        for record in &mut self.records {
+            if record[0] & 0xf == RecordKind::Metric as u8 {
+                record[8..].fill(0);
+            }
+        }
+        (self.samples, self.weight, self.idleness_ns) = (0, 0, 0);
+    }
+
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0_u8; HEADER_SIZE];
         let mut put = |offset: usize, bytes: &[u8]| {
