@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         },
         false => full,
     };
-    let found = measure::calibrate(workers, effort, |what| {
+    let found = measure::calibrate(workers, Construct::ALL, effort, |what| {
         if !options.quiet {
             eprintln!("hpcrun-rs: calibrating: {what}");
         }

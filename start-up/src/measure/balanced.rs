@@ -1,43 +1,59 @@
-//! The balanced loop: p equal parts of some tens of microseconds, each of many equal iterations that depend on
-//! nothing but themselves.
+//! The balanced loop: p equal parts, each of many equal iterations that depend on nothing but themselves.
 
 use crate::calibration::{Construct, Place, Row, State};
 use crate::measure::Effort;
 use crate::model;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Iterations of a part.
 pub(super) const ITERATIONS: usize = 128;
-/// Serial time of a part: long beside a start-up, so that the whole team takes part.
-const PART: Duration = Duration::from_micros(40);
+/// A part is so many start-ups long: long enough that the whole team takes part, no longer, as cores differ in
+/// speed.
+const START_UPS: u32 = 8;
+/// Bounds of a part.
+const SHORTEST: Duration = Duration::from_micros(2);
+const LONGEST: Duration = Duration::from_micros(400);
+/// The part is found by so many looks at shorter and shorter ones, each of so many rounds or executions.
+const LOOKS: u32 = 4;
+const LOOK: Effort = Effort {
+    awake: 5,
+    asleep: 5,
+};
 /// Executions in a round with awake workers; the first of them find the workers asleep.
-const SERIES: usize = 10;
-const WAKING: usize = 2;
+const SERIES: u32 = 10;
+const WAKING: u32 = 2;
 
 /// The loop.
 pub(super) struct Loop {
-    steps: u64,
+    /// Steps of an iteration, and steps that take a second.
+    steps: AtomicU64,
+    steps_a_second: f64,
     effort: Effort,
 }
 
 impl Loop {
-    /// With iterations as long as they should be on this machine.
+    /// Without iterations yet.
     pub(super) fn new(effort: Effort) -> Loop {
         const STEPS: u64 = 1 << 20;
         let least = (0..8).map(|_| time(|| spin(STEPS))).min();
-        let least = least.map_or(1, |t| t.as_nanos().max(1));
-        let steps = u128::from(STEPS) * PART.as_nanos() / (ITERATIONS as u128 * least);
         Loop {
-            steps: steps.max(1) as u64,
+            steps: AtomicU64::new(0),
+            steps_a_second: STEPS as f64 / least.map_or(1.0, |t| t.as_secs_f64()),
             effort,
         }
     }
 
+    fn set_part(&self, part: Duration) {
+        let steps = self.steps_a_second * part.as_secs_f64() / ITERATIONS as f64;
+        self.steps.store(steps as u64, Ordering::Relaxed);
+    }
+
     /// One iteration.
     pub(super) fn iteration(&self) {
-        spin(self.steps);
+        spin(self.steps.load(Ordering::Relaxed));
     }
 
     /// The iterations of one part.
@@ -67,10 +83,35 @@ impl Loop {
                 divisor,
             )
         };
-        let row = |state, mut start_ups: Vec<f64>, executions| {
+        [State::Awake, State::Asleep].map(|state| {
+            let mut round = || match state {
+                State::Awake => {
+                    let serial = series(&mut serial);
+                    start_up(series(&mut parallel), serial)
+                }
+                State::Asleep => {
+                    thread::sleep(pause);
+                    let parallel = time(&mut parallel);
+                    start_up(parallel, time(&mut serial))
+                }
+            };
+            let mut rounds = |effort: Effort| {
+                let (rounds, executions) = match state {
+                    State::Awake => (effort.awake, SERIES - WAKING),
+                    State::Asleep => (effort.asleep.min(most_pauses(pause)), 1),
+                };
+                let start_ups: Vec<f64> = (0..rounds).map(|_| round()).collect();
+                (start_ups, rounds * executions)
+            };
+            self.set_part(LONGEST);
+            for _ in 0..LOOKS {
+                let found = median(&mut rounds(LOOK).0).max(0.0);
+                let part = Duration::from_nanos(found as u64) * START_UPS;
+                self.set_part(part.clamp(SHORTEST, LONGEST));
+            }
+            let (mut start_ups, executions) = rounds(self.effort);
             let start_up_ns = median(&mut start_ups);
-            let mut deviations: Vec<f64> =
-                start_ups.iter().map(|t| (t - start_up_ns).abs()).collect();
+            let deviations = start_ups.iter().map(|t| (t - start_up_ns).abs());
             Row {
                 construct,
                 place,
@@ -78,37 +119,24 @@ impl Loop {
                 workers,
                 start_up_ns,
                 // Of normally distributed values.
-                deviation_ns: 1.4826 * median(&mut deviations),
+                deviation_ns: 1.4826 * median(&mut deviations.collect::<Vec<f64>>()),
                 executions,
             }
-        };
-        let series = |execute: &mut dyn FnMut()| {
-            let mut times: Vec<Duration> = (0..SERIES).map(|_| time(&mut *execute)).collect();
-            times.drain(..WAKING);
-            times.sort();
-            times[times.len() / 2]
-        };
-        let awake = (0..self.effort.awake).map(|_| {
-            let serial = series(&mut serial);
-            start_up(series(&mut parallel), serial)
-        });
-        let awake: Vec<f64> = awake.collect();
-        let executions = self.effort.awake * (SERIES - WAKING) as u32;
-        let awake = row(State::Awake, awake, executions);
-        // A pause of a quarter of a second would make it minutes.
-        let executions = self
-            .effort
-            .asleep
-            .min((2000 / pause.as_millis().max(1)) as u32)
-            .max(1);
-        let asleep = (0..executions).map(|_| {
-            thread::sleep(pause);
-            let parallel = time(&mut parallel);
-            start_up(parallel, time(&mut serial))
-        });
-        let asleep: Vec<f64> = asleep.collect();
-        [awake, row(State::Asleep, asleep, executions)]
+        })
     }
+}
+
+/// The typical execution of a series, the workers being awake.
+fn series(mut execute: impl FnMut()) -> Duration {
+    let mut times: Vec<Duration> = (0..SERIES).map(|_| time(&mut execute)).collect();
+    times.drain(..WAKING as usize);
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Pauses of two seconds together; at least five.
+fn most_pauses(pause: Duration) -> u32 {
+    (2000 / pause.as_millis().max(1) as u32).max(5)
 }
 
 /// A chain of operations on registers.

@@ -10,11 +10,16 @@ use work_stealing_rt::ThreadPoolBuilder;
 /// After this the workers of work-stealing-rt and of rayon sleep: they search for tens of microseconds.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Measures all of them on a number of workers.
+/// Measures those of them that are asked for on a number of workers.
 ///
 /// # Panics
 /// If threads cannot be started.
-pub(super) fn measure(balanced: &Loop, workers: u32, add: &mut (dyn FnMut(Row) + Send)) {
+pub(super) fn measure(
+    balanced: &Loop,
+    workers: u32,
+    is_asked: &(dyn Fn(Construct) -> bool + Sync),
+    add: &mut (dyn FnMut(Row) + Send),
+) {
     let count = workers as usize;
     let join = || join(balanced, workers);
     let scope = || scope(balanced, workers);
@@ -22,8 +27,10 @@ pub(super) fn measure(balanced: &Loop, workers: u32, add: &mut (dyn FnMut(Row) +
         work_stealing_rt::par_for(0..count * ITERATIONS, |_| balanced.iteration());
     };
     let run = |construct, place, add: &mut (dyn FnMut(Row) + Send), execute: &mut dyn FnMut()| {
-        let rows = balanced.measure((construct, place, workers), PAUSE, execute);
-        rows.into_iter().for_each(add);
+        if is_asked(construct) {
+            let rows = balanced.measure((construct, place, workers), PAUSE, execute);
+            rows.into_iter().for_each(add);
+        }
     };
     let pool = ThreadPoolBuilder::new().num_threads(count).build();
     let pool = pool.expect("a pool starts its workers");

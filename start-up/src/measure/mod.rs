@@ -11,22 +11,27 @@ mod balanced;
 mod constructs;
 mod openmp;
 
-use crate::calibration::{Calibration, Row};
+use crate::calibration::{Calibration, Construct, Row};
 use balanced::Loop;
 
-/// Measures all constructs on up to `cores` workers. `progress` is told what is measured next, and in what
-/// could not be measured.
-pub fn calibrate(cores: u32, effort: Effort, mut progress: impl FnMut(&str)) -> Calibration {
+/// Measures constructs on up to `cores` workers. `progress` is told what is measured next, and what cannot be.
+pub fn calibrate(
+    cores: u32,
+    constructs: &[Construct],
+    effort: Effort,
+    mut progress: impl FnMut(&str),
+) -> Calibration {
     let mut calibration = Calibration::of_this_machine(cores);
     let balanced = Loop::new(effort);
+    let is_asked = |construct| constructs.contains(&construct);
     for workers in worker_counts(cores) {
         progress(&format!("{workers} workers"));
         let mut add = |row: Row| calibration.rows.push(row);
-        constructs::measure(&balanced, workers, &mut add);
+        constructs::measure(&balanced, workers, &is_asked, &mut add);
     }
     // Last, as their workers spin long after a region.
-    for library in openmp::LIBRARIES {
-        match openmp::Library::open(library) {
+    for library in openmp::LIBRARIES.iter().filter(|l| is_asked(l.construct)) {
+        match openmp::Library::open(*library) {
             Err(problem) => progress(&format!("{}: {problem}", library.construct.name())),
             Ok(opened) => {
                 progress(library.construct.name());
