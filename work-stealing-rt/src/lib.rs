@@ -82,7 +82,7 @@ pub use crate::pool::{Configuration, initialize};
 pub use crate::{
     broadcast::{BroadcastContext, broadcast, spawn_broadcast},
     join::{FnContext, join, join_context},
-    par_for::{par_for, par_for_grain},
+    par_for::{par_for, par_for_adaptive, par_for_grain},
     pool::{
         CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPool, ThreadPoolBuildError,
         ThreadPoolBuilder, ThreadSpawn,
