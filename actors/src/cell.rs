@@ -23,7 +23,8 @@ use std::time::Duration;
 use work_stealing_rt::SpawnContext;
 
 use crate::address::{Context, Handle};
-use crate::names;
+use crate::current::{Current, note_full, take_full};
+use crate::names::{self, Entry};
 use crate::priority::Priority;
 use crate::shared::{Panic, Shared};
 use crate::strand::{self, Begin};
@@ -39,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) trait Message<A>: Send {
     fn run(self: Box<Self>, actor: &mut A, context: &mut Context<'_, A>);
     /// Gives the number of its entry method.
-    fn entry(&self) -> fn() -> u32;
+    fn entry(&self) -> Entry;
 }
 
 /// A message of type `M`.
@@ -50,7 +51,7 @@ impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
         actor.handle(self.0, context);
     }
 
-    fn entry(&self) -> fn() -> u32 {
+    fn entry(&self) -> Entry {
         entry::<A, M>
     }
 }
@@ -167,7 +168,7 @@ impl<A: Send + 'static> Cell<A> {
         M: Send + 'static,
     {
         let is_bounded = self.room != usize::MAX;
-        if is_bounded && when_full == WhenFull::Wait && strand::is_actor() != Some(true) {
+        if is_bounded && when_full == WhenFull::Wait && !matches!(Current::get(), Current::Actor(_)) {
             self.wait_for_room();
         }
         let path = self.shared.path();
@@ -195,7 +196,7 @@ impl<A: Send + 'static> Cell<A> {
             self.shared.schedule(Arc::<Self>::clone(self), priority);
         }
         if is_full {
-            strand::note_full(Arc::<Self>::clone(self));
+            note_full(Arc::<Self>::clone(self));
         }
         Ok(())
     }
@@ -209,7 +210,7 @@ impl<A: Send + 'static> Cell<A> {
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
                 return;
             }
-            if strand::is_actor() == Some(false) {
+            if Current::get() == Current::Program {
                 drop(mailbox);
                 if self.shared.help_once() {
                     continue;
@@ -257,44 +258,28 @@ impl<A: Send + 'static> Cell<A> {
         last: Path,
         worker: usize,
     ) -> (Path, bool) {
-        let Envelope {
-            message,
-            path,
-            context,
-            ..
-        } = envelope;
+        let Envelope { message, path, context, .. } = envelope;
         let entry = message.entry();
         let tables = &self.shared.tables;
-        let is_recorded = self.shared.is_recording();
-        let what = What {
-            actor: self.number,
-            entry: if is_recorded { entry() } else { 0 },
+        let begin = || {
+            let what = What { actor: self.number, entry: names::number(entry) };
+            let last = if tables.actor_order { last } else { Path::default() };
+            strand::begin(tables, &Begin { worker, what, message: path, actor: last })
         };
-        let begin = Begin {
-            worker,
-            what,
-            message: path,
-            actor: if tables.actor_order {
-                last
-            } else {
-                Path::default()
-            },
-            is_actor: true,
-            is_recorded,
-        };
-        let outer = strand::begin(tables, &begin);
+        let recorded = self.shared.is_recording().then(begin);
+        let before = Current::Actor(self.number).replace();
         let mut actors_context = Context::new(self);
         let call = || context.enter(|| message.run(actor, &mut actors_context));
         let result = catch_unwind(AssertUnwindSafe(call));
-        let (path, full) = strand::end(tables, outer);
+        before.replace();
+        let path = recorded.map_or_else(Path::default, |outer| strand::end(tables, outer));
         self.shared.count_message(worker);
         let goes_on = result.is_ok() && !actors_context.is_stopped();
         if let Err(payload) = result {
-            self.shared
-                .note_panic(Panic::new(self.number, entry(), payload));
+            self.shared.note_panic(Panic::new(self.number, entry(), payload));
         }
-        for target in full {
-            self.wait_for(&target);
+        while let Some(receiver) = take_full(self.number) {
+            self.wait_for(&receiver);
         }
         (path, goes_on)
     }
@@ -322,6 +307,14 @@ impl<A: Send + 'static> Cell<A> {
         }
     }
 
+    /// Drops a user's value; its panic is contained as a handler's is.
+    fn discard<T>(&self, value: T) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+            let entry = names::entry::<Self>(|| format!("{}::drop", std::any::type_name::<A>()));
+            self.shared.note_panic(Panic::new(self.number, entry, payload));
+        }
+    }
+
     fn end(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, running: Option<Box<A>>) {
         mailbox.state = State::Stopped;
         let actor = mailbox.actor.take().or(running);
@@ -329,13 +322,8 @@ impl<A: Send + 'static> Cell<A> {
         let held = std::mem::take(&mut mailbox.held);
         drop(mailbox);
         self.shared.count_undelivered(queue.len() as u64);
-        // A destructor's panic is contained as a handler's is.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop((actor, queue))));
-        if let Err(payload) = dropped {
-            let entry = names::entry::<Self>(|| format!("{}::drop", std::any::type_name::<A>()));
-            self.shared
-                .note_panic(Panic::new(self.number, entry, payload));
-        }
+        self.discard(actor);
+        queue.into_iter().for_each(|envelope| self.discard(envelope.message));
         self.let_go(held);
         self.freed.notify_all();
     }

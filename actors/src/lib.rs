@@ -48,6 +48,7 @@
 //! |---|---|
 //! | `priority` | how urgent a message is |
 //! | `turn` | an actor as the scheduler sees it |
+//! | `current` | what the calling thread runs |
 //! | `ready` | which actor runs next, and how many workers help |
 //! | `table`, `strand` | recording: a worker's table, and a thread's current task |
 //! | `names` | names of actors and entry methods |
@@ -63,6 +64,7 @@
 mod address;
 mod analysis;
 mod cell;
+mod current;
 mod merge;
 mod names;
 mod pattern;

@@ -5,76 +5,61 @@
 //! there in the low one. So there are as many names as types and arrays, however many actors there are.
 
 use std::any::TypeId;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The program, which sends the first messages.
 pub(crate) const PROGRAM: &str = "program";
 
-/// For type ids, which are hashes already.
+/// Gives the number of an entry method.
+pub(crate) type Entry = fn() -> u32;
+
 #[derive(Default)]
-struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes
-            .iter()
-            .fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
-type Numbers = HashMap<TypeId, u32, BuildHasherDefault<AsIs>>;
-
 struct Entries {
-    numbers: Option<Numbers>,
+    numbers: BTreeMap<TypeId, u32>,
     names: Vec<String>,
 }
 
-static ENTRIES: Mutex<Entries> = Mutex::new(Entries {
-    numbers: None,
-    names: Vec::new(),
-});
+static ENTRIES: Mutex<Entries> = Mutex::new(Entries { numbers: BTreeMap::new(), names: Vec::new() });
+
+/// Entries of [`KNOWN`].
+const SLOTS: usize = 32;
 
 thread_local! {
-    static KNOWN: RefCell<Numbers> = RefCell::default();
+    /// Numbers that the calling thread has asked for, by the function's address.
+    static KNOWN: [Cell<(usize, u32)>; SLOTS] = const { [const { Cell::new((0, 0)) }; SLOTS] };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of the entry method that `T` stands for.
+/// What the function returns, without calling it each time.
 #[inline]
-pub(crate) fn entry<T: 'static>(name: impl FnOnce() -> String) -> u32 {
-    let id = TypeId::of::<T>();
-    let known = KNOWN.with_borrow(|known| known.get(&id).copied());
-    known.unwrap_or_else(|| {
-        let name = name();
-        let number = number(id, name);
-        KNOWN.with_borrow_mut(|known| known.insert(id, number));
+pub(crate) fn number(entry: Entry) -> u32 {
+    // Functions at one address are the same function, or return the same.
+    let address = entry as usize;
+    KNOWN.with(|known| {
+        let slot = &known[address / 16 % SLOTS];
+        let (at, mut number) = slot.get();
+        if at != address {
+            number = entry();
+            slot.set((address, number));
+        }
         number
     })
 }
 
-#[cold]
-fn number(id: TypeId, name: String) -> u32 {
+/// The number of the entry method that `T` stands for; see [`number`].
+pub(crate) fn entry<T: 'static>(name: impl FnOnce() -> String) -> u32 {
+    let name = name();
     let mut entries = lock(&ENTRIES);
     let Entries { numbers, names } = &mut *entries;
-    *numbers
-        .get_or_insert_default()
-        .entry(id)
-        .or_insert_with(|| {
-            names.push(name);
-            names.len() as u32 - 1
-        })
+    *numbers.entry(TypeId::of::<T>()).or_insert_with(|| {
+        names.push(name);
+        names.len() as u32 - 1
+    })
 }
 
 /// The name of an entry method.
@@ -157,8 +142,9 @@ mod tests {
         struct Other;
         let one = entry::<One>(|| "one".to_owned());
         let other = entry::<Other>(|| "other".to_owned());
-        let again = std::thread::spawn(|| entry::<One>(|| "again".to_owned()));
-        assert_eq!(again.join().expect("no panic"), one);
+        let again: Entry = || entry::<One>(|| "again".to_owned());
+        let thread = std::thread::spawn(move || [number(again), number(again)]);
+        assert_eq!(thread.join().expect("no panic"), [one; 2]);
         assert_ne!(one, other);
         assert_eq!(
             (of_entry(one), of_entry(u32::MAX)),

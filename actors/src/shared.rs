@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -12,11 +13,12 @@ use critical_path::ThreadClock;
 use work_stealing_rt::ThreadPool;
 
 use crate::analysis::{Analysis, Window};
-use crate::names::{self, Groups};
+use crate::current::Current;
+use crate::names::{self, Entry, Groups};
 use crate::priority::Priority;
 use crate::ready::Ready;
-use crate::strand::{self, Tables};
-use crate::table::{Path, add};
+use crate::strand::{self, Begin, Tables};
+use crate::table::{Path, What, add};
 use crate::tuner::Tuner;
 use crate::turn::Turn;
 
@@ -139,7 +141,7 @@ impl Shared {
 
     /// The priority of a message for which the sender asks for none.
     #[inline]
-    pub(crate) fn priority(&self, actor: u64, entry: fn() -> u32) -> Priority {
+    pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
         self.tuner.priority(actor, entry)
     }
 
@@ -206,22 +208,16 @@ impl Shared {
         self.pool.install(|| {
             let worker = self.worker();
             let entry = names::entry::<Self>(|| names::PROGRAM.to_owned());
-            let begin = strand::Begin {
-                worker,
-                what: crate::table::What {
-                    actor: u64::MAX,
-                    entry,
-                },
-                message: self.longest(),
-                actor: Path::default(),
-                is_actor: false,
-                is_recorded: self.is_recording(),
-            };
             strand::rest(&self.tables, worker);
-            let outer = strand::begin(&self.tables, &begin);
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(program));
-            strand::end(&self.tables, outer);
-            result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+            let what = What { actor: u64::MAX, entry };
+            let (message, actor) = (self.longest(), Path::default());
+            let begin = || strand::begin(&self.tables, &Begin { worker, what, message, actor });
+            let recorded = self.is_recording().then(begin);
+            let before = Current::Program.replace();
+            let result = catch_unwind(AssertUnwindSafe(program));
+            before.replace();
+            recorded.map(|outer| strand::end(&self.tables, outer));
+            result.unwrap_or_else(|payload| resume_unwind(payload))
         })
     }
 

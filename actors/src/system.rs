@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::tuner::Tuner;
 
 /// Parts of tasks that each worker keeps: 48 MB, taken as needed.
-const CAPACITY: usize = 1 << 20;
+const CAPACITY: usize = 1 << 16;
 
 /// Settings of a [`System`].
 #[derive(Clone, Default)]

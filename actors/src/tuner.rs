@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::analysis::Analysis;
+use crate::names::{self, Entry};
 use crate::priority::Priority;
 use crate::table::What;
 
@@ -84,10 +85,10 @@ impl Tuner {
 
     /// The priority of a message to the actor's entry method.
     #[inline]
-    pub(crate) fn priority(&self, actor: u64, entry: fn() -> u32) -> Priority {
+    pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
         match self.version.load(Ordering::Acquire) {
             0 => Priority::default(),
-            version => self.learnt(version, actor, entry()),
+            version => self.learnt(version, actor, names::number(entry)),
         }
     }
 

@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering;
 use critical_path::{Clock, ThreadClock};
 
 use crate::table::{Link, Part, Path, Reference, Table, What};
-use crate::turn::Turn;
 
 /// Makes a worker's clock.
 pub(crate) type NewClock = dyn Fn() -> Box<dyn Clock> + Send + Sync;
@@ -52,9 +51,9 @@ impl Timer {
     }
 }
 
-/// A task that runs.
+/// A recorded task.
 pub(crate) struct Task {
-    /// The address of its system's [`Tables`]; 0: it is not recorded.
+    /// The address of its system's [`Tables`].
     tables: usize,
     worker: usize,
     what: What,
@@ -64,10 +63,6 @@ pub(crate) struct Task {
     before: Reference,
     other: Reference,
     link: Link,
-    /// An actor's task, not a program.
-    is_actor: bool,
-    /// Actors without room for a message that it has sent.
-    full: Vec<Arc<dyn Turn>>,
 }
 
 struct Strand {
@@ -119,7 +114,7 @@ fn address(tables: &Tables) -> usize {
     std::ptr::from_ref(tables).addr()
 }
 
-/// How a task begins.
+/// How a recorded task begins.
 pub(crate) struct Begin {
     pub(crate) worker: usize,
     pub(crate) what: What,
@@ -127,8 +122,6 @@ pub(crate) struct Begin {
     pub(crate) message: Path,
     /// That of its actor's last task.
     pub(crate) actor: Path,
-    pub(crate) is_actor: bool,
-    pub(crate) is_recorded: bool,
 }
 
 /// A task begins on the calling worker. The result is for [`end`].
@@ -136,59 +129,43 @@ pub(crate) struct Begin {
 pub(crate) fn begin(tables: &Tables, begin: &Begin) -> Option<Task> {
     STRAND.with_borrow_mut(|strand| {
         let mut outer = strand.task.take();
-        let mut task = Task {
-            tables: 0,
+        let last = strand.last.take().filter(|_| outer.is_none());
+        let now = last.unwrap_or_else(|| strand.read(tables));
+        if let Some(outer) = &mut outer {
+            outer.base += now - outer.since;
+        }
+        let (longest, other) = begin.message.order(begin.actor);
+        strand.task = Some(Task {
+            tables: address(tables),
             worker: begin.worker,
             what: begin.what,
-            base: 0,
-            since: 0,
-            before: Reference::default(),
-            other: Reference::default(),
-            link: Link::Message,
-            is_actor: begin.is_actor,
-            full: Vec::new(),
-        };
-        if begin.is_recorded {
-            let last = strand.last.take().filter(|_| outer.is_none());
-            task.since = last.unwrap_or_else(|| strand.read(tables));
-            task.tables = address(tables);
-            let (longest, other) = begin.message.order(begin.actor);
-            (task.base, task.before, task.other) = (longest.length, longest.from, other.from);
-            if longest != begin.message {
-                task.link = Link::Actor;
-            }
-        }
-        if let Some(outer) = outer.as_mut().filter(|outer| outer.tables != 0) {
-            let now = strand.read(tables);
-            outer.base += now - outer.since;
-            outer.since = now;
-        }
-        strand.task = Some(task);
+            base: longest.length,
+            since: now,
+            before: longest.from,
+            other: other.from,
+            link: if longest == begin.message { Link::Message } else { Link::Actor },
+        });
         outer
     })
 }
 
-/// The current task ends, and `outer`, what [`begin`] returned, goes on. Returns the task's path, and the
-/// actors without room for what it has sent.
+/// The current task ends, and `outer`, what [`begin`] returned, goes on. Returns the task's path.
 #[inline]
-pub(crate) fn end(tables: &Tables, outer: Option<Task>) -> (Path, Vec<Arc<dyn Turn>>) {
+pub(crate) fn end(tables: &Tables, outer: Option<Task>) -> Path {
     STRAND.with_borrow_mut(|strand| {
-        let path = strand.cut(tables);
-        if let (Some(path), Some(task)) = (path, &strand.task) {
+        let path = strand.cut(tables).unwrap_or_default();
+        if let Some(task) = &strand.task {
             tables.of[task.worker].end(path);
         }
-        let ended = std::mem::replace(&mut strand.task, outer);
-        if strand.task.as_ref().is_some_and(|outer| outer.tables != 0) {
-            let now = strand.read(tables);
+        strand.task = outer;
+        if strand.task.is_some() {
             strand.last = None;
+            let now = strand.read(tables);
             if let Some(outer) = &mut strand.task {
                 outer.since = now;
             }
         }
-        (
-            path.unwrap_or_default(),
-            ended.map_or_else(Vec::new, |task| task.full),
-        )
+        path
     })
 }
 
@@ -243,21 +220,4 @@ pub(crate) fn join(tables: &Tables, one: Path, other: Path) -> Path {
         },
         _ => longest,
     })
-}
-
-/// An actor that the current task has sent a message to has no room for it; false if that task is not one of
-/// an actor.
-pub(crate) fn note_full(target: Arc<dyn Turn>) -> bool {
-    STRAND.with_borrow_mut(|strand| match &mut strand.task {
-        Some(task) if task.is_actor => {
-            task.full.push(target);
-            true
-        }
-        _ => false,
-    })
-}
-
-/// Whether the calling thread handles a message; `None`: it runs no task.
-pub(crate) fn is_actor() -> Option<bool> {
-    STRAND.with_borrow(|strand| strand.task.as_ref().map(|task| task.is_actor))
 }

@@ -108,12 +108,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table for so many parts; rounded up.
+    /// A table for so many parts, rounded up to a power of two.
     pub(crate) fn new(worker: usize, capacity: usize) -> Self {
         Table {
             worker,
-            chunks: (0..capacity.div_ceil(CHUNK).max(1))
-                .map(|_| OnceLock::new())
+            chunks: (0..capacity.div_ceil(CHUNK).next_power_of_two()).map(|_| OnceLock::new())
                 .collect(),
             next: AtomicU64::new(0),
             work: AtomicU64::new(0),
@@ -182,7 +181,7 @@ impl Table {
 
     #[inline]
     fn words(&self, index: u64) -> &Words {
-        let place = index as usize % (self.chunks.len() * CHUNK);
+        let place = index as usize & (self.chunks.len() * CHUNK - 1);
         let new = || (0..CHUNK).map(|_| Words::default()).collect();
         &self.chunks[place / CHUNK].get_or_init(new)[place % CHUNK]
     }
