@@ -168,7 +168,8 @@ impl<A: Send + 'static> Cell<A> {
         M: Send + 'static,
     {
         let is_bounded = self.room != usize::MAX;
-        if is_bounded && when_full == WhenFull::Wait && !matches!(Current::get(), Current::Actor(_)) {
+        if is_bounded && when_full == WhenFull::Wait && !matches!(Current::get(), Current::Actor(_))
+        {
             self.wait_for_room();
         }
         let path = self.shared.path();
@@ -258,13 +259,33 @@ impl<A: Send + 'static> Cell<A> {
         last: Path,
         worker: usize,
     ) -> (Path, bool) {
-        let Envelope { message, path, context, .. } = envelope;
+        let Envelope {
+            message,
+            path,
+            context,
+            ..
+        } = envelope;
         let entry = message.entry();
         let tables = &self.shared.tables;
         let begin = || {
-            let what = What { actor: self.number, entry: names::number(entry) };
-            let last = if tables.actor_order { last } else { Path::default() };
-            strand::begin(tables, &Begin { worker, what, message: path, actor: last })
+            let what = What {
+                actor: self.number,
+                entry: names::number(entry),
+            };
+            let last = if tables.actor_order {
+                last
+            } else {
+                Path::default()
+            };
+            strand::begin(
+                tables,
+                &Begin {
+                    worker,
+                    what,
+                    message: path,
+                    actor: last,
+                },
+            )
         };
         let recorded = self.shared.is_recording().then(begin);
         let before = Current::Actor(self.number).replace();
@@ -276,7 +297,8 @@ impl<A: Send + 'static> Cell<A> {
         self.shared.count_message(worker);
         let goes_on = result.is_ok() && !actors_context.is_stopped();
         if let Err(payload) = result {
-            self.shared.note_panic(Panic::new(self.number, entry(), payload));
+            self.shared
+                .note_panic(Panic::new(self.number, entry(), payload));
         }
         while let Some(receiver) = take_full(self.number) {
             self.wait_for(&receiver);
@@ -311,7 +333,8 @@ impl<A: Send + 'static> Cell<A> {
     fn discard<T>(&self, value: T) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
             let entry = names::entry::<Self>(|| format!("{}::drop", std::any::type_name::<A>()));
-            self.shared.note_panic(Panic::new(self.number, entry, payload));
+            self.shared
+                .note_panic(Panic::new(self.number, entry, payload));
         }
     }
 
@@ -323,7 +346,9 @@ impl<A: Send + 'static> Cell<A> {
         drop(mailbox);
         self.shared.count_undelivered(queue.len() as u64);
         self.discard(actor);
-        queue.into_iter().for_each(|envelope| self.discard(envelope.message));
+        queue
+            .into_iter()
+            .for_each(|envelope| self.discard(envelope.message));
         self.let_go(held);
         self.freed.notify_all();
     }

@@ -21,7 +21,10 @@ struct Entries {
     names: Vec<String>,
 }
 
-static ENTRIES: Mutex<Entries> = Mutex::new(Entries { numbers: BTreeMap::new(), names: Vec::new() });
+static ENTRIES: Mutex<Entries> = Mutex::new(Entries {
+    numbers: BTreeMap::new(),
+    names: Vec::new(),
+});
 
 /// Entries of [`KNOWN`].
 const SLOTS: usize = 32;

@@ -209,9 +209,22 @@ impl Shared {
             let worker = self.worker();
             let entry = names::entry::<Self>(|| names::PROGRAM.to_owned());
             strand::rest(&self.tables, worker);
-            let what = What { actor: u64::MAX, entry };
+            let what = What {
+                actor: u64::MAX,
+                entry,
+            };
             let (message, actor) = (self.longest(), Path::default());
-            let begin = || strand::begin(&self.tables, &Begin { worker, what, message, actor });
+            let begin = || {
+                strand::begin(
+                    &self.tables,
+                    &Begin {
+                        worker,
+                        what,
+                        message,
+                        actor,
+                    },
+                )
+            };
             let recorded = self.is_recording().then(begin);
             let before = Current::Program.replace();
             let result = catch_unwind(AssertUnwindSafe(program));

@@ -1,8 +1,9 @@
 //! Any activity graph as a program, with an actor for each node, and an evaluator of the graph itself.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use actors::{Array, Context, Handle, MergePoint, PathReport, SystemBuilder};
+use actors::{Array, Context, Handle, MergePoint, PathReport, System, SystemBuilder};
 
 use crate::spend;
 
@@ -58,28 +59,47 @@ impl Dag {
     /// Runs the graph, `merges` by the paper's merge points, and returns the report.
     pub(crate) fn run(&self, builder: SystemBuilder, merges: bool) -> PathReport {
         let system = builder.actor_order(!merges).build().expect("threads");
+        let nodes = self.actors(&system, merges);
+        system.run(|| self.start(&nodes)).expect("no panic");
+        system.critical_path()
+    }
+
+    /// Runs the graph some times in one system. Returns when each run began, and the end.
+    pub(crate) fn phases(&self, builder: SystemBuilder, phases: usize) -> Vec<Instant> {
+        let system = builder.build().expect("threads");
+        let nodes = self.actors(&system, false);
+        let begun = Instant::now();
+        let run = |_| {
+            system.run(|| self.start(&nodes)).expect("no panic");
+            Instant::now()
+        };
+        std::iter::once(begun).chain((0..phases).map(run)).collect()
+    }
+
+    fn actors(&self, system: &System, merges: bool) -> Array<Node> {
         let mut after = vec![Vec::new(); self.nodes.len()];
         for (node, (procedure, _, before)) in self.nodes.iter().enumerate() {
             before
                 .iter()
                 .for_each(|b| after[*b].push((node, *procedure)));
         }
-        let nodes = system.array("node", self.nodes.len(), |n, array| Node {
-            missing: self.nodes[n].2.len().max(1),
+        system.array("node", self.nodes.len(), |n, array| Node {
+            before: self.nodes[n].2.len().max(1),
+            arrived: 0,
             time: self.nodes[n].1,
             after: after[n].clone().into(),
             nodes: array.clone(),
             merge: merges.then(MergePoint::default),
-        });
-        let start = || {
-            for (n, (procedure, _, before)) in self.nodes.iter().enumerate() {
-                if before.is_empty() {
-                    send(&nodes, n, *procedure);
-                }
+        })
+    }
+
+    /// Starts the nodes without predecessors.
+    fn start(&self, nodes: &Array<Node>) {
+        for (n, (procedure, _, before)) in self.nodes.iter().enumerate() {
+            if before.is_empty() {
+                send(nodes, n, *procedure);
             }
-        };
-        system.run(start).expect("no panic");
-        system.critical_path()
+        }
     }
 
     /// Checks everything that the report says of the graph.
@@ -117,7 +137,8 @@ impl Dag {
 struct Ended<const P: usize>;
 
 struct Node {
-    missing: usize,
+    before: usize,
+    arrived: usize,
     time: u64,
     after: Arc<[(usize, usize)]>,
     nodes: Array<Node>,
@@ -126,8 +147,8 @@ struct Node {
 
 impl<const P: usize> Handle<Ended<P>> for Node {
     fn handle(&mut self, _: Ended<P>, context: &mut Context<'_, Self>) {
-        self.missing -= 1;
-        if self.missing != 0 {
+        self.arrived += 1;
+        if self.arrived % self.before != 0 {
             if let Some(merge) = &mut self.merge {
                 context.add_to(merge);
             }

@@ -3,6 +3,7 @@
 //! Activity is measured by a clock that the tests advance by hand, so results are exact on any machine.
 //! `examples/truth.rs` runs the same graphs by CPU time.
 
+mod catalogue;
 mod dag;
 mod known;
 mod programs;

@@ -143,7 +143,11 @@ pub(crate) fn begin(tables: &Tables, begin: &Begin) -> Option<Task> {
             since: now,
             before: longest.from,
             other: other.from,
-            link: if longest == begin.message { Link::Message } else { Link::Actor },
+            link: if longest == begin.message {
+                Link::Message
+            } else {
+                Link::Actor
+            },
         });
         outer
     })

@@ -112,7 +112,8 @@ impl Table {
     pub(crate) fn new(worker: usize, capacity: usize) -> Self {
         Table {
             worker,
-            chunks: (0..capacity.div_ceil(CHUNK).next_power_of_two()).map(|_| OnceLock::new())
+            chunks: (0..capacity.div_ceil(CHUNK).next_power_of_two())
+                .map(|_| OnceLock::new())
                 .collect(),
             next: AtomicU64::new(0),
             work: AtomicU64::new(0),
