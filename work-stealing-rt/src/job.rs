@@ -89,7 +89,7 @@ impl TaskRef {
 
 /// Calls the user's closure from a frame outside the runtime's code range: code inlined here is user code.
 #[inline(never)]
-fn call_task<R>(closure: impl FnOnce() -> R) -> R {
+pub(crate) fn call_task<R>(closure: impl FnOnce() -> R) -> R {
     closure()
 }
 

@@ -25,6 +25,7 @@
 //! | `track` | the critical path at forks, joins and waits, while it is asked for |
 //! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
 //! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | public operations; call user closures |
+//! | `spawn_context` | contexts for runtimes on top of this one |
 //! | [`critical_path`] | starting, stopping and reporting the tracking of the critical path |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
@@ -54,6 +55,7 @@ mod sched;
 mod scope;
 mod sleep;
 mod spawn;
+mod spawn_context;
 #[path = "parallel_overhead/sync/mod.rs"]
 mod sync;
 #[cfg(all(
@@ -93,5 +95,6 @@ pub use crate::{
     },
     scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo},
     spawn::{spawn, spawn_fifo},
+    spawn_context::SpawnContext,
     yielding::{Yield, yield_local, yield_now},
 };
