@@ -11,10 +11,7 @@ use std::path::{Path, PathBuf};
 /// Folders of Rust sources, relative to this package, and their names in the replacement.
 const SOURCES: [(&str, &str); 4] = [
     ("../../work-stealing-rt/abi/src", "hpcrun-abi/src"),
-    (
-        "../../work-stealing-rt/critical-path/src",
-        "critical-path/src",
-    ),
+    ("../critical-path/src", "critical-path/src"),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
     (
         "../../work-stealing-rt/rayon-core/src",

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use critical_path::Ended;
+use critical_path::Strand;
 
 use crate::broadcast::{self, BroadcastContext};
 use crate::count_latch::CountLatch;
@@ -325,7 +325,7 @@ impl<S: AnyScope> Member<S> {
 }
 
 impl<S: AnyScope> CompletionHook for Member<S> {
-    fn ended(&self, strand: Ended) {
+    fn ended(&self, strand: Strand) {
         self.scope().base().ends.add(strand);
     }
 

@@ -5,7 +5,7 @@
 use core::panic::Location;
 use std::any::Any;
 
-use critical_path::Ended;
+use critical_path::Strand;
 
 use crate::job::{CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
@@ -88,7 +88,7 @@ impl Detached {
 unsafe impl Send for Detached {}
 
 impl CompletionHook for Detached {
-    fn ended(&self, strand: Ended) {
+    fn ended(&self, strand: Strand) {
         track::finish(strand);
     }
 

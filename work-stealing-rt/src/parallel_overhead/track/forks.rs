@@ -10,7 +10,7 @@
 use core::cell::UnsafeCell;
 use std::sync::OnceLock;
 
-use critical_path::{Ended, Forked, Site};
+use critical_path::{Site, Strand};
 
 use crate::deque::CAPACITY;
 
@@ -53,8 +53,8 @@ unsafe impl Send for Record {}
 #[derive(Default)]
 pub(crate) struct Content {
     site: Site,
-    forked: Option<Forked>,
-    ended: Option<Ended>,
+    forked: Option<Strand>,
+    ended: Option<Strand>,
 }
 
 impl Content {
@@ -62,7 +62,8 @@ impl Content {
     #[inline(always)]
     pub(crate) fn discard(self) {
         if self.forked.is_some() || self.ended.is_some() {
-            super::discard(self.forked, self.ended);
+            super::discard(self.forked);
+            super::discard(self.ended);
         }
     }
 }
@@ -73,7 +74,7 @@ impl Record {
     /// # Safety
     /// As for all of these: the calling thread has the slot.
     #[inline(always)]
-    pub(crate) unsafe fn set(&self, site: Site, forked: Option<Forked>) {
+    pub(crate) unsafe fn set(&self, site: Site, forked: Option<Strand>) {
         // SAFETY: the caller's promise; nothing is called that could come back here.
         let content = unsafe { &mut *self.0.get() };
         if content.forked.is_some() || content.ended.is_some() {
@@ -99,7 +100,7 @@ impl Record {
     /// # Safety
     /// As for `set`.
     #[inline(always)]
-    pub(crate) unsafe fn take_forked(&self) -> Option<Forked> {
+    pub(crate) unsafe fn take_forked(&self) -> Option<Strand> {
         // SAFETY: as in `set`.
         unsafe { (*self.0.get()).forked.take() }
     }
@@ -109,7 +110,7 @@ impl Record {
     /// # Safety
     /// As for `set`.
     #[inline(always)]
-    pub(crate) unsafe fn end(&self, site: Site, ended: Option<Ended>) {
+    pub(crate) unsafe fn end(&self, site: Site, ended: Option<Strand>) {
         // SAFETY: as in `set`. The task's entry has emptied the record.
         let content = unsafe { &mut *self.0.get() };
         content.site = site;
@@ -121,7 +122,7 @@ impl Record {
     /// # Safety
     /// As for `set`.
     #[inline(always)]
-    pub(crate) unsafe fn take_ended(&self) -> Option<Ended> {
+    pub(crate) unsafe fn take_ended(&self) -> Option<Strand> {
         // SAFETY: as in `set`.
         unsafe { (*self.0.get()).ended.take() }
     }

@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-use critical_path::{Ended, Forked, Paused, Site};
+use critical_path::{Edge, Site, Strand};
 
 use super::{at, begin, discard, end, is_active, with};
 
@@ -15,8 +15,8 @@ pub(crate) struct Link(UnsafeCell<Strands>);
 
 struct Strands {
     site: Site,
-    forked: Option<Forked>,
-    ended: Option<Ended>,
+    forked: Option<Strand>,
+    ended: Option<Strand>,
 }
 
 // SAFETY: see the type: one thread at a time.
@@ -36,7 +36,7 @@ impl Link {
     ///
     /// # Safety
     /// The calling thread runs the task.
-    pub(crate) unsafe fn begin(&self) -> Option<Paused> {
+    pub(crate) unsafe fn begin(&self) -> Option<Strand> {
         // SAFETY: the task has the link now (the type's invariant).
         let strands = unsafe { &mut *self.0.get() };
         begin(strands.forked.take(), strands.site)
@@ -46,10 +46,10 @@ impl Link {
     ///
     /// # Safety
     /// As for `begin`, and before the waiter is told.
-    pub(crate) unsafe fn end(&self, paused: Option<Paused>) {
+    pub(crate) unsafe fn end(&self, left: Option<Strand>) {
         // SAFETY: as in `begin`.
         let strands = unsafe { &mut *self.0.get() };
-        strands.ended = paused.and_then(|paused| end(paused, strands.site));
+        strands.ended = left.and_then(|left| end(left, strands.site));
     }
 
     /// The calling strand has waited for the task.
@@ -64,7 +64,7 @@ impl Link {
 }
 
 /// To a scope from its tasks.
-pub(crate) struct Ends(Mutex<Option<Ended>>);
+pub(crate) struct Ends(Mutex<Option<Strand>>);
 
 impl Ends {
     pub(crate) fn new() -> Self {
@@ -72,7 +72,7 @@ impl Ends {
     }
 
     /// A task has ended.
-    pub(crate) fn add(&self, ended: Ended) {
+    pub(crate) fn add(&self, ended: Strand) {
         // Nothing here panics, and a strand is whole in any case.
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = ends.take();
@@ -89,11 +89,11 @@ impl Ends {
     }
 }
 
-fn join(ended: Option<Ended>, site: Site) {
-    let Some(ended) = ended else { return };
-    if is_active() {
-        with(false, |thread| thread.join(ended, site));
-    } else {
-        discard(None, Some(ended));
+fn join(ended: Option<Strand>, site: Site) {
+    match ended {
+        Some(ended) if is_active() => {
+            with(false, |thread| thread.merge(ended, site, Edge::Join));
+        }
+        ended => discard(ended),
     }
 }

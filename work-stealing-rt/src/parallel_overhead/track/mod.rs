@@ -21,7 +21,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::OnceLock;
 
-use critical_path::{Ended, Forked, Lost, Paused, Settings, Site, Thread, ThreadClock, Tracker};
+use critical_path::{Edge, Lost, Settings, Site, Strand, Thread, ThreadClock, Tracker};
 
 use self::forks::Record;
 use crate::boundary;
@@ -141,33 +141,32 @@ pub(crate) fn resume(paused: bool) {
 
 /// The calling strand spawns a task at `location`.
 #[inline(always)]
-pub(crate) fn spawn(location: &'static Location<'static>) -> Option<Forked> {
+pub(crate) fn spawn(location: &'static Location<'static>) -> Option<Strand> {
     if is_active() {
-        with(false, |thread| thread.fork(at(location)))
+        with(false, |thread| thread.copy(at(location)))
     } else {
         None
     }
 }
 
 /// A strand has ended for which nobody waits.
-pub(crate) fn finish(ended: Ended) {
+pub(crate) fn finish(ended: Strand) {
     with(true, |thread| thread.finish(ended));
 }
 
 /// Begins a spawned task.
 #[inline(always)]
-pub(crate) fn begin(forked: Option<Forked>, site: Site) -> Option<Paused> {
-    match forked {
-        Some(forked) => with(true, |thread| thread.begin(forked, site)),
-        None if is_active() => with(true, |thread| thread.begin_unknown(site)),
-        None => None,
+pub(crate) fn begin(forked: Option<Strand>, site: Site) -> Option<Strand> {
+    if forked.is_none() && !is_active() {
+        return None;
     }
+    with(true, |thread| thread.begin(forked, site))
 }
 
 /// Ends it.
 #[inline(always)]
-pub(crate) fn end(paused: Paused, site: Site) -> Option<Ended> {
-    with(true, |thread| thread.end(paused, site))
+pub(crate) fn end(left: Strand, site: Site) -> Option<Strand> {
+    with(true, |thread| thread.end(left, site))
 }
 
 /// The fork whose task is in the slot, which nobody else knows yet.
@@ -189,7 +188,7 @@ fn track_fork(worker: &Worker, slot: SlotPtr) {
     let site = unsafe { Site(task(slot).site().ip as u64) };
     let record = worker.forks.record(worker.joins.number(slot));
     // SAFETY: nobody else knows of the task.
-    unsafe { record.set(site, with(false, |thread| thread.fork(site))) };
+    unsafe { record.set(site, with(false, |thread| thread.copy(site))) };
 }
 
 /// The fork is done; `pushed`: [`NONE`] if the deque was full.
@@ -240,13 +239,13 @@ fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
     // SAFETY: the slot keeps the task's address until the next push; the task waits in its spawner's frame,
     // and is run by nobody else.
     let task = unsafe { task(slot) };
-    let paused = with(false, |thread| thread.begin(forked, site));
+    let left = with(false, |thread| thread.begin(Some(forked), site));
     worker.own.in_order.set(true);
     // SAFETY: as above; entries catch every panic.
     unsafe { boundary::enter(task.0, worker, task.site().entry) };
     begin_work(worker);
-    if let Some(paused) = paused {
-        with(false, |thread| thread.end_and_join(paused, site));
+    if let Some(left) = left {
+        with(false, |thread| thread.end_and_merge(left, site));
     }
     true
 }
@@ -263,7 +262,7 @@ unsafe fn task(slot: SlotPtr) -> TaskRef {
 
 /// A stolen task that is tracked.
 pub(crate) struct Stolen<'a> {
-    paused: Paused,
+    left: Strand,
     record: &'a Record,
     site: Site,
 }
@@ -285,12 +284,8 @@ fn begin_tracked(worker: &Worker, slot: SlotPtr, site: Site) -> Option<Stolen<'_
     let record = owner.forks.record(owner.joins.number(slot));
     // SAFETY: whoever has stolen the task has its record, until the task's end is announced.
     let forked = unsafe { record.take_forked() };
-    let paused = begin(forked, site)?;
-    Some(Stolen {
-        paused,
-        record,
-        site,
-    })
+    let left = begin(forked, site)?;
+    Some(Stolen { left, record, site })
 }
 
 /// Ends it, before its end is announced.
@@ -304,7 +299,7 @@ pub(crate) fn end_stolen(stolen: Option<Stolen<'_>>) {
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn end_tracked(stolen: Stolen<'_>) {
-    let ended = end(stolen.paused, stolen.site);
+    let ended = end(stolen.left, stolen.site);
     // SAFETY: as in `begin_tracked`.
     unsafe { stolen.record.end(stolen.site, ended) };
 }
@@ -323,17 +318,16 @@ fn join_tracked(worker: &Worker, slot: SlotPtr) {
     let record = worker.forks.record(worker.joins.number(slot));
     // SAFETY: the task's end was announced.
     match unsafe { record.take_ended() } {
-        Some(ended) => with(false, |thread| thread.join(ended, record.site())),
+        Some(ended) => with(false, |thread| {
+            thread.merge(ended, record.site(), Edge::Join)
+        }),
         None => with(false, |thread| thread.lose(Lost::Untracked)),
     };
 }
 
-/// Gives memory back that was not needed.
-fn discard(forked: Option<Forked>, ended: Option<Ended>) {
-    if let Some(forked) = forked {
-        with(true, |thread| thread.discard_forked(forked));
-    }
-    if let Some(ended) = ended {
-        with(true, |thread| thread.discard_ended(ended));
+/// Gives a strand's memory back.
+fn discard(strand: Option<Strand>) {
+    if let Some(strand) = strand {
+        with(true, |thread| thread.discard(strand));
     }
 }

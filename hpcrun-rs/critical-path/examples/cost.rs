@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
-use critical_path::{Clock, Edge, Object, Settings, Site, Thread, ThreadClock, Tracker};
+use critical_path::{Clock, Edge, Settings, Site, Thread, ThreadClock, Tracker};
 
 const EVENTS: u32 = 200_000;
 const ROUNDS: u32 = 9;
@@ -26,7 +26,6 @@ impl Clock for Shared {
 fn main() {
     let tracker = Tracker::new(Settings::default());
     let clock = ThreadClock::new();
-    println!("clock: {:?}", clock.timer());
     let costs = Settings::default().calibrated();
     println!(
         "sigma {} ns, kappa {} ns",
@@ -50,34 +49,36 @@ fn main() {
             let before = thread.enter(tracker_first(&tracker));
             thread.enter(before);
         });
-        show("send, to nobody", || {
-            let message = thread.send(Site(2));
-            thread.discard(message);
+        show("copy, for nobody", || {
+            let copy = thread.copy(Site(2));
+            thread.discard(copy);
         });
-        show("send and receive, not adopted", || {
-            let message = other.send(Site(2));
-            thread.receive(message, Site(3), Edge::Channel);
+        show("copy and merge, not adopted", || {
+            let copy = other.copy(Site(2));
+            thread.merge(copy, Site(3), Edge::Channel);
         });
         let mut turn = 0;
-        show("send and receive, adopted", || {
+        show("copy and merge, adopted", || {
             let (from, to) = if turn % 2 == 0 {
                 (&mut thread, &mut other)
             } else {
                 (&mut other, &mut thread)
             };
             turn += 1;
-            let message = from.send(Site(turn));
-            to.receive(message, Site(turn + 1), Edge::Channel);
+            let copy = from.copy(Site(turn));
+            to.merge(copy, Site(turn + 1), Edge::Channel);
         });
-        let mut lock = Object::new();
+        let mut released = None;
         show("acquire and release a lock", || {
-            thread.acquire(&lock, Site(6), Edge::Lock);
-            thread.release(&mut lock, Site(7));
+            if let Some(released) = released.take() {
+                thread.merge(released, Site(6), Edge::Lock);
+            }
+            released = Some(thread.copy(Site(7)));
         });
-        show("fork, begin, end, join", || {
-            let forked = thread.fork(Site(4));
-            let paused = thread.begin(forked, Site(4));
-            thread.end_and_join(paused, Site(5));
+        show("spawn, begin, end, merge", || {
+            let spawned = thread.copy(Site(4));
+            let left = thread.begin(Some(spawned), Site(4));
+            thread.end_and_merge(left, Site(5));
         });
     }
 }

@@ -1,6 +1,6 @@
 //! The JSON of a report, as another reader understands it.
 
-use critical_path::{Clock, Place, Settings, Site, Thread, Tracker};
+use critical_path::{Clock, Edge, Place, Settings, Site, Thread, Tracker};
 use serde_json::{Value, json};
 
 /// A second passes between two readings.
@@ -28,19 +28,19 @@ fn another_reader_understands_it() {
     let mut thread = Thread::new(&tracker, Seconds(0), Site(1));
     let name = "crate::g\u{1}ö";
     let before = thread.enter(tracker.procedure(name));
-    let forked = thread.fork(Site(2));
+    let forked = thread.copy(Site(2));
     thread.enter(before);
-    let paused = thread.begin(forked, Site(3));
+    let left = thread.begin(Some(forked), Site(3));
     thread.length();
     thread.length();
     thread.length();
-    let ended = thread.end(paused, Site(4));
-    thread.join(ended, Site(5));
+    let ended = thread.end(left, Site(4));
+    thread.merge(ended, Site(5), Edge::Join);
     thread.publish(Site(6));
     let mut report = tracker.report();
     report.wall = 1_500_000_000;
     report.quality.lost_edges = vec![(critical_path::Lost::Untracked, 2)];
-    let json: Value = serde_json::from_str(&report.to_json("cpu", place)).expect("JSON");
+    let json: Value = serde_json::from_str(&report.to_json(place)).expect("JSON");
 
     // 2 before the fork, halves of 3 and 4, 1 after the join.
     assert_eq!(json["schema"], "hpcprof-rs/critical-path/1");

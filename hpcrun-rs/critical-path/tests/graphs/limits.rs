@@ -1,6 +1,6 @@
 //! Memory stays bounded, and what is folded is counted.
 
-use critical_path::{Clock, Edge, Object, Settings, Site, Thread, Tracker};
+use critical_path::{Clock, Edge, Settings, Site, Thread, Tracker};
 
 use crate::world::Simulated;
 
@@ -21,23 +21,29 @@ impl Clock for Ticking {
     }
 }
 
+fn fork_and_join<C: Clock>(thread: &mut Thread<'_, C>, at: Site) {
+    let forked = thread.copy(at);
+    let left = thread.begin(Some(forked), at);
+    let ended = thread.end(left, at);
+    thread.merge(ended, at, Edge::Join);
+}
+
 /// Two threads that hand an object to and fro, at places that never repeat, and fork meanwhile.
 #[test]
 fn ten_million_events_fit() {
     const ROUNDS: u64 = 1_250_000;
     let tracker = Tracker::new(settings(1 << 13, 1 << 10));
     let mut threads = [0, 1].map(|n| Thread::new(&tracker, Ticking(n), Site(n)));
-    let mut object = Object::new();
+    let mut released = None;
     let mut events = 0;
     for round in 0..ROUNDS {
         let at = Site(round * round % 1_000_003 + round);
         for thread in &mut threads {
-            thread.acquire(&object, at, Edge::Lock);
-            let forked = thread.fork(at);
-            let paused = thread.begin(forked, at);
-            let ended = thread.end(paused, at);
-            thread.join(ended, at);
-            thread.release(&mut object, at);
+            if let Some(released) = released.take() {
+                thread.merge(released, at, Edge::Lock);
+            }
+            fork_and_join(thread, at);
+            released = Some(thread.copy(at));
             events += 6;
         }
     }
@@ -64,16 +70,16 @@ fn a_long_loop_is_a_few_segments() {
     let [mut thread, mut other] = [0, 1].map(|n| Thread::new(&tracker, clocks[n].clone(), Site(0)));
     for _ in 0..100_000 {
         clocks[0].advance(10);
-        let message = thread.send(Site(1));
-        other.receive(message, Site(2), Edge::Channel);
+        let message = thread.copy(Site(1));
+        other.merge(message, Site(2), Edge::Channel);
         clocks[1].advance(10);
-        let back = other.send(Site(3));
-        thread.receive(back, Site(4), Edge::Channel);
-        let forked = thread.fork(Site(5));
-        let paused = thread.begin(forked, Site(5));
+        let back = other.copy(Site(3));
+        thread.merge(back, Site(4), Edge::Channel);
+        let forked = thread.copy(Site(5));
+        let left = thread.begin(Some(forked), Site(5));
         clocks[0].advance(10);
-        let ended = thread.end(paused, Site(6));
-        thread.join(ended, Site(7));
+        let ended = thread.end(left, Site(6));
+        thread.merge(ended, Site(7), Edge::Join);
     }
     thread.publish(Site(8));
     let report = tracker.report();
@@ -93,22 +99,23 @@ fn ten_thousand_threads_fit() {
     let mut threads = Vec::new();
     for number in 0..THREADS as u64 {
         clock.advance(1);
-        let forked = main.fork(Site(number));
+        let forked = main.copy(Site(number));
         let clock = Simulated::default();
-        let thread = Thread::spawned(&tracker, clock.clone(), forked, Site(number));
-        threads.push((clock, thread));
+        let mut thread = Thread::new(&tracker, clock.clone(), Site(number));
+        let left = thread.begin(Some(forked), Site(number));
+        threads.push((clock, thread, left));
     }
     let mut ends = Vec::new();
-    for (clock, mut thread) in threads {
+    for (clock, mut thread, left) in threads {
         for part in 0..5 {
             clock.advance(1);
-            let message = thread.send(Site(part));
-            thread.receive(message, Site(part), Edge::Channel);
+            let message = thread.copy(Site(part));
+            thread.merge(message, Site(part), Edge::Channel);
         }
-        ends.push(thread.end_of_thread(Site(1)));
+        ends.push(thread.end(left, Site(1)));
     }
     for ended in ends {
-        main.join(ended, Site(2));
+        main.merge(ended, Site(2), Edge::Join);
     }
     clock.advance(1);
     main.publish(Site(3));
@@ -130,15 +137,12 @@ fn sessions_follow_each_other() {
         tracker.restart();
         thread.restart(Site(1));
         if let Some(message) = late.take() {
-            thread.receive(message, Site(2), Edge::Channel);
+            thread.merge(message, Site(2), Edge::Channel);
         }
         for round in 0..500 {
-            let forked = thread.fork(Site(round));
-            let paused = thread.begin(forked, Site(round));
-            let ended = thread.end(paused, Site(round));
-            thread.join(ended, Site(round + 1));
+            fork_and_join(&mut thread, Site(round));
         }
-        late = Some(thread.send(Site(9)));
+        late = Some(thread.copy(Site(9)));
         thread.publish(Site(3));
         let report = tracker.report();
         let lost: u64 = report.quality.lost_edges.iter().map(|l| l.1).sum();
@@ -218,19 +222,19 @@ fn sampled_procedures_are_zeroed() {
     let g = tracker.procedure("g").expect("room");
     let mut thread = Thread::new(&tracker, Stepwise(0), Site(0));
     let samples = thread.samples();
-    let forked = thread.fork(Site(1));
+    let forked = thread.copy(Site(1));
     thread.length();
     thread.length();
     samples.add(f, 250);
     samples.add(g, 50);
     thread.length();
-    let paused = thread.begin(forked, Site(1));
+    let left = thread.begin(Some(forked), Site(1));
     thread.length();
     samples.add(f, 10);
     thread.length();
     thread.length();
-    let ended = thread.end(paused, Site(2));
-    thread.join(ended, Site(3));
+    let ended = thread.end(left, Site(2));
+    thread.merge(ended, Site(3), Edge::Join);
     thread.publish(Site(4));
     let report = tracker.report();
     let of = |name: &str| {

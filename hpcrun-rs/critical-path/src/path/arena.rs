@@ -441,14 +441,14 @@ mod tests {
         for step in 0..100 {
             list = local.node(&arena, list, &content(step)).expect("room");
         }
-        let threads = if cfg!(miri) { 2 } else { 4 };
+        let threads = 4;
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let mine = arena.share(&list);
                 let arena = &arena;
                 scope.spawn(move || {
                     let mut local = Local::new();
-                    for step in 0..if cfg!(miri) { 50 } else { 20_000 } {
+                    for step in 0..20_000 {
                         let longer = local.node(arena, arena.share(&mine), &content(step));
                         let longer = longer.expect("room");
                         assert_eq!(arena.content_at(Cursor(longer.0)), content(step));

@@ -4,10 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use critical_path::{
-    Channel, Clock, Edge, Ended, Forked, Object, Paused, Procedure, Report, Settings, Site, Thread,
-    Tracker,
-};
+use critical_path::{Clock, Edge, Procedure, Report, Settings, Site, Strand, Thread, Tracker};
 
 use crate::dag::Dag;
 
@@ -32,7 +29,7 @@ impl Clock for Simulated {
 
 pub(crate) struct World {
     tracker: Tracker,
-    pub(crate) dag: RefCell<Dag>,
+    dag: RefCell<Dag>,
     names: RefCell<Vec<String>>,
 }
 
@@ -40,42 +37,38 @@ pub(crate) struct World {
 pub(crate) struct Fiber<'w> {
     world: &'w World,
     clock: Simulated,
-    pub(crate) thread: Thread<'w, Simulated>,
+    thread: Thread<'w, Simulated>,
     /// Its last node; none before its first.
     node: Option<usize>,
+    /// What its thread has left for it, if it was spawned.
+    left: Option<Strand>,
 }
 
-/// A fork whose second half has not begun.
-pub(crate) struct Fork {
-    forked: Forked,
+/// A strand at a node, on its way along an edge: a fork, an end, a release, a message, room for one.
+pub(crate) struct Point {
+    strand: Strand,
     node: usize,
 }
 
 /// The first half of a fork, whose second half runs.
 pub(crate) struct Half {
-    paused: Paused,
+    left: Strand,
     node: Option<usize>,
 }
 
-/// The end of a fiber.
-pub(crate) struct End {
-    ended: Ended,
-    node: usize,
-}
-
-/// A lock, a condition or a barrier, with the nodes that the next acquisition waits for.
+/// A lock, a condition or a barrier: what the next acquisition waits for.
 #[derive(Default)]
 pub(crate) struct Shared {
-    object: Object,
+    strand: Option<Strand>,
     nodes: Vec<usize>,
 }
 
-/// A channel, with the nodes of its sends and receives.
+/// A channel.
 pub(crate) struct Pipe {
-    channel: Channel,
     capacity: Option<usize>,
-    sends: VecDeque<usize>,
-    receives: VecDeque<usize>,
+    sends: VecDeque<Point>,
+    /// For each receive whose room no send has used yet.
+    receives: VecDeque<Point>,
     sent: usize,
 }
 
@@ -85,10 +78,6 @@ impl World {
         settings.spawn_cost = SPAWN_COST;
         settings.message_cost = MESSAGE_COST;
         settings.near_least = 1;
-        Self::with(settings)
-    }
-
-    pub(crate) fn with(settings: Settings) -> Self {
         World {
             tracker: Tracker::new(settings),
             dag: RefCell::default(),
@@ -104,6 +93,7 @@ impl World {
             thread: Thread::new(&self.tracker, clock.clone(), Site(1)),
             clock,
             node: None,
+            left: None,
         }
     }
 
@@ -117,13 +107,9 @@ impl World {
         (number, self.tracker.procedure(name))
     }
 
-    pub(crate) fn report(&self) -> Report {
-        self.tracker.report()
-    }
-
     /// Checks everything that the report says against the graph.
     pub(crate) fn check(&self) -> Report {
-        let report = self.report();
+        let report = self.tracker.report();
         let dag = self.dag.borrow();
         let longest = dag.longest(None, false);
         assert_eq!(report.work, dag.work(None), "work");
@@ -146,13 +132,26 @@ impl World {
 }
 
 impl<'w> Fiber<'w> {
-    /// A node after the fiber's last one, and after `others`.
-    fn event(&mut self, others: &[(usize, u64)]) -> usize {
+    /// A node after the fiber's last one, and after the nodes of edges with their costs.
+    fn event(&mut self, edges: &[(usize, u64)]) -> usize {
         let mut before: Vec<(usize, u64)> = self.node.iter().map(|n| (*n, 0)).collect();
-        before.extend_from_slice(others);
+        before.extend_from_slice(edges);
         let node = self.world.dag.borrow_mut().node(None, 0, &before);
         self.node = Some(node);
         node
+    }
+
+    /// The strand here.
+    fn point(&mut self) -> Point {
+        let node = self.event(&[]);
+        let strand = self.thread.copy(self.place());
+        Point { strand, node }
+    }
+
+    /// Has waited for the point.
+    fn merge(&mut self, point: Point, edge: Edge) {
+        self.event(&[(point.node, MESSAGE_COST)]);
+        self.thread.merge(point.strand, self.place(), edge);
     }
 
     fn place(&self) -> Site {
@@ -185,56 +184,41 @@ impl<'w> Fiber<'w> {
     }
 
     pub(crate) fn spawn(&mut self) -> Fiber<'w> {
-        let fork = self.event(&[]);
-        let forked = self.thread.fork(self.place());
-        let clock = Simulated::default();
-        let thread = Thread::spawned(&self.world.tracker, clock.clone(), forked, Site(2));
-        let begin = self
-            .world
-            .dag
-            .borrow_mut()
-            .node(None, 0, &[(fork, SPAWN_COST)]);
-        Fiber {
-            world: self.world,
-            clock,
-            thread,
-            node: Some(begin),
-        }
+        let fork = self.point();
+        let mut fiber = self.world.root();
+        fiber.left = Some(fiber.thread.begin(Some(fork.strand), Site(2)));
+        fiber.event(&[(fork.node, SPAWN_COST)]);
+        fiber
     }
 
-    pub(crate) fn end(mut self) -> End {
+    pub(crate) fn end(mut self) -> Point {
+        let Some(left) = self.left.take() else {
+            self.thread.publish(Site(3));
+            return self.point();
+        };
+        let strand = self.thread.end(left, Site(3));
+        let copy = self.thread.share(&strand);
+        self.thread.finish(copy);
         let node = self.event(&[]);
-        End {
-            ended: self.thread.end_of_thread(Site(3)),
-            node,
-        }
+        Point { strand, node }
     }
 
-    pub(crate) fn join(&mut self, end: End) {
-        self.event(&[(end.node, MESSAGE_COST)]);
-        let place = self.place();
-        self.thread.join(end.ended, place);
+    pub(crate) fn join(&mut self, end: Point) {
+        self.merge(end, Edge::Join);
     }
 
-    pub(crate) fn fork(&mut self) -> Fork {
-        let node = self.event(&[]);
-        Fork {
-            forked: self.thread.fork(self.place()),
-            node,
-        }
+    pub(crate) fn fork(&mut self) -> Point {
+        self.point()
     }
 
     /// Begins the second half of a fork, on the same thread.
-    pub(crate) fn second(&mut self, fork: Fork) -> Half {
+    pub(crate) fn second(&mut self, fork: Point) -> Half {
         // A few different places, so that some consecutive segments are equal.
         let site = Site(4 + fork.node as u64 % 5);
-        let paused = self.thread.begin(fork.forked, site);
-        let before = [(fork.node, SPAWN_COST)];
-        let begin = self.world.dag.borrow_mut().node(None, 0, &before);
-        Half {
-            paused,
-            node: self.node.replace(begin),
-        }
+        let left = self.thread.begin(Some(fork.strand), site);
+        let node = self.node.take();
+        self.event(&[(fork.node, SPAWN_COST)]);
+        Half { left, node }
     }
 
     /// Ends the second half.
@@ -242,10 +226,10 @@ impl<'w> Fiber<'w> {
         let place = self.place();
         let second = self.node.expect("it has begun");
         if second % 2 == 0 {
-            self.thread.end_and_join(half.paused, place);
+            self.thread.end_and_merge(half.left, place);
         } else {
-            let ended = self.thread.end(half.paused, Site(5));
-            self.thread.join(ended, place);
+            let ended = self.thread.end(half.left, Site(5));
+            self.thread.merge(ended, place, Edge::Join);
         }
         self.node = half.node;
         self.event(&[(second, MESSAGE_COST)]);
@@ -260,59 +244,61 @@ impl<'w> Fiber<'w> {
         self.join_halves(half);
     }
 
+    /// The next acquisition waits for this strand alone.
     pub(crate) fn release(&mut self, shared: &mut Shared) {
-        shared.nodes = vec![self.event(&[])];
-        let place = self.place();
-        self.thread.release(&mut shared.object, place);
+        let point = self.point();
+        shared.nodes = vec![point.node];
+        if let Some(old) = shared.strand.replace(point.strand) {
+            self.thread.discard(old);
+        }
     }
 
+    /// Whoever leaves waits for all strands that have arrived.
     pub(crate) fn arrive(&mut self, shared: &mut Shared) {
-        shared.nodes.push(self.event(&[]));
-        let place = self.place();
-        self.thread.arrive(&mut shared.object, place);
+        let point = self.point();
+        shared.nodes.push(point.node);
+        shared.strand = Some(match shared.strand.take() {
+            Some(others) => self.thread.both(point.strand, others),
+            None => point.strand,
+        });
     }
 
     pub(crate) fn acquire(&mut self, shared: &Shared, edge: Edge) {
-        let before: Vec<(usize, u64)> = shared.nodes.iter().map(|n| (*n, MESSAGE_COST)).collect();
-        self.event(&before);
-        let place = self.place();
-        self.thread.acquire(&shared.object, place, edge);
+        let edges: Vec<(usize, u64)> = shared.nodes.iter().map(|n| (*n, MESSAGE_COST)).collect();
+        self.event(&edges);
+        if let Some(strand) = &shared.strand {
+            let copy = self.thread.share(strand);
+            self.thread.merge(copy, self.place(), edge);
+        }
     }
 
     pub(crate) fn send(&mut self, pipe: &mut Pipe) {
         if pipe.capacity.is_some_and(|c| c != 0 && pipe.sent >= c) {
-            let room = pipe.receives.pop_front().expect("there is room");
-            self.event(&[(room, MESSAGE_COST)]);
+            self.take_room(pipe);
         }
-        pipe.sends.push_back(self.event(&[]));
+        pipe.sends.push_back(self.point());
         pipe.sent += 1;
-        let place = self.place();
-        pipe.channel.send(&mut self.thread, place);
     }
 
-    /// After a send through a channel of capacity 0.
-    pub(crate) fn sent(&mut self, pipe: &mut Pipe) {
-        let room = pipe.receives.pop_front().expect("it was received");
-        self.event(&[(room, MESSAGE_COST)]);
-        let place = self.place();
-        pipe.channel.sent(&mut self.thread, place);
+    /// Has waited for room; after a send through a channel of capacity 0, for its receive.
+    pub(crate) fn take_room(&mut self, pipe: &mut Pipe) {
+        let room = pipe.receives.pop_front().expect("there is room");
+        self.merge(room, Edge::Channel);
     }
 
     pub(crate) fn receive(&mut self, pipe: &mut Pipe) {
         let send = pipe.sends.pop_front().expect("there is a value");
-        let node = self.event(&[(send, MESSAGE_COST)]);
+        self.merge(send, Edge::Channel);
         if pipe.capacity.is_some() {
-            pipe.receives.push_back(node);
+            let room = self.point();
+            pipe.receives.push_back(room);
         }
-        let place = self.place();
-        assert!(pipe.channel.receive(&mut self.thread, place));
     }
 }
 
 impl Pipe {
     pub(crate) fn new(capacity: Option<usize>) -> Self {
         Pipe {
-            channel: Channel::new(capacity),
             capacity,
             sends: VecDeque::new(),
             receives: VecDeque::new(),

@@ -26,14 +26,14 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, _rdtsc};
-use core::ffi::{c_char, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::system::thread_time;
+use super::thread_time;
 
 /// The kernel's `struct rseq_cs`.
 #[derive(Debug)]
@@ -268,7 +268,7 @@ fn registered_offset() -> Option<isize> {
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
     }
-    let symbol = |name: &core::ffi::CStr| {
+    let symbol = |name: &CStr| {
         // SAFETY: the default search order, and a NUL-terminated name.
         unsafe { dlsym(ptr::null_mut(), name.as_ptr()) }
     };

@@ -1,7 +1,7 @@
 //! The result: the path, its length, and what they mean.
 
 use crate::near::Near;
-use crate::path::{Segment, Site};
+use crate::path::Segment;
 use crate::procedures::Procedure;
 use crate::tracker::{Lost, Tracker};
 
@@ -110,10 +110,10 @@ impl Tracker {
         let (sums, wall) = self.sums();
         let names = self.names();
         self.with_longest(|longest| {
-            let span = longest.map_or(0, |(strand, _)| strand.length);
+            let span = longest.map_or(0, |strand| strand.0.length);
             let times = |number: usize| {
-                longest.map_or_else(Default::default, |(strand, _)| {
-                    strand.procedures.get(Procedure(number as u32))
+                longest.map_or_else(Default::default, |strand| {
+                    strand.0.procedures.get(Procedure(number as u32))
                 })
             };
             let mut procedures: Vec<ProcedureTimes> = names
@@ -134,13 +134,11 @@ impl Tracker {
             Report {
                 work: sums.work,
                 span,
-                burdened_span: longest.map_or(0, |(strand, _)| strand.burdened),
+                burdened_span: longest.map_or(0, |strand| strand.0.burdened),
                 wall,
-                segments: longest.map_or_else(Vec::new, |(strand, at): (_, Site)| {
-                    strand.segments(&self.arena, at)
-                }),
+                segments: longest.map_or_else(Vec::new, |strand| strand.segments(&self.arena)),
                 procedures,
-                near: longest.map_or_else(Vec::new, |(strand, _)| strand.near().to_vec()),
+                near: longest.map_or_else(Vec::new, |strand| strand.near().to_vec()),
                 quality: Quality {
                     resyncs: sums.resyncs,
                     lost_edges: lost.filter(|(_, count)| *count != 0).collect(),

@@ -24,25 +24,19 @@ const WORKERS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const NANOSECONDS: f64 = 1e9;
 
 impl Report {
-    /// The report in JSON, in seconds. `clock`: "cpu" or "wall"; `resolve` names the sites.
-    pub fn to_json(&self, clock: &str, mut resolve: impl FnMut(Site) -> Place) -> String {
+    /// The report in JSON, in seconds; `resolve` names the sites.
+    pub fn to_json(&self, mut resolve: impl FnMut(Site) -> Place) -> String {
         let mut out = String::new();
         // Writing to a `String` does not fail.
-        let _ = self.write_json(&mut out, clock, &mut resolve);
+        let _ = self.write_json(&mut out, &mut resolve);
         out
     }
 
-    fn write_json(
-        &self,
-        out: &mut String,
-        clock: &str,
-        resolve: &mut dyn FnMut(Site) -> Place,
-    ) -> fmt::Result {
+    fn write_json(&self, out: &mut String, resolve: &mut dyn FnMut(Site) -> Place) -> fmt::Result {
         write!(
             out,
-            "{{\"schema\":\"hpcprof-rs/critical-path/1\",\"unit\":\"seconds\",\"clock\":{},\
+            "{{\"schema\":\"hpcprof-rs/critical-path/1\",\"unit\":\"seconds\",\"clock\":\"cpu\",\
              \"work\":{},\"span\":{},\"burdened_span\":{},\"wall\":{},\"parallelism\":{}",
-            Text(clock),
             seconds(self.work),
             seconds(self.span),
             seconds(self.burdened_span),

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use crate::path::{Arena, Site};
+use crate::path::Arena;
 use crate::procedures::{DENSE, Procedure};
 use crate::strand::{Memory, Spare, Strand};
 
@@ -116,8 +116,8 @@ struct Threads {
 /// The strands that have ended.
 struct Ends {
     spare: Spare,
-    /// The longest, and where it ended; merged with all others.
-    longest: Option<(Strand, Site)>,
+    /// The longest, merged with all others.
+    longest: Option<Strand>,
 }
 
 /// A thread's counters, of one session. Written by that thread alone.
@@ -247,7 +247,7 @@ impl Tracker {
         self.session.fetch_add(1, Ordering::AcqRel);
         threads.started = Instant::now();
         threads.ended = Sums::default();
-        if let Some((strand, _)) = ends.longest.take() {
+        if let Some(strand) = ends.longest.take() {
             self.with_ends(&mut ends, |memory| strand.release(memory));
         }
     }
@@ -306,39 +306,30 @@ impl Tracker {
         }
     }
 
-    /// A strand of a session ends at `at`, or is there for the moment.
-    pub(crate) fn end(&self, strand: Strand, at: Site, session: u32) {
+    /// A strand ends, or is there for the moment.
+    pub(crate) fn end(&self, mut strand: Strand) {
+        // It parts from others somewhere else.
+        strand.0.since = None;
         let mut ends = lock(&self.ends);
-        if session != self.session() {
-            self.with_ends(&mut ends, |memory| strand.release(memory));
-            return;
-        }
-        let Some((mut longest, mut place)) = ends.longest.take() else {
-            ends.longest = Some((strand, at));
-            return;
-        };
-        let since = longest.parted(&strand);
-        let (shorter, end) = if strand.length > longest.length {
-            (
-                core::mem::replace(&mut longest, strand),
-                core::mem::replace(&mut place, at),
-            )
-        } else {
-            (strand, at)
-        };
-        longest.burdened = longest.burdened.max(shorter.burdened);
-        self.with_ends(&mut ends, |memory| {
-            longest.absorb(memory, shorter, end, since);
+        let longest = ends.longest.take();
+        ends.longest = self.with_ends(&mut ends, |memory| {
+            if strand.0.session != self.session() {
+                strand.release(memory);
+                return longest;
+            }
+            Some(match longest {
+                Some(longest) => Strand::both(memory, longest, strand),
+                None => strand,
+            })
         });
-        ends.longest = Some((longest, place));
     }
 
-    fn with_ends(&self, ends: &mut Ends, change: impl FnOnce(&mut Memory<'_>)) {
+    fn with_ends<R>(&self, ends: &mut Ends, change: impl FnOnce(&mut Memory<'_>) -> R) -> R {
         change(&mut Memory {
             arena: &self.arena,
             settings: &self.settings,
             spare: &mut ends.spare,
-        });
+        })
     }
 
     /// The sums over all threads, and the nanoseconds since the session began.
@@ -354,10 +345,9 @@ impl Tracker {
         (sums, threads.started.elapsed().as_nanos() as u64)
     }
 
-    /// Calls `read` with the longest of all ended strands and the place of its end.
-    pub(crate) fn with_longest<R>(&self, read: impl FnOnce(Option<(&Strand, Site)>) -> R) -> R {
-        let ends = lock(&self.ends);
-        read(ends.longest.as_ref().map(|(strand, at)| (strand, *at)))
+    /// Calls `read` with the longest of all ended strands.
+    pub(crate) fn with_longest<R>(&self, read: impl FnOnce(Option<&Strand>) -> R) -> R {
+        read(lock(&self.ends).longest.as_ref())
     }
 }
 

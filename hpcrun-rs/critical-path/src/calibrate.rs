@@ -65,7 +65,7 @@ pub(crate) fn round_trip() -> Option<u64> {
     })
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

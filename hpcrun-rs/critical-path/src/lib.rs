@@ -15,24 +15,38 @@
 //!   procedures at once.
 //!
 //! ```
-//! use critical_path::{Settings, Site, Thread, ThreadClock, Tracker};
+//! use critical_path::{Edge, Settings, Site, Thread, ThreadClock, Tracker};
 //!
 //! let tracker = Tracker::new(Settings::default());
 //! let mut main = Thread::new(&tracker, ThreadClock::new(), Site(1));
-//! let forked = main.fork(Site(2));
+//! let forked = main.copy(Site(2));
 //! let ended = std::thread::scope(|scope| {
 //!     let task = || {
-//!         let mut thread = Thread::spawned(&tracker, ThreadClock::new(), forked, Site(3));
+//!         let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(3));
+//!         let left = thread.begin(Some(forked), Site(3));
 //!         std::hint::black_box((0..1000).sum::<u64>());
-//!         thread.end_of_thread(Site(4))
+//!         thread.end(left, Site(4))
 //!     };
 //!     scope.spawn(task).join().expect("it does not panic")
 //! });
-//! main.join(ended, Site(5));
+//! main.merge(ended, Site(5), Edge::Join);
 //! main.publish(Site(6));
 //! let report = tracker.report();
 //! assert!(report.span <= report.work);
 //! ```
+//!
+//! A [`Strand`] is also what travels along an edge:
+//!
+//! | the program | the tracker |
+//! |---|---|
+//! | spawns; the new thread or task begins, ends; is waited for | [`Thread::copy`]; `begin`, `end`; `merge` |
+//! | sends; receives | `copy`; `merge` |
+//! | releases a lock; acquires it | `copy`, in place of the last one; `share` of that, and `merge` |
+//! | arrives at a barrier; leaves it | `both` of all copies; `share` and `merge` |
+//!
+//! If a channel is bounded, a send also waits for the receive that made room for it: send `i` of a channel of
+//! capacity `c` merges a copy of receive `i - c`. Oyama's paper omits these back-edges; without them the path
+//! of a fast producer beside a slow consumer is too short.
 //!
 //! The map of the crate, from the bottom up:
 //!
@@ -46,15 +60,13 @@
 //! | `strand` | a strand's longest path, and the merge of two |
 //! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
-//! | `thread` | the operations of a thread: spawn, begin, end, join, send, receive, acquire, release |
-//! | `channel` | channels, also bounded ones |
+//! | `thread` | the operations of a thread: copy, merge, begin, end |
 //! | `report`, `json` | the result, as data and as text |
 //!
 //! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
 //! segments, and counted. Lengths stay exact.
 
 mod calibrate;
-mod channel;
 mod clock;
 mod json;
 mod near;
@@ -66,13 +78,13 @@ mod strand;
 mod thread;
 mod tracker;
 
-pub use channel::Channel;
-pub use clock::{Clock, ThreadClock, Timer};
+pub use clock::{Clock, ThreadClock};
 pub use json::Place;
 pub use near::Near;
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
 pub use report::{Prediction, ProcedureTimes, Quality, Report};
 pub use samples::Samples;
-pub use thread::{Ended, Forked, Message, Object, Paused, Thread};
+pub use strand::Strand;
+pub use thread::Thread;
 pub use tracker::{Lost, Settings, Tracker};

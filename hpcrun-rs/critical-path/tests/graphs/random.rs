@@ -2,7 +2,7 @@
 
 use critical_path::Edge;
 
-use crate::world::{End, Fiber, Fork, Half, Pipe, Shared, World};
+use crate::world::{Fiber, Half, Pipe, Point, Shared, World};
 
 /// More than the procedures that a path keeps without a list.
 const PROCEDURES: usize = 20;
@@ -20,7 +20,7 @@ impl Random {
 
 /// A fork of a fiber: its second half is to come, or runs.
 enum Frame {
-    First(Fork),
+    First(Point),
     Second(Half),
 }
 
@@ -46,7 +46,7 @@ struct Actor<'w> {
 struct Program<'w> {
     random: Random,
     actors: Vec<Actor<'w>>,
-    ends: Vec<End>,
+    ends: Vec<Point>,
     pipes: Vec<Pipe>,
     locks: Vec<(Shared, bool)>,
     conditions: Vec<Shared>,
@@ -194,7 +194,7 @@ impl<'w> Program<'w> {
         let actor = &mut self.actors[chosen];
         match actor.blocked {
             Blocked::Sending(pipe) if self.pipes[pipe].is_received() => {
-                actor.fiber.sent(&mut self.pipes[pipe]);
+                actor.fiber.take_room(&mut self.pipes[pipe]);
             }
             Blocked::AtBarrier(round) if round < self.round => {
                 actor
