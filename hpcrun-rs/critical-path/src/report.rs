@@ -3,6 +3,7 @@
 use crate::near::Near;
 use crate::path::Segment;
 use crate::procedures::Procedure;
+use crate::sampled::{Context, Function};
 use crate::tracker::{Lost, Tracker};
 
 /// A critical path. Times are in nanoseconds.
@@ -20,6 +21,10 @@ pub struct Report {
     pub segments: Vec<Segment>,
     /// The procedures, by what zeroing them gains.
     pub procedures: Vec<ProcedureTimes>,
+    /// The span if a function took no time, with what it calls: by samples.
+    pub functions: Vec<(Function, u64)>,
+    /// The times of sampled contexts on the path.
+    pub on_path: Vec<(Context, u64)>,
     /// The largest branches that are nearly as long as the path.
     pub near: Vec<Near>,
     /// What the result rests on.
@@ -138,6 +143,13 @@ impl Tracker {
                 wall,
                 segments: longest.map_or_else(Vec::new, |strand| strand.segments(&self.arena)),
                 procedures,
+                functions: longest.map_or_else(Vec::new, |strand| {
+                    let savings = strand.0.sampled.savings().iter();
+                    savings
+                        .map(|(f, saving)| (*f, span - saving.min(&span)))
+                        .collect()
+                }),
+                on_path: longest.map_or_else(Vec::new, |strand| strand.0.sampled.on_path()),
                 near: longest.map_or_else(Vec::new, |strand| strand.near().to_vec()),
                 quality: Quality {
                     resyncs: sums.resyncs,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::path::{Edge, Site};
 use crate::procedures::Procedure;
+use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{Lost, Totals, Tracker, add};
@@ -37,6 +38,7 @@ pub struct Thread<'t, C> {
     resyncs_before: u64,
     spare: Spare,
     samples: Arc<Samples>,
+    sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
 }
 
@@ -58,6 +60,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             resyncs_before: 0,
             spare: Spare::new(),
             samples: Arc::default(),
+            sampler: None,
             totals,
         }
     }
@@ -75,7 +78,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let session = self.tracker.session();
         self.totals.reset(session);
         self.resyncs_before = self.clock.resyncs();
-        self.samples.take().for_each(drop);
+        self.samples.take();
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
@@ -150,6 +153,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// What follows is activity again.
     #[inline]
     pub fn resume(&mut self) {
+        if self.samples.are_there() {
+            self.take_samples();
+        }
         self.last = self.clock.now();
         self.idle = false;
     }
@@ -169,12 +175,27 @@ impl<'t, C: Clock> Thread<'t, C> {
         Arc::clone(&self.samples)
     }
 
+    /// Whoever knows the contexts of the samples. Without it, they do not count.
+    pub fn set_sampler(&mut self, sampler: Box<dyn Sampler>) {
+        self.sampler = Some(sampler);
+    }
+
+    /// Adds the samples since the last event to the open segment. Samples of an idle thread do not count.
     #[cold]
     fn take_samples(&mut self) {
-        let length = self.strand.0.length;
-        for (procedure, time) in self.samples.take() {
-            self.strand.0.procedures.attribute(procedure, time, length);
-            self.totals.add_procedure(procedure, time);
+        let taken = self.samples.take();
+        let Some(sampler) = self.sampler.as_mut().filter(|_| !self.idle) else {
+            return;
+        };
+        let (profile, length) = (sampler.profile(), self.strand.0.length);
+        for (record, time) in taken {
+            let functions = sampler.functions(record);
+            let context = Context { profile, record };
+            let sampled = &mut self.strand.0.sampled;
+            sampled.add(context, &functions, time, length);
+        }
+        if self.samples.take_missed() > 0 {
+            self.lose(Lost::Sample);
         }
     }
 

@@ -69,14 +69,17 @@ pub enum Lost {
     Unknown,
     /// A procedure beyond the most that are kept; its time is on the path without a name.
     Procedure,
+    /// Samples of more contexts between two events than there is room for.
+    Sample,
 }
 
 impl Lost {
-    pub(crate) const ALL: [Lost; 4] = [
+    pub(crate) const ALL: [Lost; 5] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
         Lost::Procedure,
+        Lost::Sample,
     ];
 
     /// The name in reports.
@@ -86,6 +89,7 @@ impl Lost {
             Lost::OtherSession => "other-session",
             Lost::Unknown => "unknown",
             Lost::Procedure => "procedure",
+            Lost::Sample => "sample",
         }
     }
 }
