@@ -162,7 +162,10 @@ mod tests {
             expected(runtime, &FROM_RAYON_CORE)
         );
         assert_eq!(dependencies("abi/Cargo.toml"), BTreeSet::new());
-        assert_eq!(dependencies("../hpcrun-rs/critical-path/Cargo.toml"), BTreeSet::new());
+        assert_eq!(
+            dependencies("../hpcrun-rs/critical-path/Cargo.toml"),
+            BTreeSet::new()
+        );
         assert_eq!(
             dependencies("rayon-core/Cargo.toml"),
             expected(&TOP, &[]),

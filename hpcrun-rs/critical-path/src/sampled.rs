@@ -144,25 +144,18 @@ fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
 /// The sums of two lists by context.
 fn union(a: &[(Context, u64)], b: &[(Context, u64)]) -> Vec<(Context, u64)> {
     let mut sums = Vec::with_capacity(a.len() + b.len());
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
-    loop {
-        sums.push(match (a.peek(), b.peek()) {
-            (Some(x), Some(y)) if x.0 == y.0 => {
-                let sum = (x.0, x.1 + y.1);
-                (a.next(), b.next());
-                sum
-            }
-            (Some(x), Some(y)) if x.0 > y.0 => *b.next().unwrap_or(x),
-            (Some(_), _) => match a.next() {
-                Some(x) => *x,
-                None => break,
-            },
-            (None, _) => match b.next() {
-                Some(y) => *y,
-                None => break,
-            },
-        });
+    let (mut a, mut b) = (a, b);
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        let (take_a, take_b) = (x.0 <= y.0, y.0 <= x.0);
+        sums.push((
+            x.0.min(y.0),
+            x.1 * u64::from(take_a) + y.1 * u64::from(take_b),
+        ));
+        a = &a[usize::from(take_a)..];
+        b = &b[usize::from(take_b)..];
     }
+    sums.extend_from_slice(a);
+    sums.extend_from_slice(b);
     sums
 }
 

@@ -9,6 +9,7 @@
 //! to the empty one before it empties the other.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 /// Contexts between two events of a thread.
 const ROOM: usize = 1 << 12;
@@ -38,8 +39,16 @@ struct Side {
 
 impl Side {
     fn new() -> Box<Side> {
-        // SAFETY: all fields are atomic integers, for which zeros are valid.
-        unsafe { Box::new_zeroed().assume_init() }
+        let layout = Layout::new::<Side>();
+        // SAFETY: the layout is not empty. All fields are atomic integers, for which zeros are valid, and the
+        // memory is the allocator's for a box of this type.
+        unsafe {
+            let side = alloc_zeroed(layout).cast::<Side>();
+            if side.is_null() {
+                handle_alloc_error(layout);
+            }
+            Box::from_raw(side)
+        }
     }
 
     /// False: there is no room.
