@@ -20,7 +20,7 @@ const PLACES: usize = 2 * ROOM;
 #[derive(Debug)]
 pub struct Samples {
     side: AtomicUsize,
-    sides: [Box<Side>; 2],
+    sides: Box<[Side; 2]>,
     missed: AtomicU64,
 }
 
@@ -38,19 +38,6 @@ struct Side {
 }
 
 impl Side {
-    fn new() -> Box<Side> {
-        let layout = Layout::new::<Side>();
-        // SAFETY: the layout is not empty. All fields are atomic integers, for which zeros are valid, and the
-        // memory is the allocator's for a box of this type.
-        unsafe {
-            let side = alloc_zeroed(layout).cast::<Side>();
-            if side.is_null() {
-                handle_alloc_error(layout);
-            }
-            Box::from_raw(side)
-        }
-    }
-
     /// False: there is no room.
     fn add(&self, context: u32, time: u64) -> bool {
         let first = context.wrapping_mul(0x9e37_79b9) as usize >> 8;
@@ -81,9 +68,19 @@ impl Side {
 
 impl Default for Samples {
     fn default() -> Self {
+        let layout = Layout::new::<[Side; 2]>();
+        // SAFETY: the layout is not empty. All fields are atomic integers, for which zeros are valid, and the
+        // memory is the allocator's for a box of this type.
+        let sides = unsafe {
+            let sides = alloc_zeroed(layout).cast::<[Side; 2]>();
+            if sides.is_null() {
+                handle_alloc_error(layout);
+            }
+            Box::from_raw(sides)
+        };
         Samples {
             side: AtomicUsize::new(0),
-            sides: [Side::new(), Side::new()],
+            sides,
             missed: AtomicU64::new(0),
         }
     }
