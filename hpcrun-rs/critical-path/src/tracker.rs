@@ -69,14 +69,17 @@ pub enum Lost {
     Unknown,
     /// A procedure beyond the most that are kept; its time is on the path without a name.
     Procedure,
+    /// What orders the threads is one of more objects or messages than are kept.
+    Room,
 }
 
 impl Lost {
-    pub(crate) const ALL: [Lost; 4] = [
+    pub(crate) const ALL: [Lost; 5] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
         Lost::Procedure,
+        Lost::Room,
     ];
 
     /// The name in reports.
@@ -86,6 +89,7 @@ impl Lost {
             Lost::OtherSession => "other-session",
             Lost::Unknown => "unknown",
             Lost::Procedure => "procedure",
+            Lost::Room => "room",
         }
     }
 }
