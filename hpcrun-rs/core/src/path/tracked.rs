@@ -22,6 +22,8 @@ pub struct Tracked {
     left: Option<Strand>,
     /// Where it will end: its start routine.
     routine: Site,
+    /// The thread has run tasks, each of which is a strand of its own.
+    pub(super) has_tasks: bool,
     /// The thread is in a wait; whether it was idle before.
     wait: Option<bool>,
 }
@@ -34,6 +36,7 @@ impl Tracked {
             path,
             left: None,
             routine: Site(0),
+            has_tasks: false,
             wait: None,
         }
     }
@@ -102,10 +105,22 @@ impl Tracked {
         });
         let [last, shared] = left.unwrap_or([None, None]);
         let known = last.is_some() || shared.is_some();
-        for strand in last.into_iter().chain(shared) {
-            self.thread.merge(strand, at, edge);
+        if let Some(last) = last {
+            self.merge(last, at, edge);
+        }
+        if let Some(shared) = shared {
+            self.thread.merge(shared, at, edge);
         }
         known
+    }
+
+    /// The thread has waited for the event that `strand` is a copy at, unless it was its own.
+    #[inline]
+    fn merge(&mut self, strand: Strand, at: Site, edge: Edge) {
+        match strand.thread() == self.thread.number() && !self.has_tasks {
+            true => self.thread.discard(strand),
+            false => self.thread.merge(strand, at, edge),
+        }
     }
 
     /// Releases a lock.
@@ -169,7 +184,7 @@ impl Tracked {
             last.map(|last| thread.share(last))
         });
         match signal.flatten() {
-            Some(signal) => self.thread.merge(signal, at, Edge::Condition),
+            Some(signal) => self.merge(signal, at, Edge::Condition),
             None if has_edge => {}
             None => self.thread.lose(Lost::Unknown),
         }
@@ -273,7 +288,7 @@ impl Tracked {
             take_first(thread, queue)
         });
         match received {
-            Some(Received::Strand(strand)) => self.thread.merge(strand, at, edge),
+            Some(Received::Strand(strand)) => self.merge(strand, at, edge),
             Some(Received::Free) => {}
             Some(Received::Unknown) | None => self.thread.lose(Lost::Untracked),
         }
