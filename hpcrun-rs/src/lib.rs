@@ -132,6 +132,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         let settings = environment::Settings {
             events,
             cores,
+            critical_path: options.critical_path,
             source: &options.source,
             unwinder: &options.unwinder,
             library: &library,

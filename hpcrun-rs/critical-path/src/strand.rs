@@ -116,6 +116,11 @@ impl Strand {
             .then(|| unsafe { Strand(Box::from_raw(ptr::with_exposed_provenance_mut(number))) })
     }
 
+    /// The thread that ran it last.
+    pub fn thread(&self) -> u32 {
+        self.0.thread
+    }
+
     /// The same strand, to go on separately.
     #[inline]
     pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {

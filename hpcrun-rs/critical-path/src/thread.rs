@@ -30,6 +30,8 @@ pub struct Thread<'t, C> {
     cold: u64,
     /// Time that passes is not activity.
     idle: bool,
+    /// Activity is counted up to now, and the next operation happens now.
+    is_now: bool,
     strand: Strand,
     procedure: Option<Procedure>,
     number: u32,
@@ -53,6 +55,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             clock,
             cold: 0,
             idle: false,
+            is_now: false,
             strand: Strand::start(number, begin, session),
             procedure: None,
             number,
@@ -96,10 +99,34 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
+    /// The time since the last event, in nanoseconds. The operation that follows happens at this moment,
+    /// however long its preparation takes.
+    #[inline]
+    pub fn since_last(&mut self) -> u64 {
+        let before = self.last;
+        self.tick();
+        self.is_now = true;
+        self.last - before
+    }
+
+    /// Whether the thread was told to pause.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
     /// Counts the activity since the last event.
     #[inline]
     fn tick(&mut self) {
-        let now = self.clock.now();
+        if !core::mem::take(&mut self.is_now) {
+            let now = self.clock.now();
+            self.advance(now);
+        }
+    }
+
+    /// Counts the activity up to a time of the clock.
+    #[inline]
+    fn advance(&mut self, now: u64) {
         let time = now - self.last;
         self.last = now;
         if time >= LONG {
@@ -157,6 +184,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             self.take_samples();
         }
         self.last = self.clock.now();
+        self.is_now = false;
         self.idle = false;
     }
 
@@ -281,6 +309,16 @@ impl<'t, C: Clock> Thread<'t, C> {
         let copy = self.copy(at);
         self.tell_resyncs();
         self.tracker.end(copy);
+    }
+
+    /// The strand ends, as far as a report now is concerned, when the thread's CPU clock, by the system, shows
+    /// `cpu` nanoseconds. For another thread: the one that the strand belongs to must not use this any more.
+    pub fn publish_from_outside(&mut self, cpu: u64) {
+        let now = self.clock.at(cpu).max(self.last);
+        self.advance(now);
+        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
+        strand.0.at = Site(0);
+        self.tracker.end(strand);
     }
 
     /// Of two strands for which the same one waits, leaves one.

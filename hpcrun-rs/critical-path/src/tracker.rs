@@ -71,15 +71,18 @@ pub enum Lost {
     Procedure,
     /// Samples of more contexts between two events than there is room for.
     Sample,
+    /// What orders the threads is one of more objects or messages than are kept.
+    Room,
 }
 
 impl Lost {
-    pub(crate) const ALL: [Lost; 5] = [
+    pub(crate) const ALL: [Lost; 6] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
         Lost::Procedure,
         Lost::Sample,
+        Lost::Room,
     ];
 
     /// The name in reports.
@@ -90,6 +93,7 @@ impl Lost {
             Lost::Unknown => "unknown",
             Lost::Procedure => "procedure",
             Lost::Sample => "sample",
+            Lost::Room => "room",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The registration of cooperating runtimes (`hpcrun-abi`).
 
-use crate::threads::capture_registers;
 use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
+use hpcrun_core::unwind::Registers;
 use hpcrun_core::{session, threads};
 use std::io::Write as _;
 use std::ptr;
@@ -79,6 +79,6 @@ unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
 }
 
 unsafe extern "C" fn capture_context() -> usize {
-    let kept = threads::current().and_then(|t| t.capture(capture_registers()));
+    let kept = threads::current().and_then(|t| t.capture(Registers::here()));
     kept.map_or(0, |(thread, node)| (thread as usize) << 32 | node as usize)
 }

@@ -103,7 +103,9 @@ impl ThreadSamples {
             at = found.parent;
         }
         for (at, lip) in inner.into_iter().rev() {
-            let is_note = self.record(at).is_some_and(|r| r.kind == RecordKind::Note as u32);
+            let is_note = self
+                .record(at)
+                .is_some_and(|r| r.kind == RecordKind::Note as u32);
             if let Some(function) = known.function(CodeAddress(lip)).filter(|_| is_note) {
                 functions = with(&functions, function);
             }

@@ -133,6 +133,11 @@ impl Counter {
         self.resyncs
     }
 
+    /// The time when the CPU clock shows `cpu`.
+    pub(super) fn at(&self, cpu: u64) -> u64 {
+        cpu.saturating_sub(self.own)
+    }
+
     #[inline]
     pub(super) fn read(&mut self) -> u64 {
         let ticks = counter();

@@ -25,6 +25,10 @@ mod counter {
         pub(super) fn resyncs(&self) -> u64 {
             match *self {}
         }
+
+        pub(super) fn at(&self, _cpu: u64) -> u64 {
+            match *self {}
+        }
     }
 }
 
@@ -40,6 +44,11 @@ pub trait Clock {
     /// Readings that had to ask the system.
     fn resyncs(&self) -> u64 {
         0
+    }
+
+    /// The time when the system's CPU clock of the thread shows `cpu` nanoseconds. Any thread may ask.
+    fn at(&self, cpu: u64) -> u64 {
+        cpu
     }
 }
 
@@ -85,6 +94,10 @@ impl Clock for ThreadClock {
 
     fn resyncs(&self) -> u64 {
         self.counter.as_ref().map_or(0, Counter::resyncs)
+    }
+
+    fn at(&self, cpu: u64) -> u64 {
+        self.counter.as_ref().map_or(cpu, |counter| counter.at(cpu))
     }
 }
 
