@@ -8,7 +8,7 @@
 
 use super::objects::{Object, Queue, Sent};
 use super::{OwnThread, Path};
-use critical_path::{Edge, Lost, Site, Strand, Thread, ThreadClock};
+use critical_path::{Edge, Lost, Site, Strand};
 
 /// Messages that a semaphore or a futex keeps.
 const MOST_SENT: usize = 1 << 16;
@@ -18,26 +18,25 @@ pub struct Tracked {
     /// Its operations without an object.
     pub thread: OwnThread,
     path: &'static Path,
-    /// The strand that the thread had before its own, for [`Thread::end`].
+    /// The strand that the thread had before its own, for `Thread::end`.
     left: Option<Strand>,
     /// Where it will end: its start routine.
     routine: Site,
     /// The thread has run tasks, each of which is a strand of its own.
-    pub(super) has_tasks: bool,
-    /// The thread is in a wait; whether it was idle before.
-    wait: Option<bool>,
+    pub has_tasks: bool,
+    /// The thread is in a wait.
+    waits: bool,
 }
 
 impl Tracked {
-    /// Of the calling thread, which begins here.
-    pub(super) fn new(path: &'static Path) -> Tracked {
+    pub(super) fn new(path: &'static Path, thread: OwnThread) -> Tracked {
         Tracked {
-            thread: Thread::new(&path.tracker, ThreadClock::new(), Site(0)),
+            thread,
             path,
             left: None,
             routine: Site(0),
             has_tasks: false,
-            wait: None,
+            waits: false,
         }
     }
 
@@ -76,20 +75,15 @@ impl Tracked {
 
     /// A wait for others begins: what follows is no activity.
     pub fn begin_wait(&mut self) {
-        self.wait = Some(self.thread.is_idle());
+        self.waits = true;
         self.thread.pause();
     }
 
     /// The wait is over, or was left by a long jump.
     pub fn end_wait(&mut self) {
-        if self.wait.take() == Some(false) {
+        if std::mem::take(&mut self.waits) {
             self.thread.resume();
         }
-    }
-
-    /// Whether a runtime has said that the thread has nothing to do: its events are the runtime's own.
-    pub fn is_idle(&self) -> bool {
-        self.wait.unwrap_or(self.thread.is_idle())
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.
@@ -155,7 +149,6 @@ impl Tracked {
     /// [`Self::end_condition`].
     pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Site) -> u64 {
         self.release(mutex, at);
-        self.begin_wait();
         let signals = self.at(condition, |thread, object| {
             object.condition(|old| thread.discard(old)).signals
         });
