@@ -63,6 +63,7 @@
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
 //! | `report`, `json` | the result, as data and as text |
+//! | [`table`] | all of it as functions for runtimes and programs |
 //!
 //! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
 //! segments, and counted. Lengths stay exact.
@@ -77,6 +78,7 @@ mod report;
 mod sampled;
 mod samples;
 mod strand;
+pub mod table;
 mod thread;
 mod tracker;
 

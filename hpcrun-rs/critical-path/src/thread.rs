@@ -99,14 +99,21 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// The time since the last event, in nanoseconds. The operation that follows happens at this moment,
-    /// however long its preparation takes.
+    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`] happens
+    /// at this moment. Returns the time since the last event, in nanoseconds.
     #[inline]
     pub fn since_last(&mut self) -> u64 {
         let before = self.last;
+        self.is_now = false;
         self.tick();
         self.is_now = true;
         self.last - before
+    }
+
+    /// Ends what [`Thread::since_last`] has begun.
+    #[inline]
+    pub fn seal(&mut self) {
+        self.is_now = false;
     }
 
     /// Whether the thread was told to pause.

@@ -73,7 +73,7 @@ pub(crate) fn amend<R>(amendment: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
     keeping_errno(|| thread.path().with(amendment))
 }
 
-fn keeping_errno<R>(act: impl FnOnce() -> R) -> R {
+pub(crate) fn keeping_errno<R>(act: impl FnOnce() -> R) -> R {
     // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
     unsafe {
         let errno = libc::__errno_location();

@@ -1,12 +1,13 @@
 //! The critical path in the measurement directory: a file of each process image, which replaces the one
 //! before as a whole.
 
-use super::{CONTEXT, Path};
+use super::Path;
 use crate::image::{self, Image};
 use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::{Context, Function, Lost, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path as format;
+use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -50,7 +51,7 @@ fn warn(error: &io::Error) {
 fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     let report = path.tracker.report();
     let sites = |snapshot: Option<&Snapshot>| {
-        let site = |site: Site| resolve(snapshot, site);
+        let site = |site: Site| resolve(path, snapshot, site);
         let segment = |s: &critical_path::Segment| format::Segment {
             begin: site(s.begin),
             end: site(s.end),
@@ -119,12 +120,19 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     result.encode()
 }
 
-fn resolve(snapshot: Option<&Snapshot>, Site(site): Site) -> format::Site {
+fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format::Site {
     if site == 0 {
         return format::Site::Unknown;
     }
-    if site & CONTEXT != 0 {
-        let (thread, record) = ((site & !CONTEXT) >> 32, site as u32);
+    if site & SITE_SOURCE != 0 {
+        let place = path.tracker.place(Site(site));
+        return format::Site::Source {
+            file: place.file,
+            line: place.line,
+        };
+    }
+    if site & SITE_CONTEXT != 0 {
+        let (thread, record) = ((site & !SITE_CONTEXT) >> 32, site as u32);
         return format::Site::Context {
             profile: thread as u32,
             record,

@@ -24,15 +24,14 @@ pub use tracked::Tracked;
 
 use crate::system;
 use contexts::{Contexts, ThreadSamples};
-use critical_path::{Lost, Settings, Thread, ThreadClock, Tracker};
+pub use critical_path::table::Tracked as OwnThread;
+use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use objects::Objects;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Marks a [site](critical_path::Site) that is a captured context: thread ordinal in the upper half, record in the lower.
-pub const CONTEXT: u64 = 1 << 62;
 /// An event after a segment of so many nanoseconds captures its context.
 pub const LONG: u64 = 100_000;
 
@@ -93,6 +92,11 @@ pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed) != 0
 }
 
+/// 1 while threads are tracked. Others may change it.
+pub fn active() -> &'static AtomicU8 {
+    &ACTIVE
+}
+
 /// The tracker of a run that tracks.
 pub fn tracker() -> Option<&'static Tracker> {
     current().map(|path| &path.tracker)
@@ -150,6 +154,20 @@ impl ThreadPath {
     /// over, or the run does not track.
     #[inline]
     pub fn with<R>(&self, act: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+        let act = |tracked: &mut Tracked| {
+            tracked.thread.restart(Site(0));
+            act(tracked)
+        };
+        self.with_first(first, act)
+    }
+
+    /// As [`Self::with`], for a runtime's or a program's own events: `first` makes the thread's state, if it
+    /// has none, and `act` looks after the session.
+    pub fn with_first<R>(
+        &self,
+        first: impl FnOnce() -> Option<OwnThread>,
+        act: impl FnOnce(&mut Tracked) -> R,
+    ) -> Option<R> {
         if self.inside.load(Ordering::Relaxed) || self.is_shared.get() {
             return None;
         }
@@ -160,7 +178,10 @@ impl ThreadPath {
                 // SAFETY: `inside` shows that this thread does not use it, and `OVER`, looked at after
                 // `inside` was set, that no other thread does.
                 let slot = unsafe { &mut *self.tracked.get() };
-                Some(act(slot.get_or_insert_with(|| self.enter(path))))
+                if slot.is_none() {
+                    *slot = first().map(|thread| self.enter(path, thread));
+                }
+                slot.as_deref_mut().map(act)
             }
             _ => None,
         };
@@ -171,8 +192,8 @@ impl ThreadPath {
 
     #[cold]
     #[inline(never)]
-    fn enter(&self, path: &'static Path) -> Box<Tracked> {
-        let tracked = Box::new(Tracked::new(path, self.ordinal.get()));
+    fn enter(&self, path: &'static Path, thread: OwnThread) -> Box<Tracked> {
+        let tracked = Box::new(Tracked::new(path, thread, self.ordinal.get()));
         let numbers = (tracked.thread.number(), self.ordinal.get());
         path.threads().push(numbers);
         self.samples.store(tracked.samples(), Ordering::Relaxed);
@@ -259,4 +280,6 @@ impl ThreadPath {
     }
 }
 
-type OwnThread = Thread<'static, ThreadClock>;
+fn first() -> Option<OwnThread> {
+    Some(Thread::new(tracker()?, ThreadClock::new(), Site(0)))
+}

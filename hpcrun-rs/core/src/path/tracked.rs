@@ -8,7 +8,7 @@
 
 use super::objects::{Object, Queue, Sent};
 use super::{Contexts, OwnThread, Path, ThreadSamples};
-use critical_path::{Edge, Lost, Site, Strand, Thread, ThreadClock};
+use critical_path::{Edge, Lost, Site, Strand};
 use std::sync::Arc;
 
 /// Messages that a semaphore or a futex keeps.
@@ -20,20 +20,18 @@ pub struct Tracked {
     pub thread: OwnThread,
     path: &'static Path,
     samples: Arc<ThreadSamples>,
-    /// The strand that the thread had before its own, for [`Thread::end`].
+    /// The strand that the thread had before its own, for `Thread::end`.
     left: Option<Strand>,
     /// Where it will end: its start routine.
     routine: Site,
     /// The thread has run tasks, each of which is a strand of its own.
-    pub(super) has_tasks: bool,
-    /// The thread is in a wait; whether it was idle before.
-    wait: Option<bool>,
+    pub has_tasks: bool,
+    /// The thread is in a wait.
+    waits: bool,
 }
 
 impl Tracked {
-    /// Of the calling thread, which begins here.
-    pub(super) fn new(path: &'static Path, ordinal: u32) -> Tracked {
-        let mut thread = Thread::new(&path.tracker, ThreadClock::new(), Site(0));
+    pub(super) fn new(path: &'static Path, mut thread: OwnThread, ordinal: u32) -> Tracked {
         let samples = ThreadSamples::new(ordinal, thread.samples());
         thread.set_sampler(Box::new(Contexts(Arc::clone(&samples))));
         Tracked {
@@ -43,7 +41,7 @@ impl Tracked {
             left: None,
             routine: Site(0),
             has_tasks: false,
-            wait: None,
+            waits: false,
         }
     }
 
@@ -87,20 +85,15 @@ impl Tracked {
 
     /// A wait for others begins: what follows is no activity.
     pub fn begin_wait(&mut self) {
-        self.wait = Some(self.thread.is_idle());
+        self.waits = true;
         self.thread.pause();
     }
 
     /// The wait is over, or was left by a long jump.
     pub fn end_wait(&mut self) {
-        if self.wait.take() == Some(false) {
+        if std::mem::take(&mut self.waits) {
             self.thread.resume();
         }
-    }
-
-    /// Whether a runtime has said that the thread has nothing to do: its events are the runtime's own.
-    pub fn is_idle(&self) -> bool {
-        self.wait.unwrap_or(self.thread.is_idle())
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.
@@ -166,7 +159,6 @@ impl Tracked {
     /// [`Self::end_condition`].
     pub fn begin_condition(&mut self, condition: usize, mutex: usize, at: Site) -> u64 {
         self.release(mutex, at);
-        self.begin_wait();
         let signals = self.at(condition, |thread, object| {
             object.condition(|old| thread.discard(old)).signals
         });

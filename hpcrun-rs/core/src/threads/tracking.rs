@@ -4,9 +4,10 @@
 
 use super::ThreadState;
 use super::lifecycle::wait_until;
-use crate::path::{self, CONTEXT, LONG, ThreadPath, Tracked};
+use crate::path::{self, LONG, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
+use hpcrun_abi::SITE_CONTEXT;
 
 impl ThreadState {
     /// The thread's part, for what is no event of its own.
@@ -21,12 +22,18 @@ impl ThreadState {
     pub fn event<R>(&self, address: u64, act: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
         self.path.with(|tracked| {
             tracked.end_wait();
+            // A runtime has said that the thread has nothing to do: what it does now is the runtime's own.
+            if tracked.thread.is_idle() {
+                return None;
+            }
             let site = match tracked.thread.since_last() < LONG && address != 0 {
                 true => Site(address),
                 false => self.context().unwrap_or(Site(address)),
             };
-            act(tracked, site)
-        })
+            let result = act(tracked, site);
+            tracked.thread.seal();
+            Some(result)
+        })?
     }
 
     /// The current context as a site.
@@ -86,6 +93,6 @@ fn name() -> usize {
 fn site_of((thread, record): (u32, u32)) -> Site {
     match (thread, record) {
         (0, _) => Site(0),
-        _ => Site(CONTEXT | u64::from(thread) << 32 | u64::from(record)),
+        _ => Site(SITE_CONTEXT | u64::from(thread) << 32 | u64::from(record)),
     }
 }
