@@ -3,6 +3,7 @@
 //!
 //! * [`profile`]: one thread's logical calling context tree, written while the program runs.
 //! * [`process`]: one process image: identity, load map, end-of-run counters.
+//! * [`critical_path`]: the critical path of one process image.
 //! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
 //! * [`address`]: the normalised code address of profiles and process files.
 //! * [`loss`]: the causes for which a sample is lost or partial.
@@ -16,6 +17,7 @@
 
 pub mod address;
 pub mod bytes;
+pub mod critical_path;
 pub mod environment;
 pub mod loss;
 pub mod preload;

@@ -17,13 +17,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use critical_path::{Ended, Forked};
 use hpcrun_abi::{SpawnSite, TaskHeader};
 
 use crate::boundary;
 use crate::sched::prefetch::prefetch_for_write;
 use crate::sched::state::{begin_work, end_work};
-use crate::track::{self, link::Link};
+use crate::track::{self, Strand, link::Link};
 use crate::worker::Worker;
 
 /// Runs the task with this header on the given worker, the caller's; catches every panic.
@@ -273,7 +272,7 @@ where
 /// What happens when a [`HeapTask`] ends.
 pub(crate) trait CompletionHook {
     /// The closure's strand has ended; before `completed`.
-    fn ended(&self, strand: Ended);
+    fn ended(&self, strand: Strand);
     /// The closure has panicked with this payload.
     fn panicked(&self, payload: Box<dyn Any + Send>);
     /// The task has ended. Called once, last.
@@ -288,7 +287,7 @@ pub(crate) struct HeapTask<F, H> {
     closure: UnsafeCell<ManuallyDrop<F>>,
     hook: H,
     /// The strand of the spawn, for the entry to take.
-    spawned: UnsafeCell<Option<Forked>>,
+    spawned: UnsafeCell<Option<Strand>>,
     location: &'static Location<'static>,
 }
 

@@ -2,8 +2,8 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE,
-    ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT,
+    ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -67,6 +67,9 @@ pub struct Config {
     pub unwinder: UnwinderKind,
     /// Whether waiting for locks is charged to the contexts that hold them.
     pub lock_wait: bool,
+    /// Whether the critical path is tracked, and after how many seconds it is written again and again (0:
+    /// only at the end).
+    pub critical_path: Option<u32>,
     /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
     /// Benchmark: measure the handler's latency.
@@ -117,6 +120,10 @@ impl Config {
             source,
             unwinder,
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
+            critical_path: match text(ENV_CRITICAL_PATH) {
+                None => None,
+                Some(_) => Some(number(ENV_CRITICAL_PATH, 0)?),
+            },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),
         })

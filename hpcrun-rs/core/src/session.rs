@@ -10,7 +10,7 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
 use crate::unwind::{UnwinderKind, loadmap};
-use crate::{activity, locks, sites, timer};
+use crate::{activity, locks, path, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
@@ -49,6 +49,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if config.lock_wait {
         locks::enable();
     }
+    let config_tracks = config.critical_path.is_some();
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
     let host = Host::current();
@@ -62,6 +63,9 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
+    if config_tracks {
+        path::start();
+    }
     image::set_running(true);
     Ok(())
 }
@@ -273,14 +277,17 @@ pub fn stop(reason: &str) {
         return;
     }
     fence(Ordering::SeqCst);
+    path::finish();
     for state in threads::all() {
         state.stop();
+        state.publish_path();
     }
     activity::end_process();
     for state in threads::all() {
         state.complete_from_outside();
     }
     refresh_loadmap();
+    path::write(true);
     append_end(reason);
     if let Some(line) = latency::summary() {
         eprintln!("hpcrun-rs: {line}");
@@ -291,6 +298,7 @@ pub fn stop(reason: &str) {
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
+        path::write(false);
         append_end("exec");
     }
 }
@@ -351,6 +359,7 @@ pub fn continue_in_child() {
     locks::forget();
     sites::start_anew();
     spare::abandon();
+    path::start_anew();
     let me = threads::current();
     for state in threads::all() {
         if !me.is_some_and(|m| ptr::eq(m, state)) {
@@ -370,7 +379,10 @@ pub fn continue_in_child() {
         parent.arguments.clone(),
     );
     match (opened, me) {
-        (Ok(()), Some(me)) => arm(me),
+        (Ok(()), Some(me)) => {
+            arm(me);
+            me.begin_main_path();
+        }
         (Ok(()), None) => {}
         (Err(_), _) => {
             image::set_running(false);

@@ -61,6 +61,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         session::arm(state);
         state.end_yield();
         thread_life::announce(state);
+        state.begin_main_path();
     }
     Ok(())
 }
