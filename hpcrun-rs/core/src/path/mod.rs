@@ -39,6 +39,8 @@ struct Path {
     objects: Objects,
     /// Of each thread: its number here, and its ordinal in the process.
     threads: Mutex<Vec<(u32, u32)>>,
+    /// Whoever has it writes the file.
+    writer: Mutex<()>,
 }
 
 impl Path {
@@ -69,6 +71,7 @@ fn open(settings: Settings) {
         settings,
         objects: Objects::new(),
         threads: Mutex::default(),
+        writer: Mutex::default(),
     }));
     PATH.store(path, Ordering::Release);
 }
@@ -97,6 +100,11 @@ pub fn active() -> &'static AtomicU8 {
 /// The tracker of a run that tracks.
 pub fn tracker() -> Option<&'static Tracker> {
     current().map(|path| &path.tracker)
+}
+
+/// Asks every thread to publish its strand at its next event, for a report in between.
+pub fn ask() {
+    tracker().inspect(|tracker| tracker.ask());
 }
 
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
