@@ -242,7 +242,7 @@ fn a_round_ends_with_the_last_arrival_at_the_barrier() {
     let _cores = exclusive_cores();
     let mut graph = Graph::default();
     let mut last: Vec<Node> = Vec::new();
-    for round in 0..8 {
+    for round in 0..8_usize {
         let rank = |rank| (if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank);
         let ranks: Vec<Node> = (0..4).map(rank).collect();
         for rank in &ranks {
@@ -313,6 +313,30 @@ fn threads_and_channels_of_the_standard_library() {
     }
 }
 
+/// Tasks of work-stealing-rt: each is a strand of its own, whoever runs it, and the workers' own waits are no
+/// part of it.
+#[test]
+fn tasks_of_the_runtime_that_reports_them() {
+    let _cores = exclusive_cores();
+    let mut graph = Graph::default();
+    for number in (1..32_usize).rev() {
+        graph = match number {
+            16.. => graph.node(("leaf", number), &[]),
+            _ => {
+                let half = |n| (if n < 16 { "merge" } else { "leaf" }, n);
+                graph.node(("merge", number), &[half(2 * number), half(2 * number + 1)])
+            }
+        };
+    }
+    let spec = Spec::fixture("path-tasks", "paths").arguments(&["tasks"]);
+    let run = spec.critical_path("").succeed();
+    let path = run.critical_path();
+    check_whole(&path);
+    let faults = faults(&path, &graph, &Times::of_run(&run), 4);
+    assert!(faults.is_empty(), "{}\n{path:?}", faults.join("\n"));
+    assert_eq!(path.quality.lost_edges, []);
+}
+
 /// What the launcher says, and that it says so only if it is asked.
 #[test]
 fn the_summary_is_printed_at_the_end() {
@@ -327,4 +351,81 @@ fn the_summary_is_printed_at_the_end() {
     let without = spec.succeed();
     assert!(without.critical_paths().is_empty() && !without.stderr().contains("critical path"));
     assert!(Times::of_run(&without).total(None) > 0.09, "marks do nothing without the profiler");
+}
+
+/// A run of a program that is no graph.
+fn torture(name: &str) -> Run {
+    let spec = Spec::new(&format!("path-{name}"), c_program("paths")).arguments(&[name]);
+    let run = spec.critical_path("").succeed();
+    for path in run.critical_paths() {
+        check_whole(&path);
+        assert_eq!(path.quality.lost_edges, [], "{name}");
+    }
+    run
+}
+
+#[test]
+fn every_one_of_ten_thousand_threads_is_seen() {
+    let _cores = exclusive_cores();
+    let path = torture("churn").critical_path();
+    let spawned_and_joined = 10_000 + 10_000 / 2;
+    assert!(path.quality.exact_edges >= spawned_and_joined, "{:?}", path.quality);
+    assert_eq!(path.threads.len(), 10_001);
+}
+
+/// Twenty children, forked while threads are in the middle of events, each with a path of its own.
+#[test]
+fn a_forked_child_has_a_path_of_its_own() {
+    let _cores = exclusive_cores();
+    let paths = torture("forks").critical_paths();
+    assert_eq!(paths.len(), 21);
+    let of_child = |path: &&CriticalPath| procedure(path, "child").is_some_and(|p| p.on_path > 0);
+    for child in paths.iter().filter(of_child) {
+        assert!(is_close(seconds(child.span), 5e-3, 1), "{child:?}");
+        assert_eq!(child.threads, [(0, 1), (1, 2)], "{child:?}");
+    }
+    assert_eq!(paths.iter().filter(of_child).count(), 20);
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_wait_works_on() {
+    let _cores = exclusive_cores();
+    let run = torture("cancel");
+    let path = run.critical_path();
+    let cleanup = procedure(&path, "cleanup").expect("it is marked");
+    let truth = 20.0 * 1e-3;
+    assert!(is_close(seconds(cleanup.on_path), truth, 20), "{cleanup:?}");
+    assert!(is_close(seconds(path.span), truth, 20), "{path:?}");
+}
+
+#[test]
+fn any_thread_may_end_the_process() {
+    let _cores = exclusive_cores();
+    let path = torture("ends").critical_path();
+    let last = procedure(&path, "last").expect("it is marked");
+    assert!(is_close(seconds(last.work), 20e-3, 1), "{last:?}");
+    // The threads that still ran count, too.
+    assert!(path.span >= last.work && path.work > path.span, "{path:?}");
+}
+
+#[test]
+fn a_lock_in_the_place_of_another_one_has_no_past() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default().node(n("first"), &[]).node(n("second"), &[]);
+    let path = check_c("reuse", &graph, 1, &[]);
+    assert!(!edges(&path).contains("lock"));
+    let graph = Graph::default().chain(&[n("once"), n("after")], &[]);
+    check_c("once", &graph, 1, &["lock"]);
+}
+
+/// A program that is killed leaves what was written in between.
+#[test]
+fn the_path_is_written_while_the_program_runs() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-every", c_program("paths")).arguments(&["for-ever"]);
+    let run = spec.critical_path("every:1s").run();
+    assert!(!run.output.status.success(), "it kills itself");
+    let path = run.critical_path();
+    assert!(!path.complete && path.span > 0 && path.work > path.span, "{path:?}");
+    assert!(run.stderr().contains("up to its last report"), "{}", run.stderr());
 }
