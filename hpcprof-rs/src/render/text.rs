@@ -4,6 +4,7 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
+use crate::model::metrics::{ON_PATH, ZEROED};
 use crate::model::symbols::Kind;
 use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
@@ -20,6 +21,8 @@ enum Column {
     Share,
     /// Inclusive value of the expression sorted by.
     Derived,
+    /// Span of the critical path without the procedure.
+    Zeroed,
     /// Inclusive seconds of a metric.
     Inclusive(usize),
     /// Exclusive seconds of a metric.
@@ -54,7 +57,7 @@ pub fn print(
         catalogue,
         metric,
         style,
-        columns: columns(view, metric, style),
+        columns: columns(view, catalogue, metric, style),
     };
     printer.head(headline, out)?;
     let hot = printer.hot_path();
@@ -81,7 +84,12 @@ pub fn print(
     Ok(())
 }
 
-fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column> {
+fn columns(
+    view: &View,
+    catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
+    style: Style,
+) -> Vec<Column> {
     let mut columns = vec![Column::Effort];
     let sorted = match metric {
         MetricSelector::Effort | MetricSelector::Derived(_) => None,
@@ -89,6 +97,8 @@ fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column>
     };
     columns.extend(metric.derived().map(|_| Column::Derived));
     columns.extend(sorted.map(|_| Column::Share));
+    let is_on_path = |metric: usize| catalogue.metrics[metric].name == ON_PATH;
+    columns.extend(sorted.filter(|m| is_on_path(*m)).map(|_| Column::Zeroed));
     // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
     let both = view.name == "top-down";
     let wide = style.width >= 110;
@@ -162,6 +172,7 @@ impl Printer<'_> {
                 format!("{text} ({})", expression.unit())
             }
             (Column::Effort | Column::Share | Column::Derived, _) => "effort %".to_owned(),
+            (Column::Zeroed, _) => ZEROED.to_owned(),
             (Column::Inclusive(m), _) => short(m),
             (Column::Exclusive(m), _) => format!("own {}", short(m)),
             (Column::Threads, _) => "threads".to_owned(),
@@ -187,6 +198,10 @@ impl Printer<'_> {
                     percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
                 }
                 Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
+                Column::Zeroed => {
+                    let label = self.view.node(id).label;
+                    told(label.zeroed_span(self.catalogue).map(seconds))
+                }
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
                 Column::Threads => told(spread.map(|s| s.threads)),

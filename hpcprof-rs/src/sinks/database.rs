@@ -11,6 +11,7 @@ use crate::model::tree::{Call, SourceLocation, Tree};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
+use crate::sinks::critical_path;
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
 use hpc_formats::profile::SAMPLES;
@@ -98,6 +99,7 @@ fn write_file(
             params![row.program, row.reason, row.times],
         )?;
     }
+    critical_path::write(&transaction, &experiment.critical_paths)?;
     for line in warnings.lines() {
         transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }

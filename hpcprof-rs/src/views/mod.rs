@@ -4,6 +4,7 @@
 //! by depth and threshold. Every step keeps the sum of the exclusive values of every metric.
 
 pub mod bottom_up;
+pub mod critical_path;
 pub mod flat;
 pub mod fold;
 pub mod prune;
