@@ -275,7 +275,15 @@ mod tests {
         assert_eq!(seconds(""), Ok(0));
         assert_eq!(seconds("every:10s"), Ok(10));
         assert_eq!(seconds("every:2m"), Ok(120));
-        for bad in ["10s", "every:", "every:s", "every:0s", "every:10", "every:-1s", "every:9999999h"] {
+        for bad in [
+            "10s",
+            "every:",
+            "every:s",
+            "every:0s",
+            "every:10",
+            "every:-1s",
+            "every:9999999h",
+        ] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
         let o = Options::parse_from(["hpcrun-rs", "--critical-path", "prog"]);

@@ -25,7 +25,10 @@ pub(crate) fn summarise(directory: &Path) {
         eprint!("{}", summary(path, paths.len() > 1));
     }
     if paths.len() > SHOWN {
-        eprintln!("hpcrun-rs: and of {} further processes", paths.len() - SHOWN);
+        eprintln!(
+            "hpcrun-rs: and of {} further processes",
+            paths.len() - SHOWN
+        );
     }
     eprintln!(
         "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path",
@@ -84,7 +87,10 @@ fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
     );
     let lost: u64 = quality.lost_edges.iter().map(|(_, count)| count).sum();
     if lost > 0 {
-        let causes = quality.lost_edges.iter().map(|(cause, n)| format!("{cause} {n}"));
+        let causes = quality
+            .lost_edges
+            .iter()
+            .map(|(cause, n)| format!("{cause} {n}"));
         let causes: Vec<String> = causes.collect();
         let _ = write!(text, "; {lost} are lost ({})", causes.join(", "));
     }

@@ -40,7 +40,11 @@ impl Graph {
                 .map(|b| ends[b].clone())
                 .max_by(|a, b| a.0.total_cmp(&b.0))
                 .unwrap_or(first);
-            let own = if zeroed == Some(node.0) { 0.0 } else { times.of(*node) };
+            let own = if zeroed == Some(node.0) {
+                0.0
+            } else {
+                times.of(*node)
+            };
             ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
         }
         let last = ends.into_values().max_by(|a, b| a.0.total_cmp(&b.0));
@@ -54,7 +58,8 @@ struct Times(BTreeMap<(String, usize), f64>);
 impl Times {
     fn of_run(run: &Run) -> Times {
         let text = run.stdout();
-        let value: serde_json::Value = serde_json::from_str(text.trim()).expect("the fixture's nodes");
+        let value: serde_json::Value =
+            serde_json::from_str(text.trim()).expect("the fixture's nodes");
         let nodes = value["nodes"].as_array().expect("a list");
         let node = |node: &serde_json::Value| {
             let name = node[0].as_str().expect("a name").to_owned();
@@ -88,7 +93,10 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
     let mut faults = Vec::new();
     let mut check = |what: String, found: u64, truth: f64| {
         if !is_close(seconds(found), truth, threads) {
-            faults.push(format!("{what}: {:.6} s, truth {truth:.6} s", seconds(found)));
+            faults.push(format!(
+                "{what}: {:.6} s, truth {truth:.6} s",
+                seconds(found)
+            ));
         }
     };
     let (span, on_path) = graph.longest(times, None);
@@ -102,10 +110,18 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
         };
         let own = on_path.iter().filter(|node| node.0 == name);
         let own: f64 = own.map(|node| times.of(*node)).sum();
-        check(format!("{name}'s work"), procedure.work, times.total(Some(name)));
+        check(
+            format!("{name}'s work"),
+            procedure.work,
+            times.total(Some(name)),
+        );
         check(format!("{name} on the path"), procedure.on_path, own);
         let zeroed = graph.longest(times, Some(name)).0;
-        check(format!("the span without {name}"), procedure.zeroed_span, zeroed);
+        check(
+            format!("the span without {name}"),
+            procedure.zeroed_span,
+            zeroed,
+        );
     }
     faults
 }
@@ -123,7 +139,10 @@ fn check_whole(path: &CriticalPath) {
 }
 
 fn edges(path: &CriticalPath) -> BTreeSet<&'static str> {
-    path.segments.iter().map(|s| EDGES[usize::from(s.edge)]).collect()
+    path.segments
+        .iter()
+        .map(|s| EDGES[usize::from(s.edge)])
+        .collect()
 }
 
 /// Runs a graph of the C program, in which every edge is seen.
@@ -190,7 +209,10 @@ fn a_thread_that_is_joined_is_on_the_path_if_it_is_longer() {
     assert_eq!(path.segments.len(), 3);
     // The first segment ends where the thread was created, in a context of the main thread's profile.
     let created = &path.segments[0].end;
-    assert!(matches!(created, Site::Context { profile: 1, .. }), "{created:?}");
+    assert!(
+        matches!(created, Site::Context { profile: 1, .. }),
+        "{created:?}"
+    );
     check_c("join-c11", &join(), 1, &["spawn", "join"]);
 }
 
@@ -208,7 +230,9 @@ fn without_a_procedure_another_branch_may_be_the_longest() {
     let zeroing = zeroing.node(n("A"), &[n("P")]).node(n("D"), &[n("P")]);
     let zeroing = zeroing.node(n("E"), &[n("A"), n("D")]);
     check_c("zeroing", &zeroing, 1, &[]);
-    let both = Graph::default().chain(&[n("f"), n("g")], &[]).chain(&[("f", 1), n("h")], &[]);
+    let both = Graph::default()
+        .chain(&[n("f"), n("g")], &[])
+        .chain(&[("f", 1), n("h")], &[]);
     check_c("both", &both, 1, &[]);
 }
 
@@ -220,7 +244,12 @@ fn branches_that_are_nearly_as_long_are_named() {
     for branch in branches {
         graph = graph.node(branch, &[n("pre")]);
     }
-    let path = check_c("near", &graph.node(n("post"), &branches), 4, &["spawn", "join"]);
+    let path = check_c(
+        "near",
+        &graph.node(n("post"), &branches),
+        4,
+        &["spawn", "join"],
+    );
     let branches = path.near.iter().filter(|near| near.time > 90_000_000);
     let slacks: Vec<u64> = branches.map(|near| near.slack / 1_000_000).collect();
     assert_eq!(slacks.len(), 2, "{:?}", path.near);
@@ -230,7 +259,9 @@ fn branches_that_are_nearly_as_long_are_named() {
 #[test]
 fn threads_that_nobody_joins_count() {
     let _cores = exclusive_cores();
-    let mut graph = Graph::default().chain(&[n("x0"), n("x1")], &[]).node(n("y0"), &[]);
+    let mut graph = Graph::default()
+        .chain(&[n("x0"), n("x1")], &[])
+        .node(n("y0"), &[]);
     for leaf in 0..16 {
         graph = graph.node(("leaf", leaf), &[n("y0")]);
     }
@@ -243,7 +274,12 @@ fn a_round_ends_with_the_last_arrival_at_the_barrier() {
     let mut graph = Graph::default();
     let mut last: Vec<Node> = Vec::new();
     for round in 0..8_usize {
-        let rank = |rank| (if rank == round % 4 { "slow" } else { "fast" }, 4 * round + rank);
+        let rank = |rank| {
+            (
+                if rank == round % 4 { "slow" } else { "fast" },
+                4 * round + rank,
+            )
+        };
         let ranks: Vec<Node> = (0..4).map(rank).collect();
         for rank in &ranks {
             graph = graph.node(*rank, &last);
@@ -279,7 +315,10 @@ fn the_path_does_not_depend_on_the_number_of_cores() {
 fn the_path_does_not_depend_on_other_programs() {
     let _cores = exclusive_cores();
     let spec = Spec::new("path-beside", c_program("paths")).arguments(&["pipeline"]);
-    let run = spec.critical_path("").condition(Condition::BesideBusy).succeed();
+    let run = spec
+        .critical_path("")
+        .condition(Condition::BesideBusy)
+        .succeed();
     let faults = faults(&run.critical_path(), &pipeline(), &Times::of_run(&run), 2);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
@@ -289,8 +328,12 @@ fn the_path_does_not_depend_on_other_programs() {
 #[test]
 fn threads_and_channels_of_the_standard_library() {
     let _cores = exclusive_cores();
-    let locks = Graph::default().node(n("pre"), &[]).node(n("held"), &[n("pre")]);
-    let locks = locks.node(n("A"), &[n("pre")]).node(n("B"), &[n("A"), n("held")]);
+    let locks = Graph::default()
+        .node(n("pre"), &[])
+        .node(n("held"), &[n("pre")]);
+    let locks = locks
+        .node(n("A"), &[n("pre")])
+        .node(n("B"), &[n("A"), n("held")]);
     let graphs = [
         ("join", join(), 1),
         ("scope", join(), 1),
@@ -346,11 +389,17 @@ fn the_summary_is_printed_at_the_end() {
     let path = run.critical_path();
     let text = run.stderr();
     let parallelism = path.work as f64 / path.span as f64;
-    assert!(text.contains(&format!("parallelism {parallelism:.2}")), "{text}");
+    assert!(
+        text.contains(&format!("parallelism {parallelism:.2}")),
+        "{text}"
+    );
     assert!(text.contains("hpcprof-rs critical-path"), "{text}");
     let without = spec.succeed();
     assert!(without.critical_paths().is_empty() && !without.stderr().contains("critical path"));
-    assert!(Times::of_run(&without).total(None) > 0.09, "marks do nothing without the profiler");
+    assert!(
+        Times::of_run(&without).total(None) > 0.09,
+        "marks do nothing without the profiler"
+    );
 }
 
 /// A run of a program that is no graph.
@@ -369,7 +418,11 @@ fn every_one_of_ten_thousand_threads_is_seen() {
     let _cores = exclusive_cores();
     let path = torture("churn").critical_path();
     let spawned_and_joined = 10_000 + 10_000 / 2;
-    assert!(path.quality.exact_edges >= spawned_and_joined, "{:?}", path.quality);
+    assert!(
+        path.quality.exact_edges >= spawned_and_joined,
+        "{:?}",
+        path.quality
+    );
     assert_eq!(path.threads.len(), 10_001);
 }
 
@@ -411,7 +464,9 @@ fn any_thread_may_end_the_process() {
 #[test]
 fn a_lock_in_the_place_of_another_one_has_no_past() {
     let _cores = exclusive_cores();
-    let graph = Graph::default().node(n("first"), &[]).node(n("second"), &[]);
+    let graph = Graph::default()
+        .node(n("first"), &[])
+        .node(n("second"), &[]);
     let path = check_c("reuse", &graph, 1, &[]);
     assert!(!edges(&path).contains("lock"));
     let graph = Graph::default().chain(&[n("once"), n("after")], &[]);
@@ -426,6 +481,13 @@ fn the_path_is_written_while_the_program_runs() {
     let run = spec.critical_path("every:1s").run();
     assert!(!run.output.status.success(), "it kills itself");
     let path = run.critical_path();
-    assert!(!path.complete && path.span > 0 && path.work > path.span, "{path:?}");
-    assert!(run.stderr().contains("up to its last report"), "{}", run.stderr());
+    assert!(
+        !path.complete && path.span > 0 && path.work > path.span,
+        "{path:?}"
+    );
+    assert!(
+        run.stderr().contains("up to its last report"),
+        "{}",
+        run.stderr()
+    );
 }

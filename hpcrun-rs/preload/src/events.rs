@@ -10,12 +10,12 @@
 //! An event's *place* is the address of the call in the program. If nobody measures, hooks whose events only
 //! the last two columns need call libc directly ([`Real::direct`](crate::real::Real::direct)).
 
+use critical_path::{Edge, Site};
 use hpcrun_core::locks::{self, Outcome};
 use hpcrun_core::path::{self, Tracked};
 use hpcrun_core::threads::{self, ThreadState};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{image, session};
-use critical_path::{Edge, Site};
 use std::ffi::{c_int, c_long};
 
 /// Where the program has called a hook.
@@ -138,7 +138,9 @@ fn locked(result: c_int) -> Outcome {
 /// The thread has a lock, alone or with others, if `result` says so.
 pub(crate) fn acquired(place: Place, lock: usize, shared: bool, result: c_int) -> c_int {
     if locked(result) == Outcome::Acquired {
-        tell(place, |tracked, at| tracked.acquire(lock, shared, Edge::Lock, at));
+        tell(place, |tracked, at| {
+            tracked.acquire(lock, shared, Edge::Lock, at)
+        });
     }
     result
 }

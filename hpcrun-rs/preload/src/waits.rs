@@ -4,9 +4,9 @@
 //! These hooks are the fast path: a thread that waits by other means is found asleep
 //! (`hpcrun_core::activity`). Locks, conditions, barriers and semaphores are in `locks`.
 
+use crate::descriptors;
 use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
-use crate::descriptors;
 use hpcrun_core::locks::{self, Outcome};
 use hpcrun_core::threads;
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -160,7 +160,11 @@ pub unsafe extern "C" fn syscall(
         {
             let for_mutex = is_wait_for_mutex(b, c, d);
             events::wait_on_futex(a as usize, || match for_mutex {
-                true => events::blamed(a as usize, || waiting(call), |result| ended(a as usize, result)),
+                true => events::blamed(
+                    a as usize,
+                    || waiting(call),
+                    |result| ended(a as usize, result),
+                ),
                 false => waiting(call),
             })
         }

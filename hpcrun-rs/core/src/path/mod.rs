@@ -26,8 +26,8 @@ use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use objects::Objects;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An event after a segment of so many nanoseconds captures its context.
 pub const LONG: u64 = 100_000;
@@ -124,7 +124,7 @@ pub fn start_anew() {
 }
 
 /// A thread's part.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ThreadPath {
     /// The thread is in the tracker.
     inside: AtomicBool,
@@ -135,16 +135,6 @@ pub struct ThreadPath {
 }
 
 impl ThreadPath {
-    /// Of a thread without events.
-    pub const fn new() -> ThreadPath {
-        ThreadPath {
-            inside: AtomicBool::new(false),
-            tracked: UnsafeCell::new(None),
-            ordinal: Cell::new(0),
-            is_shared: Cell::new(false),
-        }
-    }
-
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
         self.ordinal.set(ordinal);

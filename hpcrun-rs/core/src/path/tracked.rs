@@ -166,14 +166,21 @@ impl Tracked {
         at: Site,
     ) {
         self.end_wait();
-        let edge = if signalled { Edge::Condition } else { Edge::Lock };
+        let edge = if signalled {
+            Edge::Condition
+        } else {
+            Edge::Lock
+        };
         let has_edge = self.acquire(mutex, false, edge, at);
         if !signalled {
             return;
         }
         let signal = self.at(condition, |thread, object| {
             let condition = object.condition(|old| thread.discard(old));
-            let last = condition.last.as_ref().filter(|_| condition.signals == before + 1);
+            let last = condition
+                .last
+                .as_ref()
+                .filter(|_| condition.signals == before + 1);
             last.map(|last| thread.share(last))
         });
         match signal.flatten() {
@@ -302,7 +309,13 @@ impl Tracked {
 
     /// The object is destroyed, or a new one begins at its address.
     pub fn forget(&mut self, object: usize) {
-        for strand in self.path.objects.take(object).into_iter().flat_map(Object::strands) {
+        for strand in self
+            .path
+            .objects
+            .take(object)
+            .into_iter()
+            .flat_map(Object::strands)
+        {
             self.thread.discard(strand);
         }
     }
