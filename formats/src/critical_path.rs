@@ -278,11 +278,29 @@ impl CriticalPath {
         Decoder(ByteReader::new(payload)).critical_path()
     }
 
-    /// Every site once, numbered in ascending order.
-    fn sites(&self) -> BTreeMap<&Site, u32> {
+    /// The places of all segments and branches.
+    pub fn sites(&self) -> impl Iterator<Item = &Site> {
         let segments = self.segments.iter().flat_map(|s| [&s.begin, &s.end]);
         let near = self.near.iter().flat_map(|n| [&n.begin, &n.end]);
-        let mut sites: BTreeMap<&Site, u32> = segments.chain(near).map(|s| (s, 0)).collect();
+        segments.chain(near)
+    }
+
+    /// All code addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = CodeAddress> {
+        let sites = self.sites().filter_map(|site| match site {
+            Site::Address(address) => Some(*address),
+            _ => None,
+        });
+        let functions = self.procedures.iter().filter_map(|p| match p.name {
+            ProcedureName::Function(address) => Some(address),
+            ProcedureName::Mark(_) => None,
+        });
+        sites.chain(functions)
+    }
+
+    /// Every site once, numbered in ascending order.
+    fn numbered_sites(&self) -> BTreeMap<&Site, u32> {
+        let mut sites: BTreeMap<&Site, u32> = self.sites().map(|s| (s, 0)).collect();
         for (number, of) in (0..).zip(sites.values_mut()) {
             *of = number;
         }
@@ -311,7 +329,7 @@ impl CriticalPath {
             w.string(cause);
             w.u64(*edges);
         });
-        let sites = self.sites();
+        let sites = self.numbered_sites();
         w.u32(sites.len() as u32);
         for site in sites.keys() {
             write_site(&mut w, site);

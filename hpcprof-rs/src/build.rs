@@ -3,7 +3,7 @@
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
 use crate::model::experiment::Experiment;
-use crate::model::metrics::{self, CATEGORY_PREFIX, Metric};
+use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
 use crate::model::symbols::Symbols;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
@@ -16,7 +16,7 @@ use crate::passes::merge::shard::Inputs;
 use crate::passes::merge::values::{self, Layout};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
-use crate::passes::{code, load_map, missing, parallel, runs, summarise};
+use crate::passes::{code, critical_path, load_map, missing, parallel, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Logical};
 use crate::sinks::database::{self, FoldedTree};
 use crate::sinks::scopes::ScopeIds;
@@ -28,7 +28,7 @@ use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{FoldOptions, fold_contexts};
 use crate::views::stored;
 use hpc_formats::process;
-use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, WORK};
+use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -74,6 +74,7 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     progress.end();
 
     let mut experiment = summarise(&measurements, &mut merged, warnings);
+    experiment.critical_paths = critical_path::resolve(&measurements, &frames, &symbols, warnings);
     runs::find(&measurements, args.job, &mut experiment, warnings);
     if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
         warnings.add(
@@ -227,6 +228,20 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
             part_of: None,
             description: format!("{} at samples of threads that work", metric.name),
         });
+    }
+    if measurements
+        .processes
+        .iter()
+        .any(|p| p.critical_path.is_some())
+    {
+        let on_path = Metric {
+            name: ON_PATH.to_owned(),
+            unit: Unit::Seconds,
+            aggregation: Aggregation::Sum,
+            part_of: None,
+            description: "CPU time of samples on the critical path of their process".to_owned(),
+        };
+        others.insert(ON_PATH, on_path);
     }
     others.into_values().collect()
 }

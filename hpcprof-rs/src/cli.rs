@@ -41,6 +41,15 @@ Examples:
   hpcprof-rs threads hpcrun-app-database --format csv > threads.csv
       all threads and their statistics for scripts";
 
+const PATH_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs critical-path hpcrun-app-database
+      what no number of workers can make shorter, and what would
+  hpcprof-rs critical-path --workers 16 --rows 40
+      the newest database here: more of the path, with predictions for 16 workers
+  hpcprof-rs critical-path hpcrun-app-database --format json > path.json
+      every subpath for scripts";
+
 /// Merges measurements into a database and prints views of it
 ///
 /// Merges all threads and processes that hpcrun-rs measured, attributes work, idleness and
@@ -79,6 +88,9 @@ pub enum Command {
     /// What each thread did, with the imbalance over threads and processes
     #[command(after_long_help = THREADS_EXAMPLES)]
     Threads(ThreadsArgs),
+    /// The longest chain of work over all threads, and what shortening it would gain
+    #[command(after_long_help = PATH_EXAMPLES)]
+    CriticalPath(PathArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
@@ -216,6 +228,35 @@ pub struct ThreadsArgs {
     pub rows: usize,
 }
 
+/// Formats of a critical path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PathFormat {
+    /// To read
+    Text,
+    /// Everything, for scripts
+    Json,
+}
+
+/// Options of a critical path.
+#[derive(Debug, Args)]
+pub struct PathArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = PathFormat::Text)]
+    pub format: PathFormat,
+    /// Process to show [default: the one with the longest path]
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+    /// Workers for which procedures' gains are predicted [default: the process's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub workers: Option<u32>,
+    /// Subpaths that text lists; shorter ones are summed up
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+}
+
 /// Options of an export.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -270,7 +311,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_and_its_examples_parse() {
         Cli::command().debug_assert();
-        let examples = [EXAMPLES, VIEW_EXAMPLES, EXPORT_EXAMPLES, THREADS_EXAMPLES];
+        let examples = [
+            EXAMPLES,
+            VIEW_EXAMPLES,
+            EXPORT_EXAMPLES,
+            THREADS_EXAMPLES,
+            PATH_EXAMPLES,
+        ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
             if let Some(rest) = words.strip_prefix("hpcprof-rs ") {
@@ -279,6 +326,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3, 3, 3, 3]);
+        assert_eq!(shown, [3; 5]);
     }
 }

@@ -7,12 +7,17 @@ use crate::advice::headline::headline;
 use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
-use crate::cli::{BuildArgs, Cli, Command, ExportArgs, Format, TableFormat, ThreadsArgs, ViewArgs};
+use crate::cli::{
+    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, TableFormat, ThreadsArgs,
+    ViewArgs,
+};
 use crate::error::{Error, Result};
 use crate::exports;
 use crate::metrics::expression::Expression;
+use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
+use crate::render::critical_path::PathView;
 use crate::render::json::Form;
 use crate::render::style::Style;
 use crate::render::threads::Threads;
@@ -35,6 +40,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
         Some(Command::Threads(args)) => threads(&args, style, out),
+        Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
         Some(Command::Export(args)) => export(args, out),
     }
 }
@@ -106,9 +112,9 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let catalogue = open(args.database.as_deref())?;
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
-    let metric = asked
-        .as_ref()
-        .map_or(MetricSelector::Effort, |m| column(&catalogue, m));
+    let metric = asked.as_ref().map_or(MetricSelector::Effort, |m| {
+        column(&catalogue, m, Metric::is_effort)
+    });
     let context = args.context.as_deref();
     let context = context
         .map(|text| catalogue.find_contexts(text))
@@ -132,10 +138,46 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     .map_err(Error::output)
 }
 
-/// What views sort by. They have the parts of effort; anything else is a column of its own.
-fn column<'a>(catalogue: &Catalogue, expression: &'a Expression) -> MetricSelector<'a> {
+fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<()> {
+    let catalogue = open(args.database.as_deref())?;
+    let mut processes = catalogue.tracked_processes()?;
+    if processes.is_empty() {
+        return Err(Error::Input {
+            path: catalogue.path,
+            problem: "has no critical path".to_owned(),
+            remedy: "measure with `hpcrun-rs --critical-path PROGRAM`",
+        });
+    }
+    let is_asked = |pid: u32| args.process.is_none_or(|asked| asked == pid);
+    let Some(shown) = processes.iter().position(|p| is_asked(p.pid)) else {
+        let pids: Vec<String> = processes.iter().map(|p| p.pid.to_string()).collect();
+        return Err(Error::Usage(format!(
+            "no such process has a critical path; --process takes {}",
+            pids.join(", ")
+        )));
+    };
+    let process = processes.remove(shown);
+    let view = PathView {
+        path: &catalogue.critical_path(&process)?,
+        process: &process,
+        others: &processes,
+        workers: args.workers.unwrap_or(process.cores),
+    };
+    match args.format {
+        PathFormat::Text => view.text(args.rows, style, out),
+        PathFormat::Json => view.json(out),
+    }
+    .map_err(Error::output)
+}
+
+/// What views sort by. They have columns of the metrics that are known; anything else is one of its own.
+fn column<'a>(
+    catalogue: &Catalogue,
+    expression: &'a Expression,
+    is_known: fn(&Metric) -> bool,
+) -> MetricSelector<'a> {
     match MetricSelector::from(expression) {
-        MetricSelector::Metric(m) if !catalogue.metrics[m].is_effort() => {
+        MetricSelector::Metric(m) if !is_known(&catalogue.metrics[m]) => {
             MetricSelector::Derived(expression)
         }
         metric => metric,
@@ -160,7 +202,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
     let asked = args.metric.as_deref();
     let asked = asked.map(|text| catalogue.metric(text)).transpose()?;
     let metric = match &asked {
-        Some(expression) => column(&catalogue, expression),
+        Some(expression) => column(&catalogue, expression, Metric::is_shown),
         None if args.format == Format::Folded => MetricSelector::Metric(WORK),
         None => MetricSelector::Effort,
     };

@@ -100,6 +100,29 @@ CREATE TABLE spawnerless(
 CREATE TABLE missing(id INTEGER PRIMARY KEY, what TEXT NOT NULL, nanoseconds INTEGER NOT NULL);
 CREATE TABLE unprofiled(
     id INTEGER PRIMARY KEY, program TEXT NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL);
+CREATE TABLE critical_path(
+    process INTEGER PRIMARY KEY REFERENCES process, complete INTEGER NOT NULL, work_ns INTEGER NOT NULL,
+    span_ns INTEGER NOT NULL, burdened_span_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL,
+    spawn_cost_ns INTEGER NOT NULL, message_cost_ns INTEGER NOT NULL, resyncs INTEGER NOT NULL,
+    exact_edges INTEGER NOT NULL, woken_edges INTEGER NOT NULL);
+CREATE TABLE path_place(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, module TEXT NOT NULL, file TEXT NOT NULL,
+    line INTEGER NOT NULL);
+CREATE TABLE path_segment(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, edge TEXT NOT NULL,
+    thread INTEGER, time_ns INTEGER NOT NULL, count INTEGER NOT NULL,
+    begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
+CREATE TABLE path_procedure(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path,
+    place INTEGER NOT NULL REFERENCES path_place, work_ns INTEGER NOT NULL, on_path_ns INTEGER NOT NULL,
+    zeroed_span_ns INTEGER NOT NULL);
+CREATE TABLE path_branch(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, thread INTEGER,
+    time_ns INTEGER NOT NULL, slack_ns INTEGER NOT NULL,
+    begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
+CREATE TABLE lost_edge(
+    process INTEGER NOT NULL REFERENCES critical_path, cause TEXT NOT NULL, edges INTEGER NOT NULL,
+    PRIMARY KEY(process, cause)) WITHOUT ROWID;
 CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ";
 

@@ -12,6 +12,7 @@ mod locks;
 mod mutations;
 mod node;
 mod oracle;
+mod paths;
 mod rayon;
 mod rounds;
 mod runtimes;

@@ -1,5 +1,6 @@
 //! Advice: what the figures say, and where they are silent because they can't carry a verdict.
 
+pub mod critical_path;
 pub mod efficiency;
 pub mod first_screen;
 pub mod headline;

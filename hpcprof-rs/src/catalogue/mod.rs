@@ -6,6 +6,7 @@
 
 mod code;
 mod contexts;
+pub mod critical_path;
 mod files;
 pub mod folded;
 pub mod metrics;
@@ -22,7 +23,8 @@ use crate::error::{Error, Result};
 use crate::metrics::expression::{Expression, Fault, Variable};
 use crate::metrics::unit::Unit;
 use crate::model::code::Code;
-use crate::model::metrics::Metric;
+use crate::model::hash::FastMap;
+use crate::model::metrics::{Metric, ON_PATH};
 use crate::model::tree::Tree;
 use crate::schema;
 use hpc_formats::profile::{Aggregation, SAMPLES};
@@ -63,6 +65,8 @@ pub struct Catalogue {
     pub metrics: Vec<Metric>,
     /// Names of code.
     pub code: Code,
+    /// The spans of the longest critical path without procedures, by procedure.
+    pub zeroed_spans: FastMap<u32, i64>,
     /// About the runs as a whole.
     pub statistics: Statistics,
     connection: Connection,
@@ -117,10 +121,12 @@ impl Catalogue {
         {
             return Err(sql::inconsistent("metric"));
         }
+        let code = code::read(&connection)?;
         Ok(Catalogue {
             path: path.to_owned(),
             metrics,
-            code: code::read(&connection)?,
+            zeroed_spans: critical_path::zeroed_spans(&connection, &code)?,
+            code,
             statistics: Statistics::read(&connection)?,
             connection,
         })
@@ -176,6 +182,19 @@ impl Catalogue {
     pub fn effort_metrics(&self) -> &[Metric] {
         let count = self.metrics.iter().take_while(|m| m.is_effort()).count();
         &self.metrics[..count]
+    }
+
+    /// Whether a critical path was tracked.
+    pub fn is_tracked(&self) -> bool {
+        self.metrics.iter().any(|m| m.name == ON_PATH)
+    }
+
+    /// The metrics that JSON and CSV have unasked, by position.
+    pub fn shown_metrics(&self) -> impl Iterator<Item = (usize, &Metric)> {
+        self.metrics
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| m.is_shown())
     }
 
     /// The metric with a name, `effort`, or an expression of them, whose variables are effort and then all

@@ -1,6 +1,7 @@
 //! What is known of the merged runs: the passes fill it, the sinks write it.
 
 use crate::model::code::Code;
+use crate::model::critical_path::CriticalPath;
 use crate::model::metrics::Metric;
 use crate::model::runtimes::Runtime;
 use hpc_formats::process::{CpuTimes, End, Start, Unprofiled};
@@ -140,6 +141,8 @@ pub struct Experiment {
     pub missing: Vec<Missing>,
     /// Programs that ran unprofiled.
     pub unprofiled: Vec<UnprofiledProgram>,
+    /// Critical paths of the processes that tracked theirs, by index of the process.
+    pub critical_paths: Vec<(usize, CriticalPath)>,
     /// Metrics, by position.
     pub metrics: Vec<Metric>,
     /// Sums over all contexts, by metric.

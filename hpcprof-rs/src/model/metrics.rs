@@ -14,6 +14,11 @@ pub const FIXED: [&str; 3] = ["work", "idleness", "overhead"];
 /// Prefix of the metric of one overhead category.
 pub const CATEGORY_PREFIX: &str = "overhead:";
 
+/// Name of the metric of samples on the critical path.
+pub const ON_PATH: &str = "on_path";
+/// Name of the span of the critical path if a procedure took no time. It belongs to procedures, not contexts.
+pub const ZEROED: &str = "zeroed";
+
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metric {
@@ -54,9 +59,14 @@ impl Metric {
         }
     }
 
-    /// Whether views show it unasked: the parts of effort.
+    /// Whether it is a part of effort, which all views show unasked.
     pub fn is_effort(&self) -> bool {
         FIXED.contains(&self.name.as_str()) || self.name.starts_with(CATEGORY_PREFIX)
+    }
+
+    /// Whether JSON and CSV have it unasked.
+    pub fn is_shown(&self) -> bool {
+        self.is_effort() || self.name == ON_PATH
     }
 }
 

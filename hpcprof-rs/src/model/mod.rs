@@ -2,6 +2,7 @@
 
 pub mod code;
 pub mod contexts;
+pub mod critical_path;
 pub mod experiment;
 pub mod hash;
 pub mod keys;

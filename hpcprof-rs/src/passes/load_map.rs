@@ -164,6 +164,11 @@ fn load_map(
     }
     let counted = process.process.iter().flat_map(|file| &file.sites);
     addresses.extend(counted.map(|site| site.place.0));
+    let path = process.critical_path.iter();
+    addresses.extend(
+        path.flat_map(|path| path.addresses())
+            .map(|address| address.0),
+    );
     addresses.remove(&CodeAddress::NONE.0);
     map.addresses = addresses.into_iter().map(CodeAddress).collect();
     map.addresses.sort_unstable();

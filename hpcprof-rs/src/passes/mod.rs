@@ -1,6 +1,7 @@
 //! The passes from measurements to an experiment, in the order in which they run.
 
 pub mod code;
+pub mod critical_path;
 pub mod load_map;
 pub mod merge;
 pub mod missing;

@@ -33,9 +33,9 @@ fn write<W: Write>(
     for name in "id,parent,depth,kind,name,module,file,line,call_file,call_line".split(',') {
         out.write_field(name)?;
     }
-    let metrics = catalogue.effort_metrics();
+    let metrics = || catalogue.shown_metrics();
     for suffix in ["inclusive", "exclusive"] {
-        let names = metrics.iter().map(|m| m.name.as_str());
+        let names = metrics().map(|(_, m)| m.name.as_str());
         for name in names.chain(metric.derived().map(Expression::text)) {
             out.write_field(format!("{} ({suffix})", one_line(name)))?;
         }
@@ -57,8 +57,8 @@ fn write<W: Write>(
             out.write_field(number(location.map(|at| at.line).filter(|line| *line > 0)))?;
         }
         for values in [view.inclusive.of(id), view.exclusive.of(id)] {
-            for value in &values[..metrics.len()] {
-                out.write_field(exact_seconds(*value))?;
+            for (metric, _) in metrics() {
+                out.write_field(exact_seconds(values[metric]))?;
             }
             if metric.derived().is_some() {
                 let value = metric.value(values);

@@ -12,7 +12,7 @@ use crate::error::steers;
 use crate::metrics::expression::Expression;
 use crate::metrics::unit::Unit;
 use crate::model::code::{Code, ParallelLoop};
-use crate::model::metrics::{Metric, standard_error};
+use crate::model::metrics::{Metric, ZEROED, standard_error};
 use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
@@ -115,8 +115,8 @@ fn or_null(value: Option<impl Display>) -> String {
 /// The values that a node has.
 struct Columns<'a> {
     catalogue: &'a Catalogue,
-    /// Names of the metrics, as JSON.
-    keys: Vec<String>,
+    /// The metrics' names as JSON, and their positions.
+    keys: Vec<(String, usize)>,
     metric: MetricSelector<'a>,
     /// The expression sorted by, with its name as JSON.
     derived: Option<(String, &'a Expression)>,
@@ -128,8 +128,8 @@ impl<'a> Columns<'a> {
         Columns {
             catalogue,
             keys: {
-                let metrics = catalogue.effort_metrics().iter();
-                metrics.map(|m| string(&m.name)).collect()
+                let metrics = catalogue.shown_metrics();
+                metrics.map(|(at, m)| (string(&m.name), at)).collect()
             },
             metric,
             derived: expression.map(|expression| (string(expression.text()), expression)),
@@ -139,16 +139,16 @@ impl<'a> Columns<'a> {
     /// All names, as the elements of an array.
     fn names(&self) -> String {
         let derived = self.derived.iter().map(|(key, _)| key.as_str());
-        let keys = self.keys.iter().map(String::as_str).chain(derived);
+        let keys = self.keys.iter().map(|(key, _)| key.as_str()).chain(derived);
         keys.collect::<Vec<_>>().join(",")
     }
 
     /// The values of all metrics, and of the expression.
     fn amounts(&self, values: &[i64], text: &mut String) {
         text.push('{');
-        for (index, (key, value)) in self.keys.iter().zip(values).enumerate() {
+        for (index, (key, metric)) in self.keys.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            let _ = write!(text, "{comma}{key}:{}", exact_seconds(*value));
+            let _ = write!(text, "{comma}{key}:{}", exact_seconds(values[*metric]));
         }
         if let Some((key, _)) = &self.derived {
             let value = serde_json::Value::from(self.metric.value(values));
@@ -159,9 +159,11 @@ impl<'a> Columns<'a> {
 
     /// What the metrics are, where they do not all have the view's unit.
     fn table(&self) -> String {
-        let Some((key, expression)) = &self.derived else {
+        let catalogue = self.catalogue;
+        let is_tracked = catalogue.is_tracked();
+        if self.derived.is_none() && !is_tracked {
             return String::new();
-        };
+        }
         let row = |key: &str, unit: Unit, aggregation: Aggregation, description: &str| {
             let (unit, description) = (string(&unit.to_string()), string(description));
             let aggregation = aggregation.name();
@@ -172,10 +174,22 @@ impl<'a> Columns<'a> {
         };
         let described =
             |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
-        let metrics = self.keys.iter().zip(&self.catalogue.metrics);
-        let metrics = metrics.map(|(key, metric)| described(key, metric));
-        let own = match expression.variable().and_then(|v| v.checked_sub(1)) {
-            Some(metric) => described(key, &self.catalogue.metrics[metric]),
+        let metrics = self.keys.iter();
+        let metrics = metrics.map(|(key, metric)| described(key, &catalogue.metrics[*metric]));
+        let zeroed = is_tracked.then(|| {
+            let description = "the span of the critical path if the procedure took no time";
+            row(
+                &string(ZEROED),
+                Unit::SECONDS,
+                Aggregation::None,
+                description,
+            )
+        });
+        let own = |(key, expression): &(String, &Expression)| match expression
+            .variable()
+            .and_then(|v| v.checked_sub(1))
+        {
+            Some(metric) => described(key, &catalogue.metrics[metric]),
             None => {
                 let aggregation = match expression.adds_up() {
                     true => Aggregation::Sum,
@@ -185,7 +199,8 @@ impl<'a> Columns<'a> {
                 row(key, expression.unit(), aggregation, description)
             }
         };
-        let rows: Vec<String> = metrics.chain([own]).collect();
+        let rows = metrics.chain(zeroed).chain(self.derived.as_ref().map(own));
+        let rows: Vec<String> = rows.collect();
         format!(",\"metric_table\":[{}]", rows.join(","))
     }
 }
@@ -266,8 +281,8 @@ fn quality(run: &Statistics) -> String {
 }
 
 fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
-    let code = &columns.catalogue.code;
-    let node = view.node(id);
+    let catalogue = columns.catalogue;
+    let (node, code) = (view.node(id), &catalogue.code);
     let (file, line) = location(code, node.label.location(code));
     let (call_file, call_line) = location(code, node.call.location());
     text.push('{');
@@ -283,6 +298,11 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
         or_null(node.label.module(code).map(string)),
     );
     columns.amounts(view.inclusive.of(id), text);
+    if let Some(zeroed) = node.label.zeroed_span(catalogue) {
+        // It is one more of the inclusive values.
+        text.pop();
+        let _ = write!(text, ",{}:{}}}", string(ZEROED), exact_seconds(zeroed));
+    }
     if let Some(row) = node.label.parallel_loop(code) {
         let _ = write!(text, ",\"parallel_loop\":{}", parallel_loop(row, code));
     }

@@ -4,7 +4,7 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
-use crate::model::metrics::standard_error;
+use crate::model::metrics::{ON_PATH, ZEROED, standard_error};
 use crate::model::symbols::Kind;
 use crate::render::chance::{self, Sampled};
 use crate::render::numbers::{derived, percent, seconds};
@@ -22,6 +22,8 @@ enum Column {
     Share,
     /// Inclusive value of the expression sorted by.
     Derived,
+    /// Span of the critical path without the procedure.
+    Zeroed,
     /// Inclusive seconds of a metric.
     Inclusive(usize),
     /// Exclusive seconds of a metric.
@@ -56,7 +58,7 @@ pub fn print(
         catalogue,
         metric,
         style,
-        columns: columns(view, metric, style),
+        columns: columns(view, catalogue, metric, style),
     };
     printer.head(headline, out)?;
     let hot = printer.hot_path();
@@ -86,7 +88,12 @@ pub fn print(
     }
 }
 
-fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column> {
+fn columns(
+    view: &View,
+    catalogue: &Catalogue,
+    metric: MetricSelector<'_>,
+    style: Style,
+) -> Vec<Column> {
     let mut columns = vec![Column::Effort];
     let sorted = match metric {
         MetricSelector::Effort | MetricSelector::Derived(_) => None,
@@ -94,6 +101,8 @@ fn columns(view: &View, metric: MetricSelector<'_>, style: Style) -> Vec<Column>
     };
     columns.extend(metric.derived().map(|_| Column::Derived));
     columns.extend(sorted.map(|_| Column::Share));
+    let is_on_path = |metric: usize| catalogue.metrics[metric].name == ON_PATH;
+    columns.extend(sorted.filter(|m| is_on_path(*m)).map(|_| Column::Zeroed));
     // In the bottom-up view a caller has no exclusive amounts, and a root's equal its inclusive.
     let both = view.name == "top-down";
     let wide = style.width >= 110;
@@ -167,6 +176,7 @@ impl Printer<'_> {
                 format!("{text} ({})", expression.unit())
             }
             (Column::Effort | Column::Share | Column::Derived, _) => "effort %".to_owned(),
+            (Column::Zeroed, _) => ZEROED.to_owned(),
             (Column::Inclusive(m), _) => short(m),
             (Column::Exclusive(m), _) => format!("own {}", short(m)),
             (Column::Threads, _) => "threads".to_owned(),
@@ -192,6 +202,10 @@ impl Printer<'_> {
                     percent(self.metric.of(inclusive), self.metric.of(&self.view.totals))
                 }
                 Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
+                Column::Zeroed => {
+                    let label = self.view.node(id).label;
+                    told(label.zeroed_span(self.catalogue).map(seconds))
+                }
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
                 Column::Threads => told(spread.map(|s| s.threads)),

@@ -13,6 +13,7 @@ use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
 use crate::sinks::columns::DataFile;
+use crate::sinks::critical_path;
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
 use hpc_formats::profile::SAMPLES;
@@ -109,6 +110,7 @@ fn write_file(
             params![row.program, row.reason, row.times],
         )?;
     }
+    critical_path::write(&transaction, &experiment.critical_paths)?;
     for line in warnings.lines() {
         transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }

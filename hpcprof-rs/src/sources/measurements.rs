@@ -1,11 +1,13 @@
-//! Finds what measurement directories hold: the process files and the headers of the threads' profiles. The
-//! records of a profile are read when a pass asks for them, so memory does not grow with the measurements.
+//! Finds what measurement directories hold: the process files, critical paths, and the headers of the threads'
+//! profiles. The records of a profile are read when a pass asks for them, so memory does not grow with the
+//! measurements.
 //!
 //! A damaged file becomes a warning; everything else is kept. The order of the result does not depend on
 //! the order of directory entries.
 
 use crate::error::{Error, Result};
 use crate::model::warnings::Warnings;
+use hpc_formats::critical_path::{self, CriticalPath, OnPath};
 use hpc_formats::process::Process;
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
@@ -61,6 +63,8 @@ pub struct ProcessInput {
     pub start_monotonic_ns: u64,
     /// The process file; `None` when it is missing or unreadable.
     pub process: Option<Process>,
+    /// Its critical path, if it was tracked. Its samples are sorted by profile and record.
+    pub critical_path: Option<CriticalPath>,
     /// Profiles by thread ordinal.
     pub threads: BTreeMap<u32, ThreadInput>,
 }
@@ -72,6 +76,19 @@ pub struct Measurements {
     pub directories: Vec<PathBuf>,
     /// Processes by run, start and process id, oldest first.
     pub processes: Vec<ProcessInput>,
+}
+
+impl ProcessInput {
+    /// The samples of a thread that are on the critical path.
+    pub fn on_path(&self, thread: u32) -> &[OnPath] {
+        let all = self
+            .critical_path
+            .as_ref()
+            .map_or(&[][..], |path| &path.on_path);
+        let begin = all.partition_point(|s| s.profile < thread);
+        let end = all.partition_point(|s| s.profile <= thread);
+        &all[begin..end]
+    }
 }
 
 impl Measurements {
@@ -142,6 +159,10 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
                 profiles += 1;
                 readable += usize::from(read_threads(path, &mut processes, warnings));
             }
+            Some(critical_path::EXTENSION) => {
+                found += 1;
+                read_critical_path(path, &mut processes, warnings);
+            }
             _ => {}
         }
     }
@@ -156,7 +177,8 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
             remedy: "measure with `hpcrun-rs PROGRAM` and give the directory that it names",
         });
     }
-    if readable == 0 && !processes.values().any(used_cpu_time) {
+    let is_tracked = processes.values().any(|p| p.critical_path.is_some());
+    if readable == 0 && !is_tracked && !processes.values().any(used_cpu_time) {
         // A thread's profile is made at its first sample.
         let ends = processes.values().filter_map(|p| p.process.as_ref());
         let has_losses = ends.flat_map(|p| &p.end).any(|e| !e.losses.is_empty());
@@ -198,6 +220,7 @@ fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut 
             pid,
             start_monotonic_ns,
             process: None,
+            critical_path: None,
             threads: BTreeMap::new(),
         })
 }
@@ -227,6 +250,30 @@ fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings
                 ));
             } else {
                 slot.process = Some(process);
+            }
+        }
+    }
+}
+
+fn read_critical_path(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
+    let decoded = std::fs::read(path)
+        .map_err(|e| e.to_string())
+        .and_then(|data| CriticalPath::decode(&data).map_err(|e| e.to_string()));
+    match decoded {
+        Err(problem) => warnings.add(format!(
+            "{}: {problem}; the critical path of this process is lost, all else is kept: run again for it",
+            path.display()
+        )),
+        Ok(mut decoded) => {
+            decoded.on_path.sort_unstable_by_key(|s| (s.profile, s.record));
+            let slot = entry(processes, decoded.image, decoded.pid);
+            if slot.critical_path.is_some() {
+                warnings.add(format!(
+                    "{}: a second critical path of the same process; ignored: give each directory once",
+                    path.display()
+                ));
+            } else {
+                slot.critical_path = Some(decoded);
             }
         }
     }

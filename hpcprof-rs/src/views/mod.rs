@@ -5,6 +5,7 @@
 //! of them a database has ready.
 
 pub mod bottom_up;
+pub mod critical_path;
 pub mod flat;
 pub mod fold;
 pub mod prune;

@@ -1,5 +1,6 @@
 //! The nodes of a view, with inclusive and exclusive values. A parent comes before its children.
 
+use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::MetricSelector;
 use crate::catalogue::spreads::Spread;
 use crate::model::code::{Code, ParallelLoop};
@@ -49,6 +50,14 @@ impl Label {
             Label::ParallelLoop(l) => code.module_of(code.procedure(code.parallel_loop(l).entry)),
             Label::Module(m) => m.map(|m| code.module(m)),
             Label::Line(_) | Label::File(_) | Label::Pruned(_) => None,
+        }
+    }
+
+    /// The span of the critical path if the procedure took no time, where that is known.
+    pub fn zeroed_span(self, catalogue: &Catalogue) -> Option<i64> {
+        match self {
+            Label::Procedure(p) => catalogue.zeroed_spans.get(&p).copied(),
+            _ => None,
         }
     }
 

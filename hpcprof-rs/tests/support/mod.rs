@@ -9,6 +9,7 @@ pub mod random;
 pub mod readers;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
+use hpc_formats::critical_path::{self, CriticalPath};
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, CpuTimes, End, Entry, Module, SiteCounts, Start, Unprofiled};
 use hpc_formats::profile::{
@@ -347,6 +348,7 @@ pub struct Run {
     pub end: Option<End>,
     pub sites: Vec<SiteCounts>,
     pub unprofiled: Vec<Unprofiled>,
+    pub critical_path: Option<CriticalPath>,
     pub threads: Vec<ThreadBuilder>,
     pub structures: Vec<Structure>,
 }
@@ -380,6 +382,7 @@ impl Run {
             }),
             sites: Vec::new(),
             unprofiled: Vec::new(),
+            critical_path: None,
             threads: Vec::new(),
             structures: Vec::new(),
         }
@@ -407,6 +410,9 @@ impl Run {
         (run.start.pid, run.start.image) = (pid, image);
         for thread in &mut run.threads {
             (thread.pid, thread.image) = (pid, image);
+        }
+        if let Some(path) = &mut run.critical_path {
+            (path.pid, path.image) = (pid, image);
         }
         run
     }
@@ -444,6 +450,10 @@ impl Run {
                 thread.pid, thread.image, thread.ordinal
             );
             std::fs::write(directory.join(name), thread.bytes()).expect("profile");
+        }
+        if let Some(path) = &self.critical_path {
+            let name = critical_path::file_name(path.pid, path.image);
+            std::fs::write(directory.join(name), path.encode()).expect("critical path");
         }
         for (index, structure) in self.structures.iter().enumerate() {
             let path = directory

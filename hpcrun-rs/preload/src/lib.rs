@@ -14,6 +14,7 @@
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
 //! | `locks` | locks, conditions, barriers, semaphores |
+//! | `writer` | the critical path while the program runs |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `real` | libc's own functions |
@@ -39,3 +40,4 @@ mod start;
 mod thread_life;
 mod threads;
 mod waits;
+mod writer;

@@ -13,6 +13,8 @@
 use crate::events::{self, Caller, Place, waiting_outside_handlers};
 use crate::real::{Real, function};
 use critical_path::Edge;
+use hpcrun_core::path;
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -229,6 +231,62 @@ interpose! {
         events::tell(place, |tracked, at| tracked.send(semaphore as usize, 1, at));
         real()
     };
+}
+
+/// The routine of a `pthread_once` that the calling thread is in.
+#[derive(Clone, Copy)]
+struct Once {
+    control: usize,
+    routine: unsafe extern "C" fn(),
+}
+
+thread_local! {
+    static ONCE: Cell<Option<Once>> = const { Cell::new(None) };
+}
+
+/// Interposed: whoever comes later waits for the routine, which one thread runs.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_once(
+    control: *mut libc::pthread_once_t,
+    routine: unsafe extern "C" fn(),
+    caller: Caller,
+) -> c_int {
+    type Function =
+        unsafe extern "C" fn(*mut libc::pthread_once_t, unsafe extern "C" fn()) -> c_int;
+    static REAL: Real = Real::new(c"pthread_once");
+    let place = caller.place();
+    let control_address = control as usize;
+    let once = Once {
+        control: control_address,
+        routine,
+    };
+    // SAFETY: libc's own function; `run_once` calls the caller's routine.
+    unsafe {
+        if REAL.direct().is_some() || !path::is_active() {
+            return function::<Function>(&REAL)(control, routine);
+        }
+        let outer = ONCE.replace(Some(once));
+        let result = function::<Function>(&REAL)(control, run_once);
+        // The routine has taken it, if it was this thread that has run it.
+        let ran = ONCE.replace(outer).is_none();
+        match ran {
+            true => result,
+            false => events::acquired(place, control_address, true, result),
+        }
+    }
+}
+
+unsafe extern "C" fn run_once() {
+    if let Some(once) = ONCE.take() {
+        let place = Place::CONTEXT;
+        events::acquired(place, once.control, false, 0);
+        // SAFETY: the routine that the caller of `pthread_once` has given.
+        unsafe { (once.routine)() };
+        events::tell(place, |tracked, at| tracked.release(once.control, at));
+    }
 }
 
 fn signal(place: Place, condition: Condition, real: impl FnOnce() -> c_int) -> c_int {

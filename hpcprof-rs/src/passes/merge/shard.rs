@@ -3,7 +3,7 @@
 
 use crate::model::contexts::ContextTree;
 use crate::model::experiment::ThreadSummary;
-use crate::model::metrics::CATEGORY_PREFIX;
+use crate::model::metrics::{CATEGORY_PREFIX, ON_PATH};
 use crate::model::symbols::Symbols;
 use crate::passes::merge::paths::{Anchored, PathResolver, ProcessFrames, Projections};
 use crate::passes::merge::spool::{Entry, Range, Spool};
@@ -164,6 +164,22 @@ impl Shard {
             (&mut self.anchored.1, &mut self.steps),
         );
         let mut unreadable = 0_u64;
+        let mut add = |owner: u32, entry: &mut Entry| {
+            let mut state = resolver.state(owner, &mut out);
+            let mut leaf = resolver.leaf(state, &mut out);
+            if leaf.is_none() {
+                state = resolver.empty(&mut out);
+                leaf = resolver.leaf(state, &mut out);
+            }
+            let Some([logical, physical]) = leaf else {
+                return Ok(());
+            };
+            let labels = resolver.labels(state);
+            count(merged, labels, &entry.amounts, inputs);
+            (entry.logical, entry.physical) = (logical.0, physical.0);
+            entry.tag = labels.tag.map_or(0, |tag| tag.0 + 1);
+            self.spool.push(&mut merged.values, entry)
+        };
         let mut entry = Entry::default();
         for index in 0..profile.len() {
             let record = profile.record(index);
@@ -185,20 +201,16 @@ impl Shard {
             if entry.amounts.iter().all(|amount| *amount == 0) {
                 continue;
             }
-            let mut state = resolver.state(owner, &mut out);
-            let mut leaf = resolver.leaf(state, &mut out);
-            if leaf.is_none() {
-                state = resolver.empty(&mut out);
-                leaf = resolver.leaf(state, &mut out);
+            add(owner, &mut entry)?;
+        }
+        let on_path = inputs.others.iter().position(|name| name == ON_PATH);
+        for sample in measured.on_path(thread.header.thread) {
+            entry.amounts.clear();
+            entry.amounts.resize(FIRST_OTHER + inputs.others.len(), 0);
+            if let Some(metric) = on_path {
+                entry.amounts[FIRST_OTHER + metric] = sample.time;
             }
-            let Some([logical, physical]) = leaf else {
-                continue;
-            };
-            let labels = resolver.labels(state);
-            count(merged, labels, &entry.amounts, inputs);
-            (entry.logical, entry.physical) = (logical.0, physical.0);
-            entry.tag = labels.tag.map_or(0, |tag| tag.0 + 1);
-            self.spool.push(&mut merged.values, &entry)?;
+            add(sample.record, &mut entry)?;
         }
         let header = &profile.header;
         let gone = header.samples.saturating_sub(merged.summary.samples);

@@ -3,6 +3,7 @@
 
 use super::Path;
 use crate::image::{self, Image};
+use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::{Context, Function, Lost, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
@@ -10,22 +11,23 @@ use hpc_formats::critical_path as format;
 use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Writes the critical path up to the ends of all strands that have ended or were published. `complete`: the
 /// process ends. Without a tracker, nothing is written. Not async-signal-safe.
 pub fn write(complete: bool) {
-    static WRITER: Mutex<()> = Mutex::new(());
     let (Some(path), Some(image)) = (super::current(), image::current()) else {
         return;
     };
-    // If a thread that the process's end has stopped was writing, there is nothing better than its file.
-    let Ok(_writer) = WRITER.try_lock() else {
-        return;
-    };
-    if let Err(error) = replace(image, &encode(path, image, complete)) {
-        warn(&error);
+    // Another thread may be writing.
+    for _ in 0..1000 {
+        if let Ok(_writer) = path.writer.try_lock() {
+            if let Err(error) = replace(image, &encode(path, image, complete)) {
+                warn(&error);
+            }
+            return;
+        }
+        system::sleep(100_000);
     }
 }
 

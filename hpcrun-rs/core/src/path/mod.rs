@@ -42,6 +42,8 @@ struct Path {
     objects: Objects,
     /// Of each thread: its number here, and its ordinal in the process.
     threads: Mutex<Vec<(u32, u32)>>,
+    /// Whoever has it writes the file.
+    writer: Mutex<()>,
 }
 
 impl Path {
@@ -72,6 +74,7 @@ fn open(settings: Settings) {
         settings,
         objects: Objects::new(),
         threads: Mutex::default(),
+        writer: Mutex::default(),
     }));
     PATH.store(path, Ordering::Release);
 }
@@ -102,6 +105,11 @@ pub fn tracker() -> Option<&'static Tracker> {
     current().map(|path| &path.tracker)
 }
 
+/// Asks every thread to publish its strand at its next event, for a report in between.
+pub fn ask() {
+    tracker().inspect(|tracker| tracker.ask());
+}
+
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
 /// about to leave ([`ThreadPath::is_inside`]).
 pub fn finish() {
@@ -120,7 +128,7 @@ pub fn start_anew() {
 }
 
 /// A thread's part.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ThreadPath {
     /// The thread is in the tracker.
     inside: AtomicBool,
@@ -133,18 +141,6 @@ pub struct ThreadPath {
 }
 
 impl ThreadPath {
-    /// Of a thread without events.
-    #[allow(clippy::new_without_default)] // it is made where states are made
-    pub const fn new() -> ThreadPath {
-        ThreadPath {
-            inside: AtomicBool::new(false),
-            tracked: UnsafeCell::new(None),
-            samples: AtomicPtr::new(ptr::null_mut()),
-            ordinal: Cell::new(0),
-            is_shared: Cell::new(false),
-        }
-    }
-
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
         self.ordinal.set(ordinal);

@@ -126,7 +126,7 @@ fn allocate() -> Option<&'static ThreadState> {
         source: Source::new(),
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),
-        path: ThreadPath::new(),
+        path: ThreadPath::default(),
         deferred: Deferred::new(),
         idle_weight: AtomicU64::new(0),
         losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],

@@ -1,0 +1,114 @@
+//! What a critical path means: what limits the program, and which procedures to shorten.
+
+use crate::model::critical_path::{CriticalPath, Procedure, ratio};
+
+/// Procedures that are named.
+const NAMED: usize = 3;
+/// Less of the span is not worth a line.
+const LEAST: f64 = 0.02;
+/// Missing edges from this share on come before all else.
+const MANY_MISSING: f64 = 0.01;
+
+/// What makes the figures doubtful; it comes first.
+pub fn problems(path: &CriticalPath) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !path.complete {
+        lines.push(
+            "the process did not end in order: this is the path as it was some time before"
+                .to_owned(),
+        );
+    }
+    let (missing, edges) = (path.quality.missing_edges(), path.quality.edges());
+    if ratio(missing, edges) >= MANY_MISSING {
+        lines.push(format!(
+            "{missing} of {edges} edges are missing ({}): the true path may be longer",
+            causes(path)
+        ));
+    }
+    if path.quality.woken_edges > path.quality.exact_edges {
+        lines.push(
+            "of most edges only a wait and its wake-up were seen: operations without a wait have no edge"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// What the figures rest on, in one line.
+pub fn basis(path: &CriticalPath) -> String {
+    let quality = &path.quality;
+    let lost = match quality.lost_edges.is_empty() {
+        true => "none lost".to_owned(),
+        false => format!("lost: {}", causes(path)),
+    };
+    let woken = match quality.woken_edges {
+        0 => "none woken".to_owned(),
+        n => format!("{n} woken (only a wait and its wake-up were seen)"),
+    };
+    format!(
+        "rests on {} exact edges, {woken}, {lost}",
+        quality.exact_edges
+    )
+}
+
+fn causes(path: &CriticalPath) -> String {
+    let lost = path.quality.lost_edges.iter();
+    let causes: Vec<String> = lost.map(|(cause, n)| format!("{cause} {n}")).collect();
+    causes.join(", ")
+}
+
+/// What to do, most useful first. `time` prints nanoseconds.
+pub fn lines(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
+    if path.span <= 0 {
+        return vec!["no activity was tracked".to_owned()];
+    }
+    let parallelism = path.parallelism();
+    let limit = match parallelism < f64::from(workers) {
+        true => format!(
+            "the path limits the program: no number of workers is more than {parallelism:.1} times as fast \
+             as one"
+        ),
+        false => format!(
+            "{workers} workers limit the program: there is work for {parallelism:.1} at once, on average"
+        ),
+    };
+    let is_large = |time: i64| ratio(time, path.span) >= LEAST;
+    // Much of the path, but another path is nearly as long.
+    let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 2;
+    let now = path.prediction(workers).upper;
+    let gaining = path.procedures.iter();
+    let gaining = gaining
+        .filter(|p| is_large(path.gain(p)) && !is_hidden(p))
+        .map(|p| {
+            format!(
+                "{}; without it {workers} workers would take {} instead of {}",
+                shares(path, p),
+                time(path.without(p, workers)),
+                time(now),
+            )
+        });
+    let hidden = path.procedures.iter().filter(|p| is_hidden(p));
+    let hidden = hidden.max_by_key(|p| p.on_path).map(|p| {
+        format!(
+            "{}; without it the span would be only {} shorter, since another path is nearly as long",
+            shares(path, p),
+            time(path.gain(p) as f64),
+        )
+    });
+    [limit]
+        .into_iter()
+        .chain(gaining.take(NAMED))
+        .chain(hidden)
+        .collect()
+}
+
+fn shares(path: &CriticalPath, procedure: &Procedure) -> String {
+    let name = &path.place(procedure.place).name;
+    let percent = |part, whole| ratio(part, whole) * 100.0;
+    format!(
+        "{} has {:.0} % of the work, {:.0} % of the path",
+        if name.is_empty() { "[unknown]" } else { name },
+        percent(procedure.work, path.work),
+        percent(procedure.on_path, path.span),
+    )
+}

@@ -1,0 +1,587 @@
+//! Prints a critical path as text that fits the screen, and as JSON (`hpcprof-rs/critical-path/1`,
+//! FORMATS.md).
+
+use crate::advice::critical_path as advice;
+use crate::catalogue::critical_path::TrackedProcess;
+use crate::error::one_line;
+use crate::model::critical_path::{CriticalPath, Place, WORKERS, ratio};
+use crate::render::json::string;
+use crate::render::names::{base_name, middle, wrap};
+use crate::render::numbers::exact_seconds;
+use crate::render::style::Style;
+use crate::views::critical_path::{Part, arrange};
+use std::io::{self, Write};
+
+/// Version of the JSON.
+const SCHEMA: &str = "hpcprof-rs/critical-path/1";
+/// Procedures that are listed.
+const PROCEDURES: usize = 12;
+/// Processes that are named beside the one shown.
+const OTHERS: usize = 8;
+/// The burdened span is named if it is so many times the span.
+const NOTABLE_COSTS: f64 = 1.01;
+/// Columns that a place keeps.
+const LEAST_PLACE: usize = 20;
+/// A name in fewer columns says nothing.
+const LEAST_NAME: usize = 4;
+
+/// A critical path to print.
+#[derive(Clone, Copy, Debug)]
+pub struct PathView<'a> {
+    /// The path.
+    pub path: &'a CriticalPath,
+    /// Its process.
+    pub process: &'a TrackedProcess,
+    /// The other processes, the longest path first.
+    pub others: &'a [TrackedProcess],
+    /// Workers for which procedures' gains are predicted.
+    pub workers: u32,
+}
+
+/// In what times are printed: its name, and its nanoseconds.
+#[derive(Clone, Copy)]
+struct Scale(&'static str, f64);
+
+impl Scale {
+    /// The unit in which a time has three decimals that say something.
+    fn of(nanoseconds: i64) -> Scale {
+        match nanoseconds {
+            100_000_000.. => Scale("s", 1e9),
+            100_000.. => Scale("ms", 1e6),
+            _ => Scale("us", 1e3),
+        }
+    }
+
+    fn number(self, nanoseconds: f64) -> String {
+        match nanoseconds / self.1 {
+            v if v.abs() >= 10_000.0 => format!("{v:.0}"),
+            v if v.abs() >= 1000.0 => format!("{v:.1}"),
+            v => format!("{v:.3}"),
+        }
+    }
+
+    fn time(self, nanoseconds: f64) -> String {
+        format!("{} {}", self.number(nanoseconds), self.0)
+    }
+
+    /// A time within a sentence: three digits that count.
+    fn about(self, nanoseconds: f64) -> String {
+        let decimals = match nanoseconds / self.1 {
+            v if v.abs() >= 100.0 => 0,
+            v if v.abs() >= 10.0 => 1,
+            _ => 2,
+        };
+        format!("{:.decimals$} {}", nanoseconds / self.1, self.0)
+    }
+}
+
+fn percent(part: i64, whole: i64) -> String {
+    match ratio(part, whole) * 100.0 {
+        v if v >= 9.95 => format!("{v:.0} %"),
+        v => format!("{v:.1} %"),
+    }
+}
+
+impl PathView<'_> {
+    /// Prints text: at most `rows` parts of the path.
+    pub fn text(&self, rows: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        let scale = Scale::of(path.span);
+        let width = style.width;
+        for problem in advice::problems(path) {
+            paragraph(&style, &format!("! {problem}"), width, out)?;
+        }
+        let head = format!(
+            "work {}   span {}   parallelism {:.2}   wall {}",
+            scale.time(path.work as f64),
+            scale.time(path.span as f64),
+            path.parallelism(),
+            scale.time(path.wall as f64)
+        );
+        writeln!(out, "{}", style.bold(&head))?;
+        let costs = match ratio(path.burdened_span, path.span) >= NOTABLE_COSTS {
+            true => format!(
+                "; span with the edges' costs {}",
+                scale.time(path.burdened_span as f64)
+            ),
+            false => String::new(),
+        };
+        let process = format!(
+            "{}, {} cores{costs}",
+            name_of(self.process),
+            self.process.cores
+        );
+        writeln!(out, "{}", middle(&process, width))?;
+        for line in advice::lines(path, self.workers, |ns| scale.about(ns)) {
+            paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
+        }
+        self.segments(rows, scale, style, out)?;
+        self.procedures(scale, style, out)?;
+        self.branches(scale, style, out)?;
+        self.predictions(scale, style, out)?;
+        writeln!(out)?;
+        paragraph(&style, &one_line(&advice::basis(path)), width, out)?;
+        self.name_others(scale, width, out)
+    }
+
+    fn segments(
+        &self,
+        rows: usize,
+        scale: Scale,
+        style: Style,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let path = self.path;
+        let parts = arrange(&path.segments, rows);
+        let count = parts
+            .iter()
+            .map(Part::segments)
+            .fold(0, i64::saturating_add);
+        let title = format!("{:>9}  share  begins by  thread  {count} subpaths", scale.0);
+        writeln!(out, "\n{}", style.bold(&title))?;
+        let mut work: Vec<(&Part, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
+        while let Some((part, indent)) = work.pop() {
+            let time = format!(
+                "{:>9}{:>7}",
+                scale.number(part.time() as f64),
+                percent(part.time(), path.span)
+            );
+            match part {
+                Part::Loop(rounds, parts) => {
+                    writeln!(out, "{time}  {indent}x {rounds}:")?;
+                    work.extend(parts.iter().rev().map(|p| (p, "  ")));
+                }
+                Part::Rest(segments, _) => {
+                    let text = format!("{indent}… {segments} shorter ones");
+                    writeln!(out, "{time}  {}", style.faint(&text))?;
+                }
+                Part::Segment(segment) => {
+                    let thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
+                    let times = match segment.count {
+                        1 => String::new(),
+                        n => format!("x {n}  "),
+                    };
+                    let edge = format!("{indent}{}", segment.edge);
+                    let line = format!("{time}  {edge:<9}{thread:>8}  {times}");
+                    let room = room(&line, style);
+                    let what = match segment.edge {
+                        "folded" => "the oldest subpaths of a long path".to_owned(),
+                        _ => from_to(path.place(segment.begin), path.place(segment.end), room),
+                    };
+                    writeln!(out, "{line}{what}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn procedures(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        let all = &path.procedures;
+        let gaining = all.iter().filter(|p| path.gain(p) > 0 || p.on_path > 0);
+        let listed: Vec<_> = gaining.take(PROCEDURES).collect();
+        if listed.is_empty() {
+            let text = "no procedure was sampled or marked on the path";
+            return writeln!(out, "\n{text}");
+        }
+        let workers = format!("{} workers", self.workers);
+        let title = format!(
+            "{:>9} {:>8} {:>8} {:>12} {workers:>12}  procedure",
+            format!("gain {}", scale.0),
+            "of work",
+            "of path",
+            "span without"
+        );
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for p in &listed {
+            let line = format!(
+                "{:>9} {:>8} {:>8} {:>12} {:>12}  ",
+                scale.number(path.gain(p) as f64),
+                percent(p.work, path.work),
+                percent(p.on_path, path.span),
+                scale.number(p.zeroed_span as f64),
+                scale.number(path.without(p, self.workers)),
+            );
+            let room = room(&line, style);
+            writeln!(out, "{line}{}", shown(path.place(p.place), room))?;
+        }
+        match all.len() - listed.len() {
+            0 => Ok(()),
+            more => writeln!(out, "{:>9}  {more} more", "…"),
+        }
+    }
+
+    fn branches(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        if path.branches.is_empty() {
+            return Ok(());
+        }
+        let title = format!(
+            "{:>9} {:>9}  thread  nearly as long as the path beside",
+            scale.0, "slack"
+        );
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for branch in &path.branches {
+            let thread = branch.thread.map_or("-".to_owned(), |t| t.to_string());
+            let line = format!(
+                "{:>9} {:>9}{thread:>8}  ",
+                scale.number(branch.time as f64),
+                scale.number(branch.slack as f64),
+            );
+            let room = room(&line, style);
+            let what = from_to(path.place(branch.begin), path.place(branch.end), room);
+            writeln!(out, "{line}{what}")?;
+        }
+        Ok(())
+    }
+
+    fn predictions(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let title = format!(
+            "{:>9} {:>9} {:>9} {:>9}",
+            "workers", scale.0, "at least", "speed-up"
+        );
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for workers in WORKERS {
+            let prediction = self.path.prediction(workers);
+            let faster = match prediction.upper {
+                0.0 => "-".to_owned(),
+                upper => format!("{:.2}", self.path.work as f64 / upper),
+            };
+            writeln!(
+                out,
+                "{workers:>9} {:>9} {:>9} {faster:>9}",
+                scale.number(prediction.upper),
+                scale.number(prediction.lower)
+            )?;
+        }
+        Ok(())
+    }
+
+    fn name_others(&self, scale: Scale, width: usize, out: &mut impl Write) -> io::Result<()> {
+        if self.others.is_empty() {
+            return Ok(());
+        }
+        let (named, more) = self.others.split_at(self.others.len().min(OTHERS));
+        let named = named
+            .iter()
+            .map(|p| format!("{} (span {})", name_of(p), scale.time(p.span as f64)));
+        let mut names: Vec<String> = named.collect();
+        if !more.is_empty() {
+            names.push(format!("{} more", more.len()));
+        }
+        let text = format!("other processes, see --process PID: {}", names.join("; "));
+        for line in wrap(&text, width) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// Prints JSON.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        write!(
+            out,
+            "{{\"schema\":{},\"unit\":\"seconds\",\"clock\":\"cpu\",{},\"complete\":{},\"work\":{},\
+             \"span\":{},\"burdened_span\":{},\"wall\":{},\"parallelism\":{},\"spawn_cost\":{},\
+             \"message_cost\":{},\"workers\":{},\n\"prediction\":[",
+            string(SCHEMA),
+            process_fields(self.process),
+            path.complete,
+            exact_seconds(path.work),
+            exact_seconds(path.span),
+            exact_seconds(path.burdened_span),
+            exact_seconds(path.wall),
+            path.parallelism(),
+            exact_seconds(path.spawn_cost),
+            exact_seconds(path.message_cost),
+            self.workers,
+        )?;
+        list(out, WORKERS, |workers| {
+            let prediction = path.prediction(workers);
+            let (lower, upper) = (prediction.lower / 1e9, prediction.upper / 1e9);
+            format!(
+                "{{\"workers\":{workers},\"seconds\":{upper},\"lower\":{lower},\"upper\":{upper}}}"
+            )
+        })?;
+        write!(out, ",\n\"segments\":[")?;
+        let thread = |thread: Option<u32>| thread.map_or("null".to_owned(), |t| t.to_string());
+        let place = |index| place_json(path.place(index));
+        list(out, &path.segments, |s| {
+            format!(
+                "{{\"thread\":{},\"seconds\":{},\"share\":{},\"count\":{},\"edge\":{},\"begin\":{},\
+                 \"end\":{}}}",
+                thread(s.thread),
+                exact_seconds(s.time),
+                ratio(s.time, path.span),
+                s.count,
+                string(s.edge),
+                place(s.begin),
+                place(s.end),
+            )
+        })?;
+        write!(out, ",\n\"procedures\":[")?;
+        list(out, &path.procedures, |p| {
+            let at = path.place(p.place);
+            format!(
+                "{{{},\"work\":{},\"on_path\":{},\"share\":{},\"zeroed_span\":{},\"gain\":{},\
+                 \"predicted\":{}}}",
+                place_fields(at),
+                exact_seconds(p.work),
+                exact_seconds(p.on_path),
+                ratio(p.on_path, path.span),
+                exact_seconds(p.zeroed_span),
+                exact_seconds(path.gain(p)),
+                path.without(p, self.workers) / 1e9,
+            )
+        })?;
+        write!(out, ",\n\"near\":[")?;
+        list(out, &path.branches, |b| {
+            format!(
+                "{{\"thread\":{},\"seconds\":{},\"slack\":{},\"begin\":{},\"end\":{}}}",
+                thread(b.thread),
+                exact_seconds(b.time),
+                exact_seconds(b.slack),
+                place(b.begin),
+                place(b.end),
+            )
+        })?;
+        let quality = &path.quality;
+        let lost = quality.lost_edges.iter();
+        let lost: Vec<String> = lost
+            .map(|(cause, n)| format!("{}:{n}", string(cause)))
+            .collect();
+        write!(
+            out,
+            ",\n\"quality\":{{\"resyncs\":{},\"lost_edges\":{{{}}},\"exact_edges\":{},\
+             \"woken_edges\":{}}},\n\"others\":[",
+            quality.resyncs,
+            lost.join(","),
+            quality.exact_edges,
+            quality.woken_edges
+        )?;
+        list(out, self.others, |p| {
+            format!(
+                "{{{},\"span\":{}}}",
+                process_fields(p),
+                exact_seconds(p.span)
+            )
+        })?;
+        writeln!(out, "}}")
+    }
+}
+
+/// The elements of an array, and its end.
+fn list<T>(
+    out: &mut impl Write,
+    items: impl IntoIterator<Item = T>,
+    element: impl Fn(T) -> String,
+) -> io::Result<()> {
+    for (index, item) in items.into_iter().enumerate() {
+        let comma = if index > 0 { ",\n" } else { "" };
+        write!(out, "{comma}{}", element(item))?;
+    }
+    write!(out, "]")
+}
+
+fn process_fields(process: &TrackedProcess) -> String {
+    format!(
+        "\"run\":{},\"host\":{},\"pid\":{},\"program\":{}",
+        string(&process.run),
+        string(&process.host),
+        process.pid,
+        string(&process.program)
+    )
+}
+
+fn place_json(place: &Place) -> String {
+    format!("{{{}}}", place_fields(place))
+}
+
+/// What is not known is null, but for a name, which is empty.
+fn place_fields(place: &Place) -> String {
+    let or_null = |text: &str| match text {
+        "" => "null".to_owned(),
+        text => string(text),
+    };
+    let line = match place.line {
+        0 => "null".to_owned(),
+        line => line.to_string(),
+    };
+    format!(
+        "\"name\":{},\"module\":{},\"file\":{},\"line\":{line}",
+        string(&place.name),
+        or_null(&place.module),
+        or_null(&place.file),
+    )
+}
+
+fn name_of(process: &TrackedProcess) -> String {
+    let host = match process.host.as_str() {
+        "" => String::new(),
+        host => format!(" on {}", one_line(host)),
+    };
+    format!(
+        "{}, process {}{host}",
+        one_line(&process.program),
+        process.pid
+    )
+}
+
+/// A text in as many lines as it needs; the second line and those below it are indented.
+fn paragraph(style: &Style, text: &str, width: usize, out: &mut impl Write) -> io::Result<()> {
+    for line in wrap(text, width) {
+        let line = match text.starts_with('!') {
+            true => style.paint("1;31", &line),
+            false => line,
+        };
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Columns that are left for a place.
+fn room(line: &str, style: Style) -> usize {
+    let left = style.line.saturating_sub(line.chars().count());
+    left.max(LEAST_PLACE)
+}
+
+/// `file.rs:12`, as far as it is known.
+fn location(place: &Place) -> String {
+    let file = one_line(base_name(&place.file));
+    match place.line {
+        0 => file,
+        line => format!("{file}:{line}"),
+    }
+}
+
+/// A procedure's name without the path to it. A closure keeps the procedure around it.
+fn tail(name: &str) -> &str {
+    let mut depth = 0_usize;
+    let mut start = 0;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' | '(' => depth += 1,
+            '>' | ')' if !name[..at].ends_with(['-', '=']) => depth = depth.saturating_sub(1),
+            ':' if depth == 0 && name[..at].ends_with(':') => {
+                let rest = &name[at + 1..];
+                if !rest.starts_with(['{', '<']) {
+                    start = at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
+/// Name and location in at most `room` columns, if the location leaves any to the name.
+fn shown(place: &Place, room: usize) -> String {
+    let location = location(place);
+    let name = one_line(&place.name);
+    if location.is_empty() {
+        let known = if name.is_empty() { "?" } else { &name };
+        return short(known, room);
+    }
+    let left = room.saturating_sub(location.chars().count() + 1);
+    match name.is_empty() || left < LEAST_NAME {
+        true => location,
+        false => format!("{} {location}", short(&name, left)),
+    }
+}
+
+/// A name in at most `room` columns.
+fn short(name: &str, room: usize) -> String {
+    match name.chars().count() > room {
+        true => middle(tail(name), room),
+        false => name.to_owned(),
+    }
+}
+
+/// Where something begins and ends, in at most `room` columns.
+fn from_to(begin: &Place, end: &Place, room: usize) -> String {
+    const ARROW: &str = " -> ";
+    if begin == end {
+        return shown(begin, room);
+    }
+    let is_same = (&begin.name, &begin.file) == (&end.name, &end.file);
+    if is_same && end.line > 0 {
+        let rest = format!("{ARROW}{}", end.line);
+        return format!("{}{rest}", shown(begin, room.saturating_sub(rest.len())));
+    }
+    let room = room.saturating_sub(ARROW.len());
+    let (from, to) = (shown(begin, usize::MAX), shown(end, usize::MAX));
+    let (from_length, to_length) = (from.chars().count(), to.chars().count());
+    // What one side does not need is the other's.
+    let half = room / 2;
+    let (from_room, to_room) = match (from_length <= half, to_length <= half) {
+        (true, _) => (from_length, room - from_length),
+        (_, true) => (room - to_length, to_length),
+        _ => (half, room - half),
+    };
+    format!("{}{ARROW}{}", shown(begin, from_room), shown(end, to_room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str, line: u32) -> Place {
+        Place {
+            name: name.to_owned(),
+            file: "/src/app/main.rs".to_owned(),
+            line,
+            ..Place::default()
+        }
+    }
+
+    #[test]
+    fn names_lose_their_paths_first() {
+        for (name, short) in [
+            ("app::solve::factor", "factor"),
+            ("main", "main"),
+            ("app::run::{closure#0}", "run::{closure#0}"),
+            (
+                "app::run::{closure#0}::{closure#1}",
+                "run::{closure#0}::{closure#1}",
+            ),
+            ("<app::List<u8> as core::iter::Iterator>::next", "next"),
+            (
+                "app::apply::<fn(u8) -> app::X>",
+                "apply::<fn(u8) -> app::X>",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(tail(name), short, "{name}");
+        }
+    }
+
+    #[test]
+    fn places_fit_their_room() {
+        let (a, b) = (place("app::solve::factor", 8), place("app::solve", 120));
+        assert_eq!(from_to(&a, &a, 80), "app::solve::factor main.rs:8");
+        assert_eq!(
+            from_to(&a, &place("app::solve::factor", 9), 80),
+            "app::solve::factor main.rs:8 -> 9"
+        );
+        let both = "app::solve::factor main.rs:8 -> app::solve main.rs:120";
+        assert_eq!(from_to(&a, &b, both.len()), both);
+        assert_eq!(from_to(&a, &b, 42), "factor main.rs:8 -> solve main.rs:120");
+        // Both locations and the arrow.
+        for room in 24..60 {
+            assert!(from_to(&a, &b, room).chars().count() <= room, "{room}");
+        }
+        assert_eq!(
+            from_to(&Place::default(), &b, 40),
+            "? -> app::solve main.rs:120"
+        );
+        assert_eq!(shown(&place("", 3), 20), "main.rs:3");
+    }
+
+    #[test]
+    fn times_have_a_unit_that_fits() {
+        assert_eq!(Scale::of(1_500_000_000).time(1.5e9), "1.500 s");
+        assert_eq!(Scale::of(99_000_000).time(99e6), "99.000 ms");
+        assert_eq!(Scale::of(5).time(5.0), "0.005 us");
+        assert_eq!(Scale::of(1_500_000_000).number(1.2345e13), "12345");
+    }
+}

@@ -1,0 +1,220 @@
+//! Arranges a critical path to be read: what repeats is a loop, and what is short is summed up.
+
+use crate::model::critical_path::Segment;
+use std::cmp::Reverse;
+
+/// Most segments of a loop's body.
+const LONGEST_BODY: usize = 16;
+/// Fewest rounds of a loop of several segments.
+const FEWEST_ROUNDS: usize = 3;
+/// Most parts of a loop that are shown.
+const PARTS_OF_LOOP: usize = 6;
+
+/// A part of a path as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Equal consecutive segments.
+    Segment(Segment),
+    /// Segments that follow one another in each of so many rounds, with the sums over all rounds.
+    Loop(i64, Vec<Part>),
+    /// So many short segments, and their time.
+    Rest(i64, i64),
+}
+
+impl Part {
+    /// Its time.
+    pub fn time(&self) -> i64 {
+        match self {
+            Part::Segment(segment) => segment.time,
+            Part::Loop(_, parts) => total(parts.iter().map(Part::time)),
+            Part::Rest(_, time) => *time,
+        }
+    }
+
+    /// How many segments it stands for.
+    pub fn segments(&self) -> i64 {
+        match self {
+            Part::Segment(segment) => segment.count,
+            Part::Loop(_, parts) => total(parts.iter().map(Part::segments)),
+            Part::Rest(segments, _) => *segments,
+        }
+    }
+}
+
+/// A sum that a forged database cannot make overflow.
+fn total(values: impl Iterator<Item = i64>) -> i64 {
+    values.fold(0, i64::saturating_add)
+}
+
+/// The path with its loops folded; besides the `most` longest parts, neighbours are summed up.
+pub fn arrange(segments: &[Segment], most: usize) -> Vec<Part> {
+    shorten(fold(&merged(segments)), most)
+}
+
+/// Whether two segments are equal but for their times. Rounds of a loop may run on several threads.
+fn is_same(a: &Segment, b: &Segment) -> bool {
+    (a.edge, a.begin, a.end) == (b.edge, b.begin, b.end)
+}
+
+fn add(to: &mut Segment, other: &Segment) {
+    to.time = to.time.saturating_add(other.time);
+    to.count = to.count.saturating_add(other.count);
+    to.thread = to.thread.filter(|thread| other.thread == Some(*thread));
+}
+
+/// Equal consecutive segments as one.
+fn merged(segments: &[Segment]) -> Vec<Segment> {
+    let mut merged: Vec<Segment> = Vec::new();
+    for segment in segments {
+        match merged.last_mut().filter(|last| is_same(last, segment)) {
+            Some(last) => add(last, segment),
+            None => merged.push(*segment),
+        }
+    }
+    merged
+}
+
+fn fold(segments: &[Segment]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < segments.len() {
+        let rest = &segments[at..];
+        // The length of the body, and how many rounds it has.
+        let rounds = |body: usize| {
+            let again = rest.iter().zip(&rest[body..]);
+            let equal = again.take_while(|(a, b)| is_same(a, b)).count();
+            equal / body + 1
+        };
+        let bodies = 2..=LONGEST_BODY.min(rest.len() / FEWEST_ROUNDS);
+        let loops = bodies.map(|body| (body, rounds(body)));
+        let longest = loops
+            .filter(|(_, rounds)| *rounds >= FEWEST_ROUNDS)
+            .max_by_key(|(body, rounds)| (body * rounds, Reverse(*body)));
+        let Some((body, rounds)) = longest else {
+            parts.push(Part::Segment(rest[0]));
+            at += 1;
+            continue;
+        };
+        let (mut sums, others) = (rest[..body].to_vec(), &rest[body..body * rounds]);
+        for (index, segment) in others.iter().enumerate() {
+            add(&mut sums[index % body], segment);
+        }
+        let sums = sums.into_iter().map(Part::Segment).collect();
+        parts.push(Part::Loop(rounds as i64, shorten(sums, PARTS_OF_LOOP)));
+        at += body * rounds;
+    }
+    parts
+}
+
+/// Keeps the `most` longest parts, and sums up neighbours between them.
+fn shorten(parts: Vec<Part>, most: usize) -> Vec<Part> {
+    let mut by_time: Vec<usize> = (0..parts.len()).collect();
+    by_time.sort_by_key(|index| Reverse(parts[*index].time()));
+    let mut is_kept = vec![false; parts.len()];
+    by_time
+        .iter()
+        .take(most)
+        .for_each(|index| is_kept[*index] = true);
+    let mut shown: Vec<Part> = Vec::new();
+    let mut last_kept = true;
+    for (part, kept) in parts.into_iter().zip(is_kept) {
+        match shown.last_mut().filter(|_| !kept && !last_kept) {
+            Some(last) => {
+                *last = Part::Rest(
+                    last.segments().saturating_add(part.segments()),
+                    last.time().saturating_add(part.time()),
+                );
+            }
+            None => shown.push(part),
+        }
+        last_kept = kept;
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(end: u32, time: i64) -> Segment {
+        Segment {
+            edge: "join",
+            thread: Some(1),
+            time,
+            count: 1,
+            begin: 0,
+            end,
+        }
+    }
+
+    #[test]
+    fn loops_are_folded_and_nothing_is_lost() {
+        // 9, then four rounds of 1 1 2, then 9 again.
+        let mut path = vec![segment(9, 100)];
+        for _ in 0..4 {
+            path.extend([segment(1, 10), segment(1, 10), segment(2, 5)]);
+        }
+        path.push(segment(9, 100));
+        let parts = arrange(&path, 20);
+        let [
+            Part::Segment(first),
+            Part::Loop(4, body),
+            Part::Segment(last),
+        ] = &parts[..]
+        else {
+            panic!("{parts:?}");
+        };
+        assert_eq!((first.time, last.time), (100, 100));
+        assert_eq!(
+            body[0],
+            Part::Segment(Segment {
+                count: 8,
+                ..segment(1, 80)
+            })
+        );
+        assert_eq!(
+            body[1],
+            Part::Segment(Segment {
+                count: 4,
+                ..segment(2, 20)
+            })
+        );
+        let sum = |of: fn(&Part) -> i64| parts.iter().map(of).sum::<i64>();
+        assert_eq!((sum(Part::time), sum(Part::segments)), (300, 14));
+    }
+
+    #[test]
+    fn an_unfinished_round_stays_outside_of_the_loop() {
+        let path: Vec<Segment> = (0..7).map(|n| segment(1 + n % 2, 1)).collect();
+        let parts = arrange(&path, 20);
+        assert!(matches!(parts[..], [Part::Loop(3, _), Part::Segment(_)]));
+    }
+
+    #[test]
+    fn a_loop_on_several_threads_has_none() {
+        let mut path: Vec<Segment> = (0..3).map(|_| segment(1, 1)).collect();
+        path[1].thread = Some(2);
+        let parts = arrange(&path, 1);
+        let expected = Segment {
+            thread: None,
+            count: 3,
+            ..segment(1, 3)
+        };
+        assert_eq!(parts, [Part::Segment(expected)]);
+    }
+
+    #[test]
+    fn short_parts_between_long_ones_are_summed_up() {
+        let path: Vec<Segment> = [9, 1, 1, 9, 1]
+            .iter()
+            .zip(1..)
+            .map(|(t, n)| segment(n, *t))
+            .collect();
+        let parts = arrange(&path, 2);
+        let times: Vec<i64> = parts.iter().map(Part::time).collect();
+        assert_eq!(times, [9, 2, 9, 1]);
+        assert_eq!(parts[1], Part::Rest(2, 2));
+        assert!(matches!(parts[3], Part::Segment(_)), "one alone is itself");
+        assert_eq!(arrange(&[], 2), []);
+    }
+}

@@ -1,0 +1,679 @@
+//! Critical paths whose answers are known by construction, from the file to the screen.
+
+mod support;
+
+use hpc_formats::critical_path::{
+    self, CriticalPath, EDGES, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+use support::program::{
+    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
+    MAIN_SERIAL, SCHEDULER, SERIAL, START, run, run_of,
+};
+use support::*;
+
+/// A unit of the graphs' times.
+const MS: u64 = 1_000_000;
+
+/// A procedure of a graph: its code, its name, its activity, its part of the path, the span without it.
+type Part = (
+    hpc_formats::address::CodeAddress,
+    &'static str,
+    u64,
+    u64,
+    u64,
+);
+
+/// A graph of activity, in milliseconds.
+struct Graph {
+    work: u64,
+    span: u64,
+    procedures: Vec<Part>,
+    /// Edge, procedure, time, thread.
+    path: Vec<(&'static str, usize, u64, u32)>,
+    /// Procedure, time since the path was left, slack.
+    near: Vec<(usize, u64, u64)>,
+}
+
+const F: (hpc_formats::address::CodeAddress, &str) = (MAIN, "app::main");
+const G: (hpc_formats::address::CodeAddress, &str) = (CALLER, "app::caller");
+const H: (hpc_formats::address::CodeAddress, &str) = (LEAF, "app::leaf");
+const K: (hpc_formats::address::CodeAddress, &str) = (SERIAL, "app::serial");
+
+fn part(of: (hpc_formats::address::CodeAddress, &'static str), times: [u64; 3]) -> Part {
+    (of.0, of.1, times[0], times[1], times[2])
+}
+
+/// pre 10, then A 30 beside B 50, then post 5.
+fn join() -> Graph {
+    Graph {
+        work: 95,
+        span: 65,
+        procedures: vec![
+            part(F, [10, 10, 55]),
+            part(G, [30, 0, 65]),
+            part(H, [50, 50, 45]),
+            part(K, [5, 5, 60]),
+        ],
+        path: vec![("start", 0, 10, 0), ("spawn", 2, 50, 1), ("join", 3, 5, 0)],
+        near: Vec::new(),
+    }
+}
+
+/// P 20, then A 30 beside D 28, then E 25: A has most of the path, and gains least.
+fn share_and_zeroing() -> Graph {
+    Graph {
+        work: 103,
+        span: 75,
+        procedures: vec![
+            part(F, [20, 20, 55]),
+            part(G, [30, 30, 73]),
+            part(H, [28, 0, 75]),
+            part(K, [25, 25, 50]),
+        ],
+        path: vec![("start", 0, 20, 0), ("spawn", 1, 30, 1), ("join", 3, 25, 0)],
+        near: vec![(2, 28, 2)],
+    }
+}
+
+/// f 40, g 5 beside f 10, h 30: zeroing f leaves the other branch.
+fn both_branches() -> Graph {
+    Graph {
+        work: 85,
+        span: 45,
+        procedures: vec![
+            part(F, [50, 40, 30]),
+            part(G, [5, 5, 40]),
+            part(H, [30, 0, 45]),
+        ],
+        path: vec![("start", 0, 40, 0), ("message", 1, 5, 0)],
+        near: vec![(2, 40, 5)],
+    }
+}
+
+/// pre 10, then 100 beside 98 beside 95 beside 50, then post 10, where pre and post are one procedure.
+fn nearly_critical() -> Graph {
+    Graph {
+        work: 363,
+        span: 120,
+        procedures: vec![
+            part(F, [20, 20, 100]),
+            part(G, [100, 100, 118]),
+            part(H, [98, 0, 120]),
+            part(K, [145, 0, 120]),
+        ],
+        path: vec![
+            ("start", 0, 10, 0),
+            ("spawn", 1, 100, 1),
+            ("join", 0, 10, 0),
+        ],
+        near: vec![(2, 98, 2), (3, 95, 5)],
+    }
+}
+
+fn graphs() -> [Graph; 4] {
+    [
+        join(),
+        share_and_zeroing(),
+        both_branches(),
+        nearly_critical(),
+    ]
+}
+
+fn edge(name: &str) -> u8 {
+    EDGES.iter().position(|e| *e == name).expect("an edge") as u8
+}
+
+/// A run with the path of a graph. Thread 1 has a context of each procedure, right below the entry: it has
+/// the samples of the path, and others.
+fn tracked(graph: &Graph) -> Run {
+    let mut on_path = Vec::new();
+    let mut run = run_of(|thread, entry| {
+        for (address, _, work, time, _) in &graph.procedures {
+            let record = thread.native(entry, *address);
+            thread.sample(record, *work, 0.0);
+            on_path.push(OnPath {
+                profile: 1,
+                record,
+                time: time * MS,
+            });
+        }
+    });
+    let site = |procedure: usize| Site::Address(graph.procedures[procedure].0);
+    let segments = graph
+        .path
+        .iter()
+        .map(|(edge_name, procedure, time, thread)| Segment {
+            begin: site(*procedure),
+            end: site(*procedure),
+            edge: edge(edge_name),
+            thread: Some(*thread),
+            time: time * MS,
+            count: 1,
+        });
+    let procedures = graph
+        .procedures
+        .iter()
+        .map(|(address, _, work, on_path, zeroed)| Procedure {
+            name: ProcedureName::Function(*address),
+            work: work * MS,
+            on_path: on_path * MS,
+            zeroed_span: zeroed * MS,
+        });
+    let near = graph.near.iter().map(|(procedure, time, slack)| Near {
+        begin: site(*procedure),
+        end: site(*procedure),
+        thread: 1,
+        time: time * MS,
+        slack: slack * MS,
+    });
+    run.critical_path = Some(CriticalPath {
+        pid: run.start.pid,
+        image: run.start.image,
+        complete: true,
+        work: graph.work * MS,
+        span: graph.span * MS,
+        burdened_span: graph.span * MS + 9,
+        wall: 70 * MS,
+        segments: segments.collect(),
+        procedures: procedures.collect(),
+        near: near.collect(),
+        on_path,
+        threads: vec![(0, 1), (1, 7)],
+        quality: Quality {
+            exact_edges: 4,
+            ..Quality::default()
+        },
+        ..CriticalPath::default()
+    });
+    run
+}
+
+fn path_of(run: &mut Run) -> &mut CriticalPath {
+    run.critical_path.as_mut().expect("a path")
+}
+
+fn json(database: &Path, options: &[&str]) -> Value {
+    let mut arguments = vec!["critical-path", text(database), "--format", "json"];
+    arguments.extend(options);
+    serde_json::from_str(&tool(&arguments).expect("critical path")).expect("valid JSON")
+}
+
+fn page(database: &Path, options: &[&str]) -> String {
+    let mut arguments = vec!["critical-path", text(database)];
+    arguments.extend(options);
+    tool_on_screen(80, &arguments).expect("critical path")
+}
+
+fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().expect("an array")
+}
+
+fn ms(value: &Value) -> u64 {
+    let ns = nanoseconds(value);
+    assert_eq!(ns % MS as i64, 0, "{value}");
+    ns as u64 / MS
+}
+
+#[track_caller]
+fn close(value: &Value, expected: f64) {
+    let value = value.as_f64().expect("a number");
+    assert!((value - expected).abs() < 1e-12, "{value}, not {expected}");
+}
+
+#[test]
+fn known_graphs_have_their_answers() {
+    for graph in graphs() {
+        let path = json(&database(&tracked(&graph)), &[]);
+        assert_eq!(path["schema"], "hpcprof-rs/critical-path/1");
+        assert_eq!(
+            (&path["unit"], &path["clock"]),
+            (&json!("seconds"), &json!("cpu"))
+        );
+        assert_eq!(
+            (ms(&path["work"]), ms(&path["span"])),
+            (graph.work, graph.span)
+        );
+        assert_eq!(
+            path["burdened_span"],
+            json!((graph.span * MS + 9) as f64 / 1e9)
+        );
+        close(&path["parallelism"], graph.work as f64 / graph.span as f64);
+        assert_eq!(path["pid"], 100);
+        assert_eq!(path["program"], "app");
+        let segments = elements(&path, "segments");
+        let found: Vec<_> = segments
+            .iter()
+            .map(|s| (s["edge"].clone(), ms(&s["seconds"])))
+            .collect();
+        let expected = graph
+            .path
+            .iter()
+            .map(|(edge, _, time, _)| (json!(edge), *time));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+        assert_eq!(found.iter().map(|(_, time)| time).sum::<u64>(), graph.span);
+        let shares: f64 = segments
+            .iter()
+            .map(|s| s["share"].as_f64().expect("a share"))
+            .sum();
+        assert!((shares - 1.0).abs() < 1e-12);
+        for (segment, (_, procedure, _, thread)) in segments.iter().zip(&graph.path) {
+            // Ordinals of the threads, as in the table of threads.
+            assert_eq!(segment["thread"], json!([1, 7][*thread as usize]));
+            assert_eq!(segment["begin"]["name"], graph.procedures[*procedure].1);
+            assert_eq!(segment["begin"]["module"], "/opt/app");
+            assert_eq!(segment["begin"]["file"], APP_FILE);
+        }
+        let procedures = elements(&path, "procedures");
+        assert_eq!(procedures.len(), graph.procedures.len());
+        let gains: Vec<u64> = procedures.iter().map(|p| ms(&p["gain"])).collect();
+        assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
+        for (_, name, work, on_path, zeroed) in &graph.procedures {
+            let found = named(&path["procedures"], name);
+            let times = ["work", "on_path", "zeroed_span", "gain"].map(|key| ms(&found[key]));
+            assert_eq!(
+                times,
+                [*work, *on_path, *zeroed, graph.span - zeroed],
+                "{name}"
+            );
+            close(&found["share"], *on_path as f64 / graph.span as f64);
+        }
+        let near = elements(&path, "near").iter();
+        let near: Vec<_> = near.map(|n| (ms(&n["seconds"]), ms(&n["slack"]))).collect();
+        let expected = graph.near.iter().map(|(_, time, slack)| (*time, *slack));
+        assert_eq!(near, expected.collect::<Vec<_>>());
+    }
+}
+
+/// Samples on the path are a metric as any other one; spans without a procedure belong to the procedures.
+#[test]
+fn views_have_the_path() {
+    for graph in graphs() {
+        let database = database(&tracked(&graph));
+        for kind in ["top-down", "bottom-up", "flat"] {
+            let all = view(&database, kind, &[]);
+            assert_eq!(
+                all["metrics"],
+                json!(["work", "idleness", "overhead", "on_path"])
+            );
+            assert_eq!(ms(&all["totals"]["on_path"]), graph.span);
+            let table = &all["metric_table"];
+            let expected = [("on_path", "sum"), ("zeroed", "none")];
+            for (name, aggregation) in expected {
+                let row = named(table, name);
+                assert_eq!(
+                    (&row["unit"], &row["aggregation"]),
+                    (&json!("seconds"), &json!(aggregation))
+                );
+            }
+        }
+        for kind in ["top-down", "bottom-up"] {
+            let all = view(&database, kind, &["--metric", "on_path"]);
+            for (_, name, work, on_path, zeroed) in &graph.procedures {
+                let node = named(&all["roots"], name);
+                assert_eq!(ms(&node["inclusive"]["on_path"]), *on_path, "{kind} {name}");
+                if kind == "bottom-up" {
+                    assert_eq!(ms(&node["exclusive"]["on_path"]), *on_path);
+                }
+                assert_eq!(ms(&node["inclusive"]["work"]), 5 * work);
+                assert_eq!(ms(&node["inclusive"]["zeroed"]), *zeroed);
+                assert!(node["exclusive"]["zeroed"].is_null());
+            }
+            let shown = elements(&all, "roots")
+                .iter()
+                .map(|n| ms(&n["inclusive"]["on_path"]));
+            assert!(shown.is_sorted_by(|a, b| a >= b), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn text_shows_the_path_where_it_is_asked_for() {
+    let database = database(&tracked(&share_and_zeroing()));
+    for kind in ["top-down", "bottom-up"] {
+        let asked = tool(&[
+            kind,
+            text(&database),
+            "--metric",
+            "on_path",
+            "--threshold",
+            "0",
+        ]);
+        let asked = asked.expect("a view");
+        // The line above the titles names procedures, too.
+        let row = |name: &str| {
+            let line = asked.lines().rfind(|l| l.contains(name));
+            line.expect("a row").to_owned()
+        };
+        let title: Vec<String> = row("effort %")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        assert!(title.contains(&"zeroed".to_owned()) && title.contains(&"on_path".to_owned()));
+        let cells = row("app::caller");
+        has(&cells, " 40.0 ");
+        has(&cells, " 0.073 ");
+        lacks(&tool(&[kind, text(&database)]).expect("a view"), "zeroed");
+    }
+    let csv = tool(&["top-down", text(&database), "--format", "csv"]).expect("a view");
+    has(&csv, "on_path (inclusive)");
+}
+
+/// What belongs to another run's process, or to a record that is not there, breaks nothing.
+#[test]
+fn samples_of_the_path_keep_their_sum() {
+    let mut run = tracked(&join());
+    let path = path_of(&mut run);
+    path.on_path.push(OnPath {
+        profile: 1,
+        record: 999,
+        time: 3 * MS,
+    });
+    path.on_path.push(OnPath {
+        profile: 9,
+        record: 1,
+        time: 1000 * MS,
+    });
+    let database = database(&run);
+    let all = view(&database, "top-down", &[]);
+    // The thread is there, so its sample is, below a partial root; there is no thread 9.
+    assert_eq!(ms(&all["totals"]["on_path"]), 65 + 3);
+    let roots = elements(&all, "roots")
+        .iter()
+        .map(|n| ms(&n["inclusive"]["on_path"]));
+    assert_eq!(roots.sum::<u64>(), 65 + 3);
+    assert_eq!(ms(&all["totals"]["work"]), 95 * 5);
+    let connection =
+        rusqlite::Connection::open(database.join("database.sqlite")).expect("a database");
+    let sql = "SELECT text FROM note WHERE text LIKE '%critical path%'";
+    let note: String = connection
+        .query_row(sql, [], |row| row.get(0))
+        .expect("a note");
+    has(
+        &note,
+        "samples of 1.000 s on its critical path belong to profiles that are missing",
+    );
+}
+
+#[test]
+fn predictions_lie_within_their_bounds() {
+    for (graph, two_workers) in graphs().into_iter().zip([80.0, 89.0, 65.0, 241.5]) {
+        let database = database(&tracked(&graph));
+        let path = json(&database, &[]);
+        let predictions = elements(&path, "prediction");
+        let workers: Vec<u64> = predictions
+            .iter()
+            .filter_map(|p| p["workers"].as_u64())
+            .collect();
+        assert_eq!(workers, (0..=10).map(|n| 1 << n).collect::<Vec<_>>());
+        for prediction in predictions {
+            let [workers, seconds, lower, upper] = ["workers", "seconds", "lower", "upper"]
+                .map(|key| prediction[key].as_f64().expect("a number"));
+            let (work, span) = (graph.work as f64 / 1e3, graph.span as f64 / 1e3);
+            assert!((lower - (work / workers).max(span)).abs() < 1e-12);
+            assert!(lower <= seconds + 1e-12 && seconds <= upper);
+        }
+        // By the reference evaluator.
+        assert_eq!(predictions[1]["upper"], json!(two_workers / 1e3));
+        // One worker takes what is left of the work, any number of them the span.
+        for (workers, left) in [("1", true), ("1000000000", false)] {
+            for procedure in elements(&json(&database, &["--workers", workers]), "procedures") {
+                let expected = match left {
+                    true => graph.work - ms(&procedure["work"]),
+                    false => ms(&procedure["zeroed_span"]),
+                };
+                let found = procedure["predicted"].as_f64().expect("a time");
+                assert!((found - expected as f64 / 1e3).abs() < 1e-6, "{procedure}");
+            }
+        }
+    }
+}
+
+#[test]
+fn text_says_what_matters_within_80_columns() {
+    let page = page(
+        &database(&tracked(&share_and_zeroing())),
+        &["--workers", "4"],
+    );
+    for line in page.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let first = page.lines().next().expect("a line");
+    assert_eq!(
+        first,
+        "work 103.000 ms   span 75.000 ms   parallelism 1.37   wall 70.000 ms"
+    );
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Without it (103 - 25 - 50) / 4 + 50 = 57, with it (103 - 75) / 4 + 75 = 82.
+    has(
+        &flat,
+        "app::serial has 24 % of the work, 33 % of the path; without it 4 workers would take 57.0 ms instead of 82.0 ms",
+    );
+    has(
+        &flat,
+        "app::caller has 29 % of the work, 40 % of the path; without it the span would be only 2.00 ms shorter",
+    );
+    has(&flat, "20.000 27 % start 1 app::main main.rs:12");
+    has(&flat, "30.000 40 % spawn 7 app::caller main.rs:21");
+    has(&flat, "28.000 2.000 7 app::leaf main.rs:41");
+    has(&flat, "rests on 4 exact edges, none woken, none lost");
+    lacks(&page, "!");
+}
+
+#[test]
+fn doubts_come_first() {
+    let mut run = tracked(&join());
+    let path = path_of(&mut run);
+    path.complete = false;
+    path.quality = Quality {
+        resyncs: 3,
+        exact_edges: 10,
+        woken_edges: 20,
+        lost_edges: vec![("untracked".to_owned(), 2), ("procedure".to_owned(), 7)],
+    };
+    let database = database(&run);
+    let page = page(&database, &[]);
+    assert!(
+        page.starts_with("! the process did not end in order"),
+        "{page}"
+    );
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(
+        &flat,
+        "! 2 of 32 edges are missing (procedure 7, untracked 2)",
+    );
+    has(
+        &flat,
+        "! of most edges only a wait and its wake-up were seen",
+    );
+    let quality = &json(&database, &[])["quality"];
+    let expected = json!({"resyncs": 3, "exact_edges": 10, "woken_edges": 20,
+        "lost_edges": {"untracked": 2, "procedure": 7}});
+    assert_eq!(*quality, expected);
+}
+
+/// Equal consecutive rounds of a path are one loop on the screen, and all of them are in the JSON.
+#[test]
+fn loops_are_folded_on_the_screen() {
+    let mut run = tracked(&join());
+    let path = path_of(&mut run);
+    let round = path.segments[1..3].to_vec();
+    for _ in 1..240 {
+        path.segments.extend(round.clone());
+    }
+    path.span = 10 * MS + 240 * 55 * MS;
+    let database = database(&run);
+    let page = page(&database, &[]);
+    has(&page, "481 subpaths");
+    has(&page, "x 240:");
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(&flat, "12.000 91 % spawn 7 x 240 app::leaf main.rs:41");
+    assert_eq!(elements(&json(&database, &[]), "segments").len(), 481);
+}
+
+/// The place of each kind of site, as the JSON has it.
+fn places(sites: &[Site], build: impl FnOnce(&mut ThreadBuilder, u32)) -> Vec<Value> {
+    let mut run = run_of(build);
+    let segment = |site: &Site| Segment {
+        begin: site.clone(),
+        end: Site::Unknown,
+        edge: edge("wake"),
+        thread: None,
+        time: MS,
+        count: 1,
+    };
+    run.critical_path = Some(CriticalPath {
+        pid: run.start.pid,
+        image: run.start.image,
+        segments: sites.iter().map(segment).collect(),
+        ..CriticalPath::default()
+    });
+    let path = json(&database(&run), &[]);
+    let segments = elements(&path, "segments");
+    segments.iter().map(|s| s["begin"].clone()).collect()
+}
+
+/// Contexts of waits in libc: in user code below the runtime's, in no user code, in a thread that user code
+/// created.
+fn waits(thread: &mut ThreadBuilder, entry: u32) -> [u32; 3] {
+    let caller = thread.natives(entry, &[START, MAIN, CALLER_JOIN, SCHEDULER]);
+    let nobody = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
+    let creator = thread.natives(entry, &[START, MAIN_SERIAL, SERIAL]);
+    let anchor = thread.anchor(1, creator);
+    let waits = [caller, nobody, anchor].map(|outer| thread.native(outer, FUTEX));
+    waits
+        .iter()
+        .for_each(|record| thread.sample(*record, 1, 0.0));
+    waits
+}
+
+#[test]
+fn places_are_the_users_own_code() {
+    let mut records = [0; 3];
+    run_of(|thread, entry| records = waits(thread, entry));
+    let [deep, only_system, spawned] = records;
+    let context = |record| Site::Context { profile: 1, record };
+    let source = |file: &str, line| Site::Source {
+        file: file.to_owned(),
+        line,
+    };
+    let sites = [
+        Site::Address(CALLER_JOIN_CLOSURE),
+        Site::Address(LEAF_ITERATOR),
+        Site::Address(FUTEX),
+        context(deep),
+        context(only_system),
+        context(spawned),
+        context(999),
+        Site::Context {
+            profile: 9,
+            record: 1,
+        },
+        source("src/main.rs", 13),
+        source("rc/main.rs", 13),
+        source("src/other.rs", 5),
+        Site::Unknown,
+    ];
+    let found = places(&sites, |thread, entry| {
+        waits(thread, entry);
+    });
+    let place = |name: &str, module: &str, file: Value, line: Value| {
+        let module = if module.is_empty() {
+            Value::Null
+        } else {
+            json!(module)
+        };
+        json!({"name": name, "module": module, "file": file, "line": line})
+    };
+    let app = |name: &str, line: u32| place(name, "/opt/app", json!(APP_FILE), json!(line));
+    let libc = || place("syscall", "/lib/libc.so.6", Value::Null, Value::Null);
+    let unknown = || place("", "", Value::Null, Value::Null);
+    let expected = [
+        app("app::caller::{closure#0}", 23),
+        app("app::leaf", 42),
+        libc(),
+        // Where it calls the runtime's inlined join.
+        app("app::caller", 22),
+        libc(),
+        app("app::serial", 61),
+        unknown(),
+        unknown(),
+        place("app::main", "/opt/app", json!("src/main.rs"), json!(13)),
+        place("", "", json!("rc/main.rs"), json!(13)),
+        place("", "", json!("src/other.rs"), json!(5)),
+        unknown(),
+    ];
+    for ((found, expected), site) in found.iter().zip(&expected).zip(&sites) {
+        assert_eq!(found, expected, "{site:?}");
+    }
+}
+
+#[test]
+fn the_longest_of_several_processes_is_shown_and_the_others_are_named() {
+    let temp = TempDir::new();
+    let measurements = temp.join("hpcrun-app-measurements");
+    tracked(&join()).write(&measurements);
+    tracked(&nearly_critical())
+        .process(101, IMAGE + 7)
+        .write(&measurements);
+    run().process(102, IMAGE + 9).write(&measurements);
+    let database = temp.join("db");
+    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
+    let path = json(&database, &[]);
+    assert_eq!((&path["pid"], ms(&path["span"])), (&json!(101), 120));
+    let others = elements(&path, "others");
+    assert_eq!(
+        (others.len(), &others[0]["pid"], ms(&others[0]["span"])),
+        (1, &json!(100), 65)
+    );
+    let page = page(&database, &["--process", "100"]);
+    assert!(page.starts_with("work 95.000 ms "), "{page}");
+    has(&page, "app, process 101 (span 120.000 ms)");
+    let error = tool(&["critical-path", text(&database), "--process", "102"]);
+    has(&error.expect_err("no path"), "--process takes 101, 100");
+}
+
+#[test]
+fn a_run_without_a_path_says_how_to_get_one() {
+    let database = database(&run_of(|thread, entry| {
+        let record = thread.native(entry, MAIN);
+        thread.sample(record, 1, 0.0);
+    }));
+    let error = tool(&["critical-path", text(&database)]).expect_err("no path");
+    has(&error, "has no critical path");
+    has(&error, "--critical-path");
+}
+
+/// A damaged file costs its own path and nothing else; a path alone is a measurement.
+#[test]
+fn damage_is_named_and_a_path_needs_no_sample() {
+    let temp = TempDir::new();
+    let measurements = temp.join("m");
+    let mut run = tracked(&join());
+    run.write(&measurements);
+    let name = critical_path::file_name(run.start.pid, run.start.image);
+    let bytes = path_of(&mut run).encode();
+    std::fs::write(measurements.join(&name), &bytes[..bytes.len() - 1]).expect("file");
+    let database = temp.join("db");
+    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
+    let error = tool(&["critical-path", text(&database)]).expect_err("no path");
+    has(&error, "has no critical path");
+    assert_eq!(
+        ms(&view(&database, "top-down", &[])["totals"]["work"]),
+        95 * 5
+    );
+
+    run.threads.clear();
+    run.write(&measurements);
+    for entry in std::fs::read_dir(&measurements)
+        .expect("directory")
+        .flatten()
+    {
+        if entry.path().extension().is_some_and(|e| e == "hpcprofile") {
+            std::fs::remove_file(entry.path()).expect("removed");
+        }
+    }
+    tool(&[text(&measurements), "-o", text(&database), "--force"]).expect("build");
+    assert_eq!(ms(&json(&database, &[])["span"]), 65);
+}
