@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
 const CRATES: [(&str, &[&str]); 13] = [
     ("hpcrun-abi", &[]),
-    ("critical-path", &[]),
+    ("critical-path", &["hpcrun-abi"]),
     ("hpc-formats", &[]),
-    ("work-stealing-rt", &["hpcrun-abi", "critical-path"]),
+    ("work-stealing-rt", &["hpcrun-abi"]),
     ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
     (
         "hpcrun-preload",

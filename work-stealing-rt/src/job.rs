@@ -17,13 +17,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use critical_path::Strand;
 use hpcrun_abi::{SpawnSite, TaskHeader};
 
 use crate::boundary;
 use crate::sched::prefetch::prefetch_for_write;
 use crate::sched::state::{begin_work, end_work};
-use crate::track::{self, link::Link};
+use crate::track::{self, Strand, link::Link};
 use crate::worker::Worker;
 
 /// Runs the task with this header on the given worker, the caller's; catches every panic.

@@ -13,8 +13,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use critical_path::Strand;
-
 use crate::broadcast::{self, BroadcastContext};
 use crate::count_latch::CountLatch;
 use crate::fifo::Fifo;
@@ -22,7 +20,7 @@ use crate::job::{self, CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order, post};
-use crate::track::link::Ends;
+use crate::track::{Strand, link::Ends};
 
 type Payload = Box<dyn Any + Send>;
 

@@ -5,13 +5,11 @@
 use core::panic::Location;
 use std::any::Any;
 
-use critical_path::Strand;
-
 use crate::job::{CompletionHook, HeapTask, TaskRef};
 use crate::pool::{self, Pool};
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order};
-use crate::track;
+use crate::track::{self, Strand};
 
 /// Runs the closure later in the calling thread's pool, or in the global pool. A worker that
 /// runs tasks it has spawned itself begins with the youngest.

@@ -62,6 +62,7 @@
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
 //! | `report`, `json` | the result, as data and as text |
+//! | [`table`] | all of it as functions for runtimes and programs |
 //!
 //! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
 //! segments, and counted. Lengths stay exact.
@@ -75,6 +76,7 @@ mod procedures;
 mod report;
 mod samples;
 mod strand;
+pub mod table;
 mod thread;
 mod tracker;
 

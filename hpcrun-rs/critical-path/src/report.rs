@@ -119,7 +119,7 @@ impl Tracker {
             let mut procedures: Vec<ProcedureTimes> = names
                 .iter()
                 .enumerate()
-                .map(|(number, name)| ProcedureTimes {
+                .map(|(number, (name, _))| ProcedureTimes {
                     name: name.to_string(),
                     work: sums.procedures.get(number).copied().unwrap_or(0),
                     on_path: times(number).on_path,

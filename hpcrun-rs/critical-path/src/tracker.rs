@@ -8,7 +8,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use crate::path::Arena;
+use hpcrun_abi as abi;
+
+use crate::json::Place;
+use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::strand::{Memory, Spare, Strand};
 
@@ -57,21 +60,22 @@ impl Settings {
     }
 }
 
-/// Why an edge is missing from the result.
+/// Why an edge is missing from the result. The numbers are those of `hpcrun-abi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(usize)]
+#[repr(u32)]
 pub enum Lost {
     /// The other side was not tracked.
-    Untracked,
+    Untracked = abi::LOST_UNTRACKED,
     /// The other side began before the tracking did, or belongs to an earlier one.
-    OtherSession,
+    OtherSession = abi::LOST_OTHER_SESSION,
     /// It is not known which event the other side was.
-    Unknown,
+    Unknown = abi::LOST_UNKNOWN,
     /// A procedure beyond the most that are kept; its time is on the path without a name.
-    Procedure,
+    Procedure = abi::LOST_PROCEDURE,
 }
 
 impl Lost {
+    /// By number.
     pub(crate) const ALL: [Lost; 4] = [
         Lost::Untracked,
         Lost::OtherSession,
@@ -90,14 +94,16 @@ impl Lost {
     }
 }
 
-/// Procedures that are told apart.
-const MOST_PROCEDURES: usize = 4096;
+/// Procedures that are told apart, and places in the source.
+const MOST_NAMES: usize = 4096;
 
 /// The critical path of a program, as it is tracked. See the crate.
 pub struct Tracker {
     pub(crate) arena: Arena,
     pub(crate) settings: Settings,
-    names: Mutex<Vec<Box<str>>>,
+    /// The procedures, and places in the source.
+    names: Mutex<Names>,
+    sources: Mutex<Names>,
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
     session: AtomicU32,
@@ -153,6 +159,21 @@ pub(crate) fn add(counter: &AtomicU64, value: u64) {
 /// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|error| error.into_inner())
+}
+
+/// Names by number, with lines.
+type Names = Vec<(Box<str>, u32)>;
+
+/// The number of a name; `None` if there are too many.
+fn number(names: &Mutex<Names>, name: &str, line: u32) -> Option<u32> {
+    let mut names = lock(names);
+    let is_it = |known: &(Box<str>, u32)| known.1 == line && *known.0 == *name;
+    let known = names.iter().position(is_it);
+    if known.is_none() && names.len() < MOST_NAMES {
+        names.push((name.into(), line));
+        return Some(names.len() as u32 - 1);
+    }
+    known.map(|number| number as u32)
 }
 
 impl Totals {
@@ -222,7 +243,8 @@ impl Tracker {
         Tracker {
             arena: Arena::new(settings.nodes),
             settings,
-            names: Mutex::new(Vec::new()),
+            names: Mutex::default(),
+            sources: Mutex::default(),
             threads: Mutex::new(Threads {
                 started: Instant::now(),
                 ended: Sums::default(),
@@ -272,19 +294,32 @@ impl Tracker {
 
     /// The procedure of that name; `None` if there are too many.
     pub fn procedure(&self, name: &str) -> Option<Procedure> {
-        let mut names = lock(&self.names);
-        let number = match names.iter().position(|known| **known == *name) {
-            Some(number) => number,
-            None if names.len() < MOST_PROCEDURES => {
-                names.push(name.into());
-                names.len() - 1
-            }
-            None => return None,
-        };
-        Some(Procedure(number as u32))
+        number(&self.names, name, 0).map(Procedure)
     }
 
-    pub(crate) fn names(&self) -> Vec<Box<str>> {
+    /// The site of a line of a source file; the unknown site if there are too many.
+    pub fn source(&self, file: &str, line: u32) -> Site {
+        let number = number(&self.sources, file, line);
+        Site(number.map_or(0, |number| abi::SITE_SOURCE | u64::from(number)))
+    }
+
+    /// What the program itself knows of a site: file and line if it comes from [`Tracker::source`]; else its
+    /// number as a name.
+    pub fn place(&self, site: Site) -> Place {
+        let mut place = Place::default();
+        if site.0 & abi::SITE_SOURCE != 0 {
+            let sources = lock(&self.sources);
+            if let Some((file, line)) = sources.get((site.0 & !abi::SITE_SOURCE) as usize) {
+                place.file = file.to_string();
+                place.line = *line;
+            }
+        } else if site != Site(0) {
+            place.name = format!("{:#x}", site.0);
+        }
+        place
+    }
+
+    pub(crate) fn names(&self) -> Names {
         lock(&self.names).clone()
     }
 

@@ -14,6 +14,7 @@ static TABLE: ProfilerTable = ProfilerTable {
     worker_enter,
     worker_leave,
     capture_context,
+    path: ptr::null(),
 };
 
 /// The entry point of a runtime; see [`hpcrun_abi::RegisterRuntime`].

@@ -185,7 +185,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// [`ThreadPoolBuildError`] if an environment variable is needed and does not hold a number, if
     /// the system refuses a thread, or if the current thread should be used and is a worker already.
     pub fn build(mut self) -> Result<ThreadPool, ThreadPoolBuildError> {
-        profiler::attach();
+        profiler::attach(super::tracking_changed);
         let count = match self.num_threads {
             0 => default_num_threads()?,
             given => given,

@@ -213,7 +213,7 @@ impl Drop for Pool {
     }
 }
 
-/// All pools that live, for [`raise_attention`].
+/// All pools that live, for [`tracking_changed`].
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 /// How often a thread tries to get the list: in a child of `fork` it may stay locked for ever. A pool that is
 /// not in the list is tracked from its workers' next slow fork on.
@@ -229,8 +229,9 @@ fn with_pools(change: impl FnOnce(&mut Vec<Weak<Pool>>)) {
     }
 }
 
-/// Makes every worker take the slow half of its next fork.
-pub(crate) fn raise_attention() {
+/// The tracking of the critical path has started or stopped: every worker takes the slow half of its next
+/// fork, which notices that.
+pub(crate) extern "C" fn tracking_changed() {
     let mut alive: Vec<Arc<Pool>> = Vec::new();
     // The last owner of a pool takes it off the list, so it must not be dropped in here.
     with_pools(|pools| alive.extend(pools.iter().filter_map(Weak::upgrade)));

@@ -26,8 +26,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, _rdtsc};
-use core::ffi::{CStr, c_char, c_void};
-use core::ptr;
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread;
@@ -265,12 +264,9 @@ fn simultaneous() -> (Instant, u64) {
 
 /// Where the C library has registered the areas, if it has.
 fn registered_offset() -> Option<isize> {
-    unsafe extern "C" {
-        fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
-    }
     let symbol = |name: &CStr| {
-        // SAFETY: the default search order, and a NUL-terminated name.
-        unsafe { dlsym(ptr::null_mut(), name.as_ptr()) }
+        // SAFETY: a NUL-terminated name; there is no other precondition.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
     };
     let (offset, size) = (symbol(c"__rseq_offset"), symbol(c"__rseq_size"));
     if offset.is_null() || size.is_null() {

@@ -1,7 +1,8 @@
 //! The time by which activity is measured: the CPU time of the calling thread.
 //!
-//! `counter` reads it in about 20 ns where the machine allows that: x86-64 with an invariant time stamp counter
-//! and restartable sequences, found out by a check at the first use. Elsewhere each reading asks the system.
+//! `counter` reads it in about 20 ns where the machine allows that: x86-64 with an invariant time stamp
+//! counter and restartable sequences, found out by a check at the first use. Elsewhere each reading asks the
+//! system.
 
 #[cfg(target_arch = "x86_64")]
 mod counter;
@@ -27,8 +28,6 @@ mod counter {
         }
     }
 }
-
-use core::ffi::{c_int, c_long};
 
 use counter::Counter;
 
@@ -90,23 +89,14 @@ impl Clock for ThreadClock {
 
 /// CPU time of the calling thread in nanoseconds. Async-signal-safe.
 fn thread_time() -> u64 {
-    #[repr(C)]
-    struct Time {
-        seconds: c_long,
-        nanoseconds: c_long,
-    }
-    unsafe extern "C" {
-        fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
-    }
-    const THREAD_CPU_TIME: c_int = 3;
-    let mut time = Time {
-        seconds: 0,
-        nanoseconds: 0,
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
     };
-    // SAFETY: a valid place for the result, which the call fills. It cannot fail for this clock, and if it did
-    // the time would be 0, which advances no clock.
-    unsafe { clock_gettime(THREAD_CPU_TIME, &raw mut time) };
-    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+    // SAFETY: a valid place for the result, which the call fills. It cannot fail for this clock, and if it
+    // did the time would be 0, which advances no clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Arena {
             segment: Segment {
                 begin: Site(node.begin.load(Ordering::Relaxed)),
                 end: Site(node.end.load(Ordering::Relaxed)),
-                edge: Edge::from_number(node.edge.load(Ordering::Relaxed)),
+                edge: Edge::from_number(node.edge.load(Ordering::Relaxed)).unwrap_or(Edge::Folded),
                 thread: (thread != MANY_THREADS).then_some(thread),
                 time: node.time.load(Ordering::Relaxed),
                 count: node.count.load(Ordering::Relaxed),

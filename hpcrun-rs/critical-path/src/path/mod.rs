@@ -8,6 +8,8 @@ mod arena;
 mod block;
 mod list;
 
+use hpcrun_abi as abi;
+
 pub(crate) use arena::{Arena, Local};
 pub(crate) use list::List;
 
@@ -15,33 +17,34 @@ pub(crate) use list::List;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Site(pub u64);
 
-/// How a segment begins.
+/// How a segment begins. The numbers are those of `hpcrun-abi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Edge {
     /// The program's start, or a thread's whose creation was not seen.
-    Start,
+    Start = 0,
     /// The creation of the thread or task.
-    Spawn,
+    Spawn = 1,
     /// The end of a thread or task for which the segment's strand waited.
-    Join,
+    Join = abi::EDGE_JOIN,
     /// A value from a channel, or room in one.
-    Channel,
+    Channel = abi::EDGE_CHANNEL,
     /// The release of a lock.
-    Lock,
+    Lock = abi::EDGE_LOCK,
     /// A signalled condition.
-    Condition,
+    Condition = abi::EDGE_CONDITION,
     /// The last arrival at a barrier.
-    Barrier,
+    Barrier = abi::EDGE_BARRIER,
     /// A wake-up, where the operation that caused it was not seen.
-    Wake,
+    Wake = abi::EDGE_WAKE,
     /// A message from another process, or to an event handler.
-    Message,
+    Message = abi::EDGE_MESSAGE,
     /// Not an edge: stands for segments that were folded to bound the memory.
-    Folded,
+    Folded = 9,
 }
 
 impl Edge {
+    /// By number.
     const ALL: [Edge; 10] = [
         Edge::Start,
         Edge::Spawn,
@@ -55,8 +58,9 @@ impl Edge {
         Edge::Folded,
     ];
 
-    fn from_number(number: u32) -> Edge {
-        Edge::ALL[number as usize]
+    /// `Edge::… as u32`; `None` for another number.
+    pub(crate) fn from_number(number: u32) -> Option<Edge> {
+        Edge::ALL.get(number as usize).copied()
     }
 
     /// The name in reports.

@@ -5,18 +5,14 @@ use core::cell::UnsafeCell;
 use core::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-use critical_path::{Edge, Site, Strand};
-
-use super::{at, begin, discard, end, is_active, with};
+use super::path::{self, Strand};
+use super::{at, begin, end, is_active};
 
 /// From a spawner to one task, and back. Invariant: the spawner touches it before it hands the task out and
 /// after it has waited for the task, whoever runs the task in between; both hand-overs synchronise.
-pub(crate) struct Link(UnsafeCell<Strands>);
-
-struct Strands {
-    site: Site,
-    forked: Option<Strand>,
-    ended: Option<Strand>,
+pub(crate) struct Link {
+    location: &'static Location<'static>,
+    strand: UnsafeCell<Option<Strand>>,
 }
 
 // SAFETY: see the type: one thread at a time.
@@ -25,11 +21,10 @@ unsafe impl Sync for Link {}
 impl Link {
     /// The calling strand spawns a task at `location`.
     pub(crate) fn new(location: &'static Location<'static>) -> Self {
-        Link(UnsafeCell::new(Strands {
-            site: at(location),
-            forked: super::spawn(location),
-            ended: None,
-        }))
+        Link {
+            location,
+            strand: UnsafeCell::new(super::spawn(location)),
+        }
     }
 
     /// The task begins on the calling thread.
@@ -38,8 +33,8 @@ impl Link {
     /// The calling thread runs the task.
     pub(crate) unsafe fn begin(&self) -> Option<Strand> {
         // SAFETY: the task has the link now (the type's invariant).
-        let strands = unsafe { &mut *self.0.get() };
-        begin(strands.forked.take(), strands.site)
+        let forked = unsafe { (*self.strand.get()).take() };
+        begin(forked, at(self.location))
     }
 
     /// The task has ended.
@@ -47,9 +42,9 @@ impl Link {
     /// # Safety
     /// As for `begin`, and before the waiter is told.
     pub(crate) unsafe fn end(&self, left: Option<Strand>) {
+        let ended = left.and_then(|left| end(left, at(self.location)));
         // SAFETY: as in `begin`.
-        let strands = unsafe { &mut *self.0.get() };
-        strands.ended = left.and_then(|left| end(left, strands.site));
+        unsafe { *self.strand.get() = ended };
     }
 
     /// The calling strand has waited for the task.
@@ -58,8 +53,7 @@ impl Link {
     /// The task has ended, and the calling thread is the one that made the link.
     pub(crate) unsafe fn join(&self) {
         // SAFETY: the task has given it back.
-        let strands = unsafe { &mut *self.0.get() };
-        join(strands.ended.take(), strands.site);
+        join(unsafe { (*self.strand.get()).take() }, self.location);
     }
 }
 
@@ -75,25 +69,23 @@ impl Ends {
     pub(crate) fn add(&self, ended: Strand) {
         // Nothing here panics, and a strand is whole in any case.
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = ends.take();
-        *ends = with(true, |thread| match earlier {
-            Some(earlier) => thread.both(earlier, ended),
-            None => ended,
-        });
+        *ends = path::both(ends.take(), Some(ended));
     }
 
     /// The calling strand has waited, at `location`, for all tasks.
     pub(crate) fn join(&self, location: &'static Location<'static>) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        join(ends.take(), at(location));
+        join(ends.take(), location);
     }
 }
 
-fn join(ended: Option<Strand>, site: Site) {
-    match ended {
-        Some(ended) if is_active() => {
-            with(false, |thread| thread.merge(ended, site, Edge::Join));
-        }
-        ended => discard(ended),
+fn join(ended: Option<Strand>, location: &'static Location<'static>) {
+    if ended.is_none() {
+        return;
+    }
+    if is_active() {
+        path::join(ended, at(location));
+    } else {
+        path::discard(ended);
     }
 }
