@@ -6,7 +6,7 @@
 use core::ops::Range;
 
 use crate::join;
-use crate::pool;
+use crate::pool::global;
 use crate::worker::Worker;
 
 /// The least number of blocks per worker into which [`par_for`] divides its range.
@@ -36,7 +36,7 @@ pub fn par_for<F>(range: Range<usize>, body: F)
 where
     F: Fn(usize) + Sync,
 {
-    pool::on_worker(|worker| {
+    global::on_worker(|worker| {
         let workers = worker.pool().workers().len();
         let block = range.len() / (workers * BLOCKS_PER_WORKER);
         part(range, block.clamp(1, LARGEST_BLOCK), &body);
@@ -48,7 +48,7 @@ pub fn par_for_grain<F>(range: Range<usize>, grain: usize, body: F)
 where
     F: Fn(usize) + Sync,
 {
-    pool::on_worker(|_| part(range, grain.max(1), &body));
+    global::on_worker(|_| part(range, grain.max(1), &body));
 }
 
 /// Runs a part of the range on the calling worker.
