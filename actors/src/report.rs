@@ -82,7 +82,6 @@ pub struct PathReport {
     pub exposing: Vec<Branch>,
     /// Messages handled in the phase, if it was recorded whole.
     pub messages: u64,
-    clock: &'static str,
     steps: Vec<What>,
     sites: Vec<(String, String)>,
     analysis: Analysis,
@@ -150,6 +149,8 @@ impl PathReport {
                 wall: wall.as_nanos() as u64,
                 segments,
                 procedures: procedures(&analysis, &path),
+                functions: Vec::new(),
+                on_path: Vec::new(),
                 near: Vec::new(),
                 quality: Quality {
                     resyncs: analysis.resyncs,
@@ -164,7 +165,6 @@ impl PathReport {
             near,
             exposing,
             messages,
-            clock: shared.clock_name(),
             steps,
             sites: sites.iter().map(name).collect(),
             analysis,
@@ -185,7 +185,7 @@ impl PathReport {
 
     /// The report in JSON (`hpcprof-rs/critical-path/1`).
     pub fn to_json(&self) -> String {
-        self.report.to_json(self.clock, |site| self.place(site))
+        self.report.to_json(|site| self.place(site))
     }
 
     /// The tasks on the path in order: actor and entry method. Tasks of which it has only the end of an

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use critical_path::ThreadClock;
 use work_stealing_rt::ThreadPool;
 
 use crate::analysis::{Analysis, Window};
@@ -279,14 +278,6 @@ impl Shared {
     /// Whether messages get automatic priorities now.
     pub(crate) fn uses_priorities(&self) -> bool {
         self.tuner.is_used()
-    }
-
-    /// The clock's name in reports.
-    pub(crate) fn clock_name(&self) -> &'static str {
-        match self.tables.clock {
-            None => ThreadClock::new().timer().name(),
-            Some(_) => "custom",
-        }
     }
 
     #[inline]

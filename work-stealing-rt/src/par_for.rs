@@ -3,20 +3,16 @@
 //! Splits a range only as far as idle workers ask for it. A worker runs its part of the range block by block.
 //! If its deque has no task for other workers between two blocks, it forks the upper half of the rest.
 
-mod adaptive;
-
 use core::ops::Range;
 
 use crate::join;
-use crate::pool;
+use crate::pool::global;
 use crate::worker::Worker;
-
-pub use adaptive::par_for_adaptive;
 
 /// The least number of blocks per worker into which [`par_for`] divides its range.
 const BLOCKS_PER_WORKER: usize = 64;
 /// The largest block of [`par_for`], in iterations.
-const LARGEST_BLOCK: usize = 1024;
+pub(crate) const LARGEST_BLOCK: usize = 1024;
 
 /// Calls `body` for each index of the range, in no particular order, potentially in parallel.
 /// Outside of a pool this happens in the global pool.
@@ -44,12 +40,12 @@ where
 }
 
 /// [`par_for`], each part of it watched.
-fn watched<F, W>(range: Range<usize>, body: &F, watch: W)
+pub(crate) fn watched<F, W>(range: Range<usize>, body: &F, watch: W)
 where
     F: Fn(usize) + Sync,
     W: Watch,
 {
-    pool::on_worker(|worker| {
+    global::on_worker(|worker| {
         let workers = worker.pool().workers().len();
         let block = range.len() / (workers * BLOCKS_PER_WORKER);
         part(range, block.clamp(1, LARGEST_BLOCK), body, watch);
@@ -57,7 +53,7 @@ where
 }
 
 /// Told when a worker begins and ends to run iterations.
-trait Watch: Copy + Send + Sync {
+pub(crate) trait Watch: Copy + Send + Sync {
     /// What is kept meanwhile.
     type Start;
     fn start(self) -> Self::Start;
@@ -76,7 +72,7 @@ pub fn par_for_grain<F>(range: Range<usize>, grain: usize, body: F)
 where
     F: Fn(usize) + Sync,
 {
-    pool::on_worker(|_| part(range, grain.max(1), &body, ()));
+    global::on_worker(|_| part(range, grain.max(1), &body, ()));
 }
 
 /// Runs a part of the range on the calling worker.

@@ -4,6 +4,7 @@
 //! message's handler.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -11,8 +12,9 @@ use std::thread;
 use hpcrun_abi::TaskHeader;
 
 use crate::boundary;
-use crate::job::{Task, call_task};
+use crate::job::call_task;
 use crate::profiler;
+use crate::task::Task;
 use crate::worker::Worker;
 
 /// A logical call path, kept for a profiler. Without one it is empty, and costs a load.
@@ -79,7 +81,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         let header = core::ptr::from_ref(&self).cast::<TaskHeader>();
         // SAFETY: the call lives in this frame until the entry has returned, runs once, and `worker` is the
         // calling thread's. The entry catches every panic.
-        unsafe { boundary::enter(header, worker, Self::entry) };
+        unsafe { boundary::enter(header, worker.cast(), Self::entry) };
         match self.outcome.into_inner() {
             Some(Ok(result)) => result,
             Some(Err(payload)) => resume_unwind(payload),
@@ -91,7 +93,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
 impl<F: FnOnce() -> R, R> Task for Call<F, R> {
     #[inline(never)]
     #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-    unsafe extern "C" fn entry(header: *const TaskHeader, _: *const Worker) {
+    unsafe extern "C" fn entry(header: *const TaskHeader, _: *const c_void) {
         // SAFETY: the header is the first field of a live `Self` (`run`), which nobody else uses meanwhile.
         // The closure is taken once. A panic of it is caught and becomes the outcome.
         unsafe {

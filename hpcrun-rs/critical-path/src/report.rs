@@ -4,7 +4,7 @@ use crate::near::Near;
 use crate::path::Segment;
 use crate::procedures::Procedure;
 use crate::sampled::{Context, Function};
-use crate::tracker::{Lost, Tracker};
+use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path. Times are in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,13 +84,6 @@ impl Report {
         }
     }
 
-    /// Brent's bound for a number of workers if the procedure took no time:
-    /// (T1 - W - N) / P + N, with its work W and the zeroed span N.
-    pub fn without(&self, procedure: &ProcedureTimes, workers: u32) -> f64 {
-        let zeroed = procedure.zeroed_span as f64;
-        (self.work as f64 - procedure.work as f64 - zeroed) / f64::from(workers) + zeroed
-    }
-
     /// T1 / Tinf; 0 for a program without activity.
     pub fn parallelism(&self) -> f64 {
         ratio(self.work, self.span)
@@ -126,7 +119,7 @@ impl Tracker {
                 .enumerate()
                 .map(|(number, (name, _))| ProcedureTimes {
                     name: name.to_string(),
-                    work: sums.procedures.get(number).copied().unwrap_or(0),
+                    work: sums.get(PROCEDURES + number),
                     on_path: times(number).on_path,
                     zeroed_span: span - times(number).saving.min(span),
                 })
@@ -135,9 +128,11 @@ impl Tracker {
                 let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
                 by_gain.then(b.work.cmp(&a.work)).then(a.name.cmp(&b.name))
             });
-            let lost = Lost::ALL.into_iter().zip(sums.lost);
+            let lost = Lost::ALL
+                .into_iter()
+                .map(|cause| (cause, sums.get(LOST + cause as usize)));
             Report {
-                work: sums.work,
+                work: sums.get(WORK),
                 span,
                 burdened_span: longest.map_or(0, |strand| strand.0.burdened),
                 wall,
@@ -152,10 +147,10 @@ impl Tracker {
                 on_path: longest.map_or_else(Vec::new, |strand| strand.0.sampled.on_path()),
                 near: longest.map_or_else(Vec::new, |strand| strand.near().to_vec()),
                 quality: Quality {
-                    resyncs: sums.resyncs,
+                    resyncs: sums.get(RESYNCS),
                     lost_edges: lost.filter(|(_, count)| *count != 0).collect(),
-                    exact_edges: sums.exact,
-                    woken_edges: sums.woken,
+                    exact_edges: sums.get(EXACT),
+                    woken_edges: sums.get(WOKEN),
                 },
             }
         })

@@ -4,7 +4,6 @@
 //! the clock once, so its own time, some ten nanoseconds, counts as activity. One after a long segment reads
 //! it twice and does not count.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use crate::clock::Clock;
@@ -13,7 +12,7 @@ use crate::procedures::Procedure;
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
-use crate::tracker::{Lost, Totals, Tracker, add};
+use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
 
 /// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
 const LONG: u64 = 100_000;
@@ -173,7 +172,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Tells reports how often the clock had to ask the system.
     fn tell_resyncs(&self) {
         let resyncs = self.clock.resyncs() - self.resyncs_before;
-        self.totals.resyncs.store(resyncs, Ordering::Relaxed);
+        self.totals.set_resyncs(resyncs);
     }
 
     /// What follows is no activity, until [`Thread::resume`]: a wait, or work of the tracker's own.
@@ -351,7 +350,7 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// An edge to this thread is missing from the result.
     pub fn lose(&mut self, cause: Lost) {
-        self.totals.count_lost(cause);
+        self.totals.add(LOST + cause as usize, 1);
     }
 
     /// Merges at a moment up to which activity is counted.
@@ -394,12 +393,8 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     #[inline]
     fn count(&mut self, edge: Edge) {
-        let counter = if edge == Edge::Wake {
-            &self.totals.woken
-        } else {
-            &self.totals.exact
-        };
-        add(counter, 1);
+        self.totals
+            .add(if edge == Edge::Wake { WOKEN } else { EXACT }, 1);
     }
 }
 

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 use std::time::Instant;
 
 use crate::par_for::{LARGEST_BLOCK, Watch, par_for, watched};
-use crate::pool::with_pool;
+use crate::pool::global::with_pool;
 use crate::track;
 use crate::worker::Worker;
 
