@@ -48,11 +48,8 @@ impl ThreadState {
     pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
         if path::is_active() {
             let at = site_of(creation);
-            self.path.with(|tracked| {
-                // A thread that nobody has joined had the name before.
-                tracked.forget(name());
-                tracked.begin(spawned, at, Site(routine));
-            });
+            self.path
+                .with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
         }
     }
 
