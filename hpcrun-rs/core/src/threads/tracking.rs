@@ -67,6 +67,11 @@ impl ThreadState {
         }
     }
 
+    /// The calling thread's strand counts as ended here, for a report, and goes on.
+    pub fn publish_so_far(&self) {
+        self.path.with(|tracked| tracked.thread.publish(Site(0)));
+    }
+
     /// The thread's strand counts as ended, since the process ends. Called when tracking is over.
     pub fn publish_path(&self) {
         if self.is_own() {
