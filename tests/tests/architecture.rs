@@ -14,10 +14,13 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("critical-path", &["hpcrun-abi"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
-    ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
+    (
+        "hpcrun-core",
+        &["hpcrun-abi", "hpc-formats", "critical-path"],
+    ),
     (
         "hpcrun-preload",
-        &["hpcrun-core", "hpcrun-abi", "hpc-formats"],
+        &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
     ("hpcrun-rs", &["hpc-formats"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
@@ -29,8 +32,8 @@ const CRATES: [(&str, &[&str]); 13] = [
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
-const CORE: [&str; 9] = [
-    "arch", "memory", "unwind", "logical", "lcct", "record", "threads", "sample", "session",
+const CORE: [&str; 10] = [
+    "arch", "memory", "unwind", "logical", "lcct", "record", "path", "threads", "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.

@@ -384,8 +384,8 @@ fn tasks_of_the_runtime_that_reports_them() {
 #[test]
 fn the_summary_is_printed_at_the_end() {
     let _cores = exclusive_cores();
-    let spec = Spec::new("path-summary", c_program("paths")).arguments(&["join"]);
-    let run = spec.clone().critical_path("").succeed();
+    let spec = |test| Spec::new(test, c_program("paths")).arguments(&["join"]);
+    let run = spec("path-summary").critical_path("").succeed();
     let path = run.critical_path();
     let text = run.stderr();
     let parallelism = path.work as f64 / path.span as f64;
@@ -394,7 +394,7 @@ fn the_summary_is_printed_at_the_end() {
         "{text}"
     );
     assert!(text.contains("hpcprof-rs critical-path"), "{text}");
-    let without = spec.succeed();
+    let without = spec("path-no-summary").succeed();
     assert!(without.critical_paths().is_empty() && !without.stderr().contains("critical path"));
     assert!(
         Times::of_run(&without).total(None) > 0.09,

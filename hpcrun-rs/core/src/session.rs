@@ -298,7 +298,8 @@ pub fn stop(reason: &str) {
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
-        path::write(false);
+        threads::current().inspect(|thread| thread.publish_so_far());
+        path::write(true);
         append_end("exec");
     }
 }

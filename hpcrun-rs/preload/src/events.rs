@@ -272,13 +272,9 @@ pub(crate) fn wait_at_barrier(place: Place, barrier: usize, wait: impl FnOnce() 
 pub(crate) fn join(thread: libc::pthread_t, wait: impl FnOnce() -> c_int) -> c_int {
     wait_for(
         Place::CONTEXT,
-        |_, _| (),
+        |tracked, _| tracked.begin_join(thread as usize),
         || waiting_outside_handlers(wait),
-        |tracked, at, (), result| {
-            if *result == 0 {
-                tracked.join(thread as usize, at);
-            }
-        },
+        |tracked, at, (), result| tracked.end_join(thread as usize, *result == 0, at),
     )
 }
 

@@ -43,8 +43,10 @@ pub(super) enum Object {
     /// Nothing yet.
     #[default]
     New,
-    /// A lock, a once, or a thread that has ended.
+    /// A lock, or a once.
     Lock(Lock),
+    /// Threads of one name, one after another.
+    Ends(Ends),
     /// A condition.
     Condition(Condition),
     /// A barrier.
@@ -62,6 +64,15 @@ pub(super) struct Lock {
     pub(super) shared: Option<Strand>,
     /// Somebody has it alone.
     pub(super) is_exclusive: bool,
+}
+
+/// The name of a thread is that of another one as soon as the join has returned, before the joiner can say so.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Threads in a join, or just behind one.
+    pub(super) joiners: u64,
+    /// Strands of those that have ended, in order.
+    pub(super) strands: VecDeque<Strand>,
 }
 
 /// Strands of those that signal.
@@ -124,6 +135,7 @@ macro_rules! kinds {
 impl Object {
     kinds! {
         lock, Lock;
+        ends, Ends;
         condition, Condition;
         barrier, Barrier;
         queue, Queue;
@@ -131,15 +143,17 @@ impl Object {
 
     /// All strands that are left at it.
     pub(super) fn strands(self) -> impl Iterator<Item = Strand> {
-        let (few, sent) = match self {
-            Object::New => ([None, None], VecDeque::new()),
-            Object::Lock(lock) => ([lock.last, lock.shared], VecDeque::new()),
-            Object::Condition(condition) => ([condition.last, None], VecDeque::new()),
-            Object::Barrier(barrier) => ([barrier.arrivals, barrier.last], VecDeque::new()),
-            Object::Queue(queue) => ([None, None], queue.sent),
-        };
+        let (mut few, mut ended, mut sent) = ([None, None], VecDeque::new(), VecDeque::new());
+        match self {
+            Object::New => {}
+            Object::Lock(lock) => few = [lock.last, lock.shared],
+            Object::Ends(ends) => ended = ends.strands,
+            Object::Condition(condition) => few = [condition.last, None],
+            Object::Barrier(barrier) => few = [barrier.arrivals, barrier.last],
+            Object::Queue(queue) => sent = queue.sent,
+        }
         let sent = sent.into_iter().map(|sent| sent.strand);
-        few.into_iter().flatten().chain(sent)
+        few.into_iter().flatten().chain(ended).chain(sent)
     }
 }
 

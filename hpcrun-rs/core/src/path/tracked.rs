@@ -51,8 +51,9 @@ impl Tracked {
     }
 
     /// The thread, which was spawned at `at`, begins with its start routine. `None`: its spawner's strand is
-    /// not known.
-    pub fn begin(&mut self, spawned: Option<Strand>, at: Site, routine: Site) {
+    /// not known. Others join it by its name.
+    pub fn begin(&mut self, spawned: Option<Strand>, name: usize, at: Site, routine: Site) {
+        self.forget_ends(name);
         let left = self.thread.begin(spawned, at);
         self.routine = routine;
         if let Some(old) = self.left.replace(left) {
@@ -68,10 +69,12 @@ impl Tracked {
         let ended = self.thread.end(left, self.routine);
         let copy = self.thread.share(&ended);
         self.thread.finish(copy);
-        // One that nobody joins stays until the name is used again.
         self.leave_at(name, ended, |thread, object, ended| {
-            let lock = object.lock(|old| thread.discard(old));
-            lock.last.replace(ended)
+            object
+                .ends(|old| thread.discard(old))
+                .strands
+                .push_back(ended);
+            None
         });
     }
 
@@ -304,17 +307,35 @@ impl Tracked {
         }
     }
 
-    /// Has waited for the end of the thread of this name.
-    pub fn join(&mut self, name: usize, at: Site) {
-        let ended = self.path.objects.take(name).map(Object::strands);
-        let mut known = false;
-        for strand in ended.into_iter().flatten() {
-            self.thread.merge(strand, at, Edge::Join);
-            known = true;
+    /// Begins to wait for the end of the thread of this name.
+    pub fn begin_join(&mut self, name: usize) {
+        self.at(name, |thread, object| {
+            object.ends(|old| thread.discard(old)).joiners += 1;
+        });
+    }
+
+    /// The wait is over, for that thread has `ended` or not.
+    pub fn end_join(&mut self, name: usize, ended: bool, at: Site) {
+        let strand = self.at(name, |thread, object| {
+            let ends = object.ends(|old| thread.discard(old));
+            ends.joiners = ends.joiners.saturating_sub(1);
+            ended.then(|| ends.strands.pop_front()).flatten()
+        });
+        match strand.flatten() {
+            Some(strand) => self.thread.merge(strand, at, Edge::Join),
+            None if ended => self.thread.lose(Lost::Untracked),
+            None => {}
         }
-        if !known {
-            self.thread.lose(Lost::Untracked);
-        }
+    }
+
+    /// Forgets those threads of this name that nobody has joined, or will.
+    fn forget_ends(&mut self, name: usize) {
+        self.at(name, |thread, object| {
+            let ends = object.ends(|old| thread.discard(old));
+            if ends.joiners == 0 {
+                ends.strands.drain(..).for_each(|old| thread.discard(old));
+            }
+        });
     }
 
     /// The object is destroyed, or a new one begins at its address.

@@ -48,11 +48,8 @@ impl ThreadState {
     pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
         if path::is_active() {
             let at = site_of(creation);
-            self.path.with(|tracked| {
-                // A thread that nobody has joined had the name before.
-                tracked.forget(name());
-                tracked.begin(spawned, at, Site(routine));
-            });
+            self.path
+                .with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
         }
     }
 
@@ -68,6 +65,11 @@ impl ThreadState {
         if path::is_configured() {
             self.path.end(name());
         }
+    }
+
+    /// The calling thread's strand counts as ended here, for a report, and goes on.
+    pub fn publish_so_far(&self) {
+        self.path.with(|tracked| tracked.thread.publish(Site(0)));
     }
 
     /// The thread's strand counts as ended, since the process ends. Called when tracking is over.
