@@ -7,9 +7,10 @@ use hpcrun_tests::repository::{files_with, metadata, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi"]),
+    ("hpcrun-api", &["hpcrun-abi"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
     ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
