@@ -1,6 +1,7 @@
 //! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
 //! profilers' formats.
 
+use crate::advice::critical_path::remarks;
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
@@ -157,14 +158,18 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
         )));
     };
     let process = processes.remove(shown);
+    let path = catalogue.critical_path(&process)?;
     let view = PathView {
-        path: &catalogue.critical_path(&process)?,
+        path: &path,
         process: &process,
         others: &processes,
         workers: args.workers.unwrap_or(process.cores),
     };
     match args.format {
-        PathFormat::Text => view.text(args.rows, style, out),
+        PathFormat::Text => {
+            let remarks = remarks(&path, view.workers);
+            view.text(&remarks, args.rows, style, out)
+        }
         PathFormat::Json => view.json(out),
     }
     .map_err(Error::output)

@@ -316,21 +316,27 @@ impl Screen<'_> {
     }
 
     fn next(&self, out: &mut impl Write) -> io::Result<()> {
-        if self.run.samples == 0 {
+        let is_tracked = self.catalogue.is_tracked();
+        if self.run.samples == 0 && !is_tracked {
             return Ok(());
         }
         let totals = &self.view.totals;
-        let metric =
-            if totals[IDLENESS] >= totals[OVERHEAD] && totals[IDLENESS] * 50 >= effort(totals) {
-                " --metric idleness"
-            } else if totals[OVERHEAD] * 50 >= effort(totals) {
-                " --metric overhead"
-            } else {
-                ""
-            };
+        let view = match is_tracked {
+            true => "critical-path",
+            false => "bottom-up",
+        };
+        let metric = if is_tracked {
+            ""
+        } else if totals[IDLENESS] >= totals[OVERHEAD] && totals[IDLENESS] * 50 >= effort(totals) {
+            " --metric idleness"
+        } else if totals[OVERHEAD] * 50 >= effort(totals) {
+            " --metric overhead"
+        } else {
+            ""
+        };
         writeln!(
             out,
-            "next: hpcprof-rs bottom-up {}{metric}",
+            "next: hpcprof-rs {view} {}{metric}",
             shell_word(&self.catalogue.path)
         )
     }
