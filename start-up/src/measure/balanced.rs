@@ -92,7 +92,7 @@ impl Loop {
                 State::Asleep => {
                     thread::sleep(pause);
                     let parallel = time(&mut parallel);
-                    start_up(parallel, time(&mut serial))
+                    start_up(parallel, time(serial))
                 }
             };
             let mut rounds = |effort: Effort| {
