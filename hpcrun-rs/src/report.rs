@@ -17,7 +17,7 @@ pub(crate) fn supervise(
     options: &Options,
 ) -> Result<ExitCode, Failure> {
     let status = child::run(&mut command, Some(directory))?;
-    if options.critical_path.is_some() && !options.quiet {
+    if options.critical_path.is_some() && !options.report && !options.quiet {
         critical_path::summarise(directory);
     }
     if options.report {
@@ -37,8 +37,9 @@ fn report(directory: &Path, with_path: bool) {
     match Command::new(&tool).arg(directory).status() {
         // Without a name, the view is that of the newest database, which this one is.
         Ok(status) if status.success() => {
-            if with_path {
-                let _ = Command::new(&tool).arg("critical-path").status();
+            let view = with_path.then(|| Command::new(&tool).arg("critical-path").status());
+            if view.is_some_and(|ended| !ended.is_ok_and(|status| status.success())) {
+                critical_path::summarise(directory);
             }
         }
         Ok(status) => eprintln!(
