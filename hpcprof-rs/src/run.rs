@@ -238,25 +238,31 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         depth: args.depth.map(|d| d as usize).or(default.depth),
         threshold: args.threshold.or(default.threshold),
     };
-    let stored = match is_text && !args.statistics && options == FoldOptions::STORED {
-        true => stored_view(&catalogue, kind, limits, metric)?,
+    let stored = match is_text && options == FoldOptions::STORED {
+        true => stored_view(args, &catalogue, kind, (limits, metric))?,
         false => None,
     };
+    let has_headline = is_text && kind == ViewKind::BottomUp;
     let (mut view, user_code) = match stored {
-        Some(view) => (view, catalogue.summary(user_code::NAME)?.into_tree()),
-        None => whole_view(args, &catalogue, kind, options, (limits.depth, metric))?,
+        Some(view) if has_headline => {
+            let user_code = catalogue.summary(user_code::NAME)?;
+            (view, Some(user_code.into_tree()))
+        }
+        Some(view) => (view, None),
+        None => {
+            let (view, tree) = whole_view(args, &catalogue, kind, options, (limits.depth, metric))?;
+            let user_code = || user_code::arrange(&tree, &catalogue.code);
+            (view, has_headline.then(user_code))
+        }
     };
     view.sort(metric);
     let view = prune(view, limits, metric);
     match args.format {
         Format::Text => {
-            let headline = match kind {
-                ViewKind::BottomUp => {
-                    headline(&user_code, &catalogue, (metric, &view.totals), style.width)
-                }
-                ViewKind::TopDown | ViewKind::Flat => None,
-            };
-            text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
+            let metric_of = (metric, view.totals.as_slice());
+            let line = |code| headline(&code, &catalogue, metric_of, style.width);
+            let line = user_code.and_then(line);
+            text::print(&view, &catalogue, metric, line.as_deref(), style, out)
         }
         Format::Json if args.flat => {
             json::print(&view, &catalogue, metric, options, Form::Flat, out)
@@ -279,20 +285,22 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
 
 /// The view as far as a database has it ready, if that is all that is shown.
 fn stored_view(
+    args: &ViewArgs,
     catalogue: &Catalogue,
     kind: ViewKind,
-    limits: Limits,
-    metric: MetricSelector<'_>,
+    (limits, metric): (Limits, MetricSelector<'_>),
 ) -> Result<Option<View>> {
     match kind {
         ViewKind::TopDown if !stored::can_prune_by(metric, &catalogue.totals()?) => Ok(None),
-        ViewKind::TopDown => top_down::stored(catalogue, limits, metric).map(Some),
+        ViewKind::TopDown => top_down::stored(catalogue, limits, metric, args.statistics).map(Some),
+        // Spreads are stored by context.
+        ViewKind::BottomUp | ViewKind::Flat if args.statistics => Ok(None),
         ViewKind::BottomUp => bottom_up::stored(catalogue, limits, metric),
         ViewKind::Flat => flat::stored(catalogue).map(Some),
     }
 }
 
-/// The view of all contexts, and the user's code in them.
+/// The view of all contexts, and their folded tree.
 fn whole_view(
     args: &ViewArgs,
     catalogue: &Catalogue,
@@ -300,8 +308,11 @@ fn whole_view(
     options: FoldOptions,
     (depth, metric): (Option<usize>, MetricSelector<'_>),
 ) -> Result<(View, Tree)> {
-    let contexts = catalogue.contexts(args.projection)?;
-    let Folded { tree, of } = fold(&contexts, &catalogue.code, options);
+    let Folded { tree, of } = fold(
+        &catalogue.contexts(args.projection)?,
+        &catalogue.code,
+        options,
+    );
     if args.format == Format::Folded {
         let contexts = 0..tree.nodes.len() as u32;
         metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
@@ -320,5 +331,5 @@ fn whole_view(
             node.spread = spread;
         }
     }
-    Ok((view, user_code::arrange(&tree, &catalogue.code)))
+    Ok((view, tree))
 }

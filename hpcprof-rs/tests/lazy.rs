@@ -6,7 +6,7 @@ use fastrand::Rng;
 use hpcprof_rs::advice::headline::headline;
 use hpcprof_rs::catalogue::metrics::MetricSelector;
 use hpcprof_rs::catalogue::{Catalogue, Projection};
-use hpcprof_rs::views::fold::{FoldOptions, fold};
+use hpcprof_rs::views::fold::{FoldOptions, Folded, fold};
 use hpcprof_rs::views::prune::{Limits, prune};
 use hpcprof_rs::views::view::View;
 use hpcprof_rs::views::{bottom_up, flat, stored, top_down, user_code};
@@ -16,7 +16,13 @@ fn nodes(view: &View) -> Vec<String> {
     let line = |(id, depth): (u32, usize)| {
         let node = view.node(id);
         let values = (view.inclusive.of(id), view.exclusive.of(id));
-        let what = (node.kind, node.label, node.call, node.recursion);
+        let what = (
+            node.kind,
+            node.label,
+            node.call,
+            node.recursion,
+            node.spread,
+        );
         format!("{depth} {what:?} {values:?}")
     };
     view.preorder().map(line).collect()
@@ -39,7 +45,9 @@ fn what_is_read_lazily_is_what_is_read_whole() {
         let database = database(&run);
         let catalogue = Catalogue::open(&database).expect("the database");
         let tree = catalogue.contexts(Projection::Logical).expect("contexts");
-        let tree = fold(&tree, &catalogue.code, FoldOptions::STORED).tree;
+        let Folded { tree, of } = fold(&tree, &catalogue.code, FoldOptions::STORED);
+        let parents: Vec<Option<u32>> = tree.nodes.iter().map(|node| node.parent).collect();
+        let spreads = catalogue.work_spreads(&of, &parents).expect("spreads");
         let totals = tree.exclusive.totals();
         let ready = catalogue.summary(bottom_up::NAME).expect("a view");
         left_out += ready.nodes.iter().filter(|n| n.context.is_none()).count();
@@ -75,8 +83,12 @@ fn what_is_read_lazily_is_what_is_read_whole() {
                     counts[at] += whole.len();
                 };
                 if stored::can_prune_by(metric, &totals) {
-                    let lazy = top_down::stored(&catalogue, limits, metric).expect("a view");
-                    check(0, Some(lazy), top_down::arrange(&tree).0, &mut compared);
+                    let lazy = top_down::stored(&catalogue, limits, metric, true);
+                    let mut whole = top_down::arrange(&tree).0;
+                    for (node, spread) in whole.nodes.iter_mut().zip(&spreads) {
+                        node.spread = *spread;
+                    }
+                    check(0, Some(lazy.expect("a view")), whole, &mut compared);
                 }
                 let lazy = bottom_up::stored(&catalogue, limits, metric).expect("a view");
                 let whole = bottom_up::arrange(&tree, limits.depth).0;

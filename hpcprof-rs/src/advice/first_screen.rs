@@ -41,7 +41,7 @@ pub fn print(
         depth: None,
         threshold: Some(LEAST_READ),
     };
-    let view = top_down::stored(catalogue, limits, MetricSelector::Effort)?;
+    let view = top_down::stored(catalogue, limits, MetricSelector::Effort, false)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
     let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(run);

@@ -21,6 +21,11 @@ pub struct FoldedContext {
 }
 
 impl FoldedContext {
+    /// Its row.
+    pub(super) fn row(&self) -> i64 {
+        self.rows.0
+    }
+
     /// How many contexts there are at and below it.
     pub fn contexts(&self) -> u64 {
         (self.rows.1 - self.rows.0) as u64 + 1

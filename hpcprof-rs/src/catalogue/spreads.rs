@@ -1,8 +1,11 @@
-//! How the work of a view's nodes is spread over threads: from the values of all threads.
+//! How work is spread over threads: in a context of the folded tree, as it is stored, and in the nodes of any
+//! view, from the values of all threads.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::metrics::WORK;
+use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
+use rusqlite::OptionalExtension as _;
 
 /// How the inclusive work of a node is spread over the threads that have any. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -15,44 +18,58 @@ pub struct Spread {
     pub least: i64,
     /// Most work of a thread.
     pub most: i64,
-    squares: u128,
+    /// Standard deviation.
+    pub sigma: f64,
 }
 
 impl Spread {
-    /// Of one thread.
-    fn new(amount: i64) -> Spread {
-        Spread {
-            threads: 1,
-            sum: amount,
-            least: amount,
-            most: amount,
-            squares: u128::from(amount.unsigned_abs()).pow(2),
-        }
+    /// Most work of a thread by the mean.
+    pub fn imbalance(&self) -> Option<f64> {
+        let mean = self.sum as f64 / f64::from(self.threads);
+        Some(self.most as f64 / mean).filter(|ratio| ratio.is_finite())
     }
+}
 
-    fn add(&mut self, other: Spread) {
-        *self = Spread {
-            threads: self.threads + other.threads,
-            sum: self.sum.saturating_add(other.sum),
-            least: self.least.min(other.least),
-            most: self.most.max(other.most),
-            squares: self.squares.saturating_add(other.squares),
+/// A spread, while threads are added to it.
+#[derive(Clone, Copy)]
+struct Sums {
+    threads: u32,
+    sum: i64,
+    least: i64,
+    most: i64,
+    squares: u128,
+}
+
+impl Sums {
+    const NONE: Sums = Sums {
+        threads: 0,
+        sum: 0,
+        least: i64::MAX,
+        most: i64::MIN,
+        squares: 0,
+    };
+
+    fn add(&mut self, amount: i64) {
+        let square = u128::from(amount.unsigned_abs()).pow(2);
+        *self = Sums {
+            threads: self.threads + 1,
+            sum: self.sum.saturating_add(amount),
+            least: self.least.min(amount),
+            most: self.most.max(amount),
+            squares: self.squares.saturating_add(square),
         };
     }
 
-    fn mean(&self) -> f64 {
-        self.sum as f64 / f64::from(self.threads)
-    }
-
-    /// Standard deviation.
-    pub fn sigma(&self) -> f64 {
-        let variance = self.squares as f64 / f64::from(self.threads) - self.mean().powi(2);
-        variance.max(0.0).sqrt()
-    }
-
-    /// Most work of a thread by the mean.
-    pub fn imbalance(&self) -> Option<f64> {
-        Some(self.most as f64 / self.mean()).filter(|ratio| ratio.is_finite())
+    fn spread(self) -> Option<Spread> {
+        let n = f64::from(self.threads);
+        let mean = self.sum as f64 / n;
+        (self.threads > 0).then(|| Spread {
+            threads: self.threads,
+            sum: self.sum,
+            least: self.least,
+            most: self.most,
+            sigma: (self.squares as f64 / n - mean * mean).max(0.0).sqrt(),
+        })
     }
 }
 
@@ -77,7 +94,7 @@ impl OneThread<'_> {
     }
 
     /// Adds what the thread has to the spreads, and begins anew.
-    fn end(&mut self, spreads: &mut [Option<Spread>]) {
+    fn end(&mut self, sums: &mut [Sums]) {
         self.touched.sort_unstable();
         for node in self.touched.drain(..).rev() {
             self.is_touched[node as usize] = false;
@@ -86,11 +103,7 @@ impl OneThread<'_> {
                 let work = &mut self.work[parent as usize];
                 *work = work.saturating_add(amount);
             }
-            let own = Spread::new(amount);
-            match &mut spreads[node as usize] {
-                Some(known) => known.add(own),
-                none => *none = Some(own),
-            }
+            sums[node as usize].add(amount);
         }
     }
 }
@@ -107,7 +120,7 @@ impl Catalogue {
             let index = usize::try_from(context.checked_sub(1)?).ok()?;
             nodes.get(index).copied().flatten()
         };
-        let mut spreads = vec![None; parents.len()];
+        let mut sums = vec![Sums::NONE; parents.len()];
         let mut one = OneThread {
             parents,
             work: vec![0; parents.len()],
@@ -119,7 +132,7 @@ impl Catalogue {
             |context| node(context).is_some(),
             |value| {
                 if thread.replace(value.thread) != Some(value.thread) {
-                    one.end(&mut spreads);
+                    one.end(&mut sums);
                 }
                 if value.metric == WORK {
                     one.add(node(value.context)?, value.amount);
@@ -127,7 +140,27 @@ impl Catalogue {
                 Some(())
             },
         )?;
-        one.end(&mut spreads);
-        Ok(spreads)
+        one.end(&mut sums);
+        Ok(sums.into_iter().map(Sums::spread).collect())
+    }
+
+    /// The spread of work in a context, if it has any.
+    pub fn work_spread(&self, context: &FoldedContext) -> Result<Option<Spread>> {
+        let read = || {
+            let sql = "SELECT threads, inclusive, least, most, sigma FROM value
+                WHERE context = ? AND metric = ?";
+            let mut query = self.connection.prepare_cached(sql)?;
+            let spread = query.query_row([context.row(), WORK as i64], |row| {
+                Ok(Spread {
+                    threads: row.get(0)?,
+                    sum: row.get(1)?,
+                    least: row.get(2)?,
+                    most: row.get(3)?,
+                    sigma: row.get(4)?,
+                })
+            });
+            spread.optional()
+        };
+        read().map_err(|e| damaged(&self.path, &e))
     }
 }

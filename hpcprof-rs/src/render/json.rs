@@ -326,7 +326,7 @@ fn statistics(spread: &Spread, samples: i64) -> String {
         exact_seconds(spread.sum),
         exact_seconds(spread.least),
         exact_seconds(spread.most),
-        spread.sigma() / 1e9,
+        spread.sigma / 1e9,
         or_null(spread.imbalance()),
         standard_error(spread.sum as f64, samples) / 1e9,
     )

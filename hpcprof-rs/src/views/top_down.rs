@@ -21,7 +21,12 @@ pub fn arrange(tree: &Tree) -> (View, Vec<Option<u32>>) {
 
 /// Reads as much of the folded tree of a database as the limits leave: the same view as that of the whole
 /// tree, sorted and pruned. No part of what it is pruned by is negative.
-pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>) -> Result<View> {
+pub fn stored(
+    catalogue: &Catalogue,
+    limits: Limits,
+    metric: MetricSelector<'_>,
+    has_spreads: bool,
+) -> Result<View> {
     let totals = catalogue.totals()?;
     let pruned_by = metric.or_effort(&totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
@@ -40,6 +45,9 @@ pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>)
             let id = view.push(ViewNode::of(&context.node, parent));
             view.inclusive.add(id, &context.inclusive);
             view.exclusive.add(id, &context.exclusive);
+            if has_spreads {
+                view.nodes[id as usize].spread = catalogue.work_spread(&context)?;
+            }
             work.push((Some(context), Some(id), level + 1));
         }
         if !cut.is_empty() {

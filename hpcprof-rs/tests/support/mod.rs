@@ -1,7 +1,8 @@
 //! Builds synthetic measurements from the file formats' constants alone, and runs the tool on
 //! them in this process.
 
-#![allow(unreachable_pub, missing_docs)]
+// The benchmark uses a part of this module.
+#![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod pages;
 pub mod program;
