@@ -41,6 +41,15 @@ Examples:
   hpcprof-rs threads hpcrun-app-database --format csv > threads.csv
       all threads and their statistics for scripts";
 
+const REGIONS_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs regions hpcrun-app-database
+      what each parallel region costs beside its work, and from which size it pays
+  hpcprof-rs regions --executions solve=2741 --workers asleep
+      the newest database here: with the start-up of a region that ran 2741 times
+  hpcprof-rs regions hpcrun-app-database --serial serial-database --format json
+      serial times from a run on one worker, for scripts";
+
 /// Merges measurements into a database and prints views of it
 ///
 /// Merges all threads and processes that hpcrun-rs measured, attributes work, idleness and
@@ -79,6 +88,9 @@ pub enum Command {
     /// What each thread did, with the imbalance over threads and processes
     #[command(after_long_help = THREADS_EXAMPLES)]
     Threads(ThreadsArgs),
+    /// What each parallel region costs beside its work, and whether it should be parallel
+    #[command(after_long_help = REGIONS_EXAMPLES)]
+    Regions(RegionsArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
@@ -216,6 +228,47 @@ pub struct ThreadsArgs {
     pub rows: usize,
 }
 
+/// Formats of the regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum RegionsFormat {
+    /// To read
+    Text,
+    /// Everything, for scripts
+    Json,
+}
+
+/// What the workers do when a region begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Workers {
+    /// They have just ended the region before
+    Awake,
+    /// They sleep
+    Asleep,
+}
+
+/// Options of the regions.
+#[derive(Debug, Args)]
+pub struct RegionsArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = RegionsFormat::Text)]
+    pub format: RegionsFormat,
+    /// Start-up overheads, by `hpcrun-rs calibrate` [default: those of the run's host in the user's cache]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// How often a region was executed, by its name or the end of it
+    #[arg(long, value_name = "NAME=COUNT", value_parser = execution)]
+    pub executions: Vec<(String, u64)>,
+    /// Database of a run on one worker, for serial times
+    #[arg(long, value_name = "DATABASE")]
+    pub serial: Option<PathBuf>,
+    /// What the workers do when a region begins
+    #[arg(long, value_enum, default_value_t = Workers::Awake)]
+    pub workers: Workers,
+}
+
 /// Options of an export.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -250,6 +303,15 @@ pub struct ExportArgs {
     pub threshold: Option<f64>,
 }
 
+fn execution(text: &str) -> Result<(String, u64), String> {
+    let (name, count) = text.rsplit_once('=').ok_or("not NAME=COUNT")?;
+    let count = count.parse().ok().filter(|count| *count > 0);
+    Ok((
+        name.to_owned(),
+        count.ok_or("COUNT is not a number from 1")?,
+    ))
+}
+
 fn percentage(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .trim_end_matches('%')
@@ -270,7 +332,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_and_its_examples_parse() {
         Cli::command().debug_assert();
-        let examples = [EXAMPLES, VIEW_EXAMPLES, EXPORT_EXAMPLES, THREADS_EXAMPLES];
+        let examples = [
+            EXAMPLES,
+            VIEW_EXAMPLES,
+            EXPORT_EXAMPLES,
+            THREADS_EXAMPLES,
+            REGIONS_EXAMPLES,
+        ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
             if let Some(rest) = words.strip_prefix("hpcprof-rs ") {
@@ -279,6 +347,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3, 3, 3, 3]);
+        assert_eq!(shown, [3, 3, 3, 3, 3]);
     }
 }

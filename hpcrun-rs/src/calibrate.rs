@@ -18,8 +18,8 @@ pub(crate) const COMMAND: &str = "calibrate";
 /// Measures what it costs to start parallel execution on this machine
 ///
 /// Executes a balanced loop serially and by each construct on 2 to n workers, with its workers awake and
-/// asleep: start-up = parallel time - serial time / workers. The result is kept for `hpcprof-rs regions`. Other
-/// load makes it too high.
+/// asleep: start-up = parallel time - serial time / workers. The result is kept for `hpcprof-rs regions`.
+/// Other load makes it too high.
 #[derive(Debug, Parser)]
 #[command(name = "hpcrun-rs calibrate")]
 struct Options {

@@ -46,7 +46,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|first| first == calibrate::COMMAND) {
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == calibrate::COMMAND)
+    {
         return calibrate::run(arguments.drain(1..));
     }
     let options = match cli::Options::try_parse_from(arguments) {

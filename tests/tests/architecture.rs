@@ -7,7 +7,7 @@ use hpcrun_tests::repository::{files_with, metadata, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &[]),
     ("hpc-formats", &[]),
@@ -17,10 +17,11 @@ const CRATES: [(&str, &[&str]); 13] = [
         "hpcrun-preload",
         &["hpcrun-core", "hpcrun-abi", "hpc-formats"],
     ),
-    ("hpcrun-rs", &["hpc-formats"]),
+    ("start-up", &["work-stealing-rt"]),
+    ("hpcrun-rs", &["hpc-formats", "start-up"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
-    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
+    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
     ("hpcrun-fixtures", &["work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &["hpc-formats"]),
@@ -32,11 +33,12 @@ const CORE: [&str; 9] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 11] = [
+const PROF: [(&str, &[&str]); 12] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
+    ("regions", &["render", "catalogue", "model"]),
     (
         "exports",
         &["render", "views", "catalogue", "metrics", "model"],

@@ -13,6 +13,7 @@ mod mutations;
 mod node;
 mod oracle;
 mod rayon;
+mod regions;
 mod rounds;
 mod runtimes;
 mod scenarios;

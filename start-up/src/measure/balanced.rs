@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Iterations of a part.
 pub(super) const ITERATIONS: usize = 128;
-/// A part is so many start-ups long: long enough that the whole team takes part, no longer, as cores differ in
-/// speed.
+/// A part is so many start-ups long: long enough that the whole team takes part, no longer, as cores differ
+/// in speed.
 const START_UPS: u32 = 8;
 /// Bounds of a part.
 const SHORTEST: Duration = Duration::from_micros(2);
