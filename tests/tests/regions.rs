@@ -1,9 +1,10 @@
 //! Overheads of parallel regions whose classes are known by construction.
 
 use hpcrun_tests::run::{Database, Spec, Truth, tolerance};
-use hpcrun_tests::tools::exclusive_cores;
+use hpcrun_tests::tools::{exclusive_cores, release, scratch};
 use hpcrun_tests::view::{assert_close, value};
 use serde_json::Value;
+use std::process::Command;
 
 const RATE: u32 = 1000;
 
@@ -155,4 +156,60 @@ fn a_calibration_tells_start_up_from_imbalance() {
         serial,
         0.03 * serial + tolerance(serial, RATE),
     );
+}
+
+#[test]
+fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
+    let _cores = exclusive_cores();
+    let file = scratch().join("start-up.tsv");
+    let launcher = || Command::new(release("hpcrun-rs"));
+    let mut calibrate = launcher();
+    calibrate.args(["calibrate", "--brief", "--quiet", "--workers", "2", "-o"]);
+    let output = calibrate.arg(&file).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let text = std::fs::read_to_string(&file).expect("it has written the file");
+    for construct in [
+        "join\tworker",
+        "scope\tworker",
+        "par_for\toutside",
+        "install\toutside",
+        "par_iter\tworker",
+    ] {
+        for state in ["awake", "asleep"] {
+            let start = format!("{construct}\t{state}\t2\t");
+            assert_eq!(
+                text.lines().filter(|l| l.starts_with(&start)).count(),
+                1,
+                "{start}: {text}"
+            );
+        }
+    }
+    // Nobody wakes a thread, or makes one, for nothing.
+    for construct in [
+        "install\toutside\tasleep\t2\t",
+        "std::thread\tworker\tawake\t2\t",
+    ] {
+        let row = text
+            .lines()
+            .find_map(|l| l.strip_prefix(construct))
+            .expect("a row");
+        let nanoseconds: f64 = row
+            .split('\t')
+            .next()
+            .and_then(|t| t.parse().ok())
+            .expect("a number");
+        assert!(nanoseconds > 500.0, "{construct}{row}");
+    }
+    let as_program = launcher()
+        .args(["--", "calibrate"])
+        .env("PATH", "")
+        .output()
+        .expect("it runs");
+    assert_eq!(as_program.status.code(), Some(127), "{as_program:?}");
+    let wrong = launcher()
+        .args(["calibrate", "--workers", "1"])
+        .output()
+        .expect("it runs");
+    assert_eq!(wrong.status.code(), Some(125), "{wrong:?}");
 }

@@ -75,7 +75,7 @@ impl Loop {
             Construct::Install => (1, 1),
             _ => (workers, workers),
         };
-        let mut serial = || (0..parts).for_each(|_| self.part());
+        let serial = || (0..parts).for_each(|_| self.part());
         let start_up = |parallel: Duration, serial: Duration| {
             model::start_up(
                 parallel.as_nanos() as f64,
@@ -86,13 +86,13 @@ impl Loop {
         [State::Awake, State::Asleep].map(|state| {
             let mut round = || match state {
                 State::Awake => {
-                    let serial = series(&mut serial);
+                    let serial = series(serial);
                     start_up(series(&mut parallel), serial)
                 }
                 State::Asleep => {
                     thread::sleep(pause);
                     let parallel = time(&mut parallel);
-                    start_up(parallel, time(&mut serial))
+                    start_up(parallel, time(serial))
                 }
             };
             let mut rounds = |effort: Effort| {
