@@ -9,8 +9,8 @@ use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
-    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, TableFormat, ThreadsArgs,
-    ViewArgs,
+    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, RegionsArgs, RegionsFormat,
+    TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -18,6 +18,7 @@ use crate::metrics::expression::Expression;
 use crate::model::metrics::Metric;
 use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
+use crate::regions::{find, overheads, print};
 use crate::render::critical_path::PathView;
 use crate::render::json::Form;
 use crate::render::style::Style;
@@ -29,6 +30,7 @@ use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::View;
 use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
+use start_up::calibration::{self, Calibration, State};
 use std::io::Write;
 use std::path::Path;
 
@@ -41,6 +43,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
         Some(Command::Threads(args)) => threads(&args, style, out),
+        Some(Command::Regions(args)) => regions(&args, style, out),
         Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
         Some(Command::Export(args)) => export(args, out),
     }
@@ -137,6 +140,71 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
         TableFormat::Csv => threads.csv(out),
     }
     .map_err(Error::output)
+}
+
+fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()> {
+    let catalogue = open(args.database.as_deref())?;
+    let find = |of: &Catalogue| Ok(find::find(of, &of.contexts(Projection::Logical)?));
+    let regions = find(&catalogue)?;
+    let serial = args
+        .serial
+        .as_deref()
+        .map(|path| find(&Catalogue::open(path)?));
+    let (calibration, no_calibration) =
+        match calibration_of(&catalogue, args.calibration.as_deref())? {
+            Ok(calibration) => (Some(calibration), None),
+            Err(problem) => (None, Some(problem)),
+        };
+    let known = overheads::Known {
+        calibration,
+        state: Some(match args.workers {
+            Workers::Awake => State::Awake,
+            Workers::Asleep => State::Asleep,
+        }),
+        executions: args.executions.clone(),
+        serial: serial.transpose()?,
+    };
+    let report = print::Report {
+        assessed: &overheads::assess(&regions, catalogue.statistics.cores, &known)?,
+        catalogue: &catalogue,
+        regions: &regions,
+        known: &known,
+        no_calibration: no_calibration.as_deref(),
+    };
+    match args.format {
+        RegionsFormat::Text => report.text(style, out),
+        RegionsFormat::Json => report.json(out),
+    }
+    .map_err(Error::output)
+}
+
+/// The calibration that is named, else that of the run's host, or why there is none.
+fn calibration_of(
+    catalogue: &Catalogue,
+    named: Option<&Path>,
+) -> Result<std::result::Result<Calibration, String>> {
+    let path = match (named, catalogue.statistics.hosts.as_slice()) {
+        (Some(path), _) => path.to_owned(),
+        (None, [host]) => match calibration::file(host).filter(|file| file.is_file()) {
+            Some(file) => file,
+            None => {
+                return Ok(Err(format!(
+                    "run `hpcrun-rs calibrate` on {host}, or give --calibration FILE"
+                )));
+            }
+        },
+        (None, hosts) => {
+            let problem = format!("the run has {} hosts; give --calibration FILE", hosts.len());
+            return Ok(Err(problem));
+        }
+    };
+    let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let calibration = Calibration::parse(&text).map_err(|problem| Error::Input {
+        path,
+        problem: format!("is no calibration: {problem}"),
+        remedy: "write one with `hpcrun-rs calibrate`",
+    })?;
+    Ok(Ok(calibration))
 }
 
 fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<()> {

@@ -18,8 +18,8 @@ pub(crate) const COMMAND: &str = "calibrate";
 /// Measures what it costs to start parallel execution on this machine
 ///
 /// Executes a balanced loop serially and by each construct on 2 to n workers, with its workers awake and
-/// asleep: start-up = parallel time - serial time / workers. The result is kept for `hpcprof-rs regions`. Other
-/// load makes it too high.
+/// asleep: start-up = parallel time - serial time / workers. The result is kept for `hpcprof-rs regions`.
+/// Other load makes it too high.
 #[derive(Debug, Parser)]
 #[command(name = "hpcrun-rs calibrate")]
 struct Options {
@@ -66,6 +66,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         },
         false => full,
     };
+    if let Some(others) = runnable().filter(|n| *n > 1) {
+        eprintln!(
+            "hpcrun-rs: warning: {} other threads want a core: start-ups will be too high; calibrate again \
+             without other load",
+            others - 1
+        );
+    }
     let found = measure::calibrate(workers, Construct::ALL, effort, |what| {
         if !options.quiet {
             eprintln!("hpcrun-rs: calibrating: {what}");
@@ -90,6 +97,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         eprintln!("hpcrun-rs: kept in {}", output::display(&path));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Threads of the machine that run or could, this one included.
+fn runnable() -> Option<u32> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
 fn write(path: &Path, calibration: &Calibration) -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! Four kernels (the loop nests of TRED2 and a stencil) on work-stealing-rt: from which size it pays to execute
-//! one in parallel, predicted from a calibration and measured; and what `par_for_adaptive` makes of each size.
-//! Each worker's part is the same in each execution, so that neither imbalance nor communication interferes.
+//! Four kernels (the loop nests of TRED2 and a stencil) on work-stealing-rt: from which size it pays to
+//! execute one in parallel, predicted from a calibration and measured; and what `par_for_adaptive` makes of
+//! each size. Each worker's part is the same in each execution, so that neither imbalance nor communication
+//! interferes.
 //!
 //! `kernels break-even`, `kernels adaptive`
 
@@ -239,8 +240,8 @@ fn break_even(data: &Data, pool: &ThreadPool) {
         };
         let [start_up, t, time, l, size, deviation] = [0, 1, 2, 3, 4, 5].map(|c| quantile(c, 2));
         println!(
-            "{name}: {start_up:.0} ns; {t:.0} / {time:.0} ns; {l:.1} / {size:.1}; {deviation:+.1} % [{:+.1}, {:+.1}], \
-             {} of {TURNS} turns have both between 8 and {MOST}",
+            "{name}: {start_up:.0} ns; {t:.0} / {time:.0} ns; {l:.1} / {size:.1}; \
+             {deviation:+.1} % [{:+.1}, {:+.1}], {} of {TURNS} turns have both between 8 and {MOST}",
             quantile(5, 1),
             quantile(5, 3),
             turns.len()

@@ -56,8 +56,8 @@ impl Program {
         self.unparallelised + self.serial / f64::from(workers) + self.executions * start_up
     }
 
-    /// The number of workers with the least time, and that time: of serial execution, and of the given numbers
-    /// of workers with their start-ups.
+    /// The number of workers with the least time, and that time: of serial execution, and of the given
+    /// numbers of workers with their start-ups.
     pub fn best(&self, start_ups: impl IntoIterator<Item = (u32, f64)>) -> (u32, f64) {
         let serial = (1, self.unparallelised + self.serial);
         let times = start_ups.into_iter().map(|(p, t)| (p, self.time(t, p)));

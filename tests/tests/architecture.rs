@@ -23,10 +23,11 @@ const CRATES: [(&str, &[&str]); 14] = [
         "hpcrun-preload",
         &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
-    ("hpcrun-rs", &["hpc-formats"]),
+    ("start-up", &["work-stealing-rt"]),
+    ("hpcrun-rs", &["hpc-formats", "start-up"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
-    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
+    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
     ("hpcrun-fixtures", &["work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &["hpc-formats"]),
@@ -38,11 +39,12 @@ const CORE: [&str; 10] = [
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 11] = [
+const PROF: [(&str, &[&str]); 12] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
+    ("regions", &["render", "catalogue", "model"]),
     (
         "exports",
         &["render", "views", "catalogue", "metrics", "model"],

@@ -14,6 +14,7 @@ mod node;
 mod oracle;
 mod paths;
 mod rayon;
+mod regions;
 mod rounds;
 mod runtimes;
 mod scenarios;

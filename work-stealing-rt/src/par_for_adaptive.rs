@@ -1,8 +1,8 @@
 //! `par_for_adaptive`: a parallel loop that runs serially where parallel execution does not pay.
 //!
 //! With t_s the time of the loop's iterations and t_PS the start-up overhead, p workers pay if
-//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions: t_s of the loop's site, t_PS
-//! of any site. One execution in some is timed; of a parallel one t_PS is its time less t_s / p.
+//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions: t_s of the loop's site,
+//! t_PS of any site. One execution in some is timed; of a parallel one t_PS is its time less t_s / p.
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -18,8 +18,8 @@ use crate::worker::Worker;
 
 /// One execution in this many is timed.
 const TIMED: u32 = 16;
-/// A timed execution is parallel from this part of the time on from which that pays: so t_PS is measured where
-/// it decides.
+/// A timed execution is parallel from this part of the time on from which that pays: so t_PS is measured
+/// where it decides.
 const TRIED: u64 = 4;
 /// By how much an estimate may rise at once. A thread that loses its core measures too much.
 const MOST_RISE: u64 = 8;
@@ -30,8 +30,9 @@ const START_UP_RISE: u64 = 16;
 /// executions took at the same place in the source. Outside of a pool `body` then runs on a thread that is no
 /// worker.
 ///
-/// The first execution is parallel. If iterations suddenly take longer, up to 1024 of them run serially before
-/// this is noticed, and the rest in parallel. While the critical path is tracked, every execution is parallel.
+/// The first execution is parallel. If iterations suddenly take longer, up to 1024 of them run serially
+/// before this is noticed, and the rest in parallel. While the critical path is tracked, every execution is
+/// parallel.
 ///
 /// # Panics
 /// As [`par_for`](crate::par_for()).
@@ -91,7 +92,8 @@ fn parallel<F: Fn(usize) + Sync>(range: Range<usize>, body: &F, site: &Site, tea
     }
 }
 
-/// Executes the loop on the calling thread, and returns what is left of it once parallel execution of that pays.
+/// Executes the loop on the calling thread, and returns what is left of it once parallel execution of that
+/// pays.
 fn serial<F: Fn(usize) + Sync>(
     mut range: Range<usize>,
     body: &F,
@@ -128,8 +130,8 @@ struct Team {
     start_up: &'static AtomicU64,
 }
 
-/// t_PS in picoseconds, by whether the caller is a worker, and by whether others are awake: what was measured,
-/// or at first what it is about.
+/// t_PS in picoseconds, by whether the caller is a worker, and by whether others are awake: what was
+/// measured, or at first what it is about.
 static START_UPS: [[AtomicU64; 2]; 2] = [
     [AtomicU64::new(30_000_000), AtomicU64::new(10_000_000)],
     [AtomicU64::new(15_000_000), AtomicU64::new(1_500_000)],

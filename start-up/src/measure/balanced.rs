@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Iterations of a part.
 pub(super) const ITERATIONS: usize = 128;
-/// A part is so many start-ups long: long enough that the whole team takes part, no longer, as cores differ in
-/// speed.
+/// A part is so many start-ups long: long enough that the whole team takes part, no longer, as cores differ
+/// in speed.
 const START_UPS: u32 = 8;
 /// Bounds of a part.
 const SHORTEST: Duration = Duration::from_micros(2);
@@ -75,7 +75,7 @@ impl Loop {
             Construct::Install => (1, 1),
             _ => (workers, workers),
         };
-        let mut serial = || (0..parts).for_each(|_| self.part());
+        let serial = || (0..parts).for_each(|_| self.part());
         let start_up = |parallel: Duration, serial: Duration| {
             model::start_up(
                 parallel.as_nanos() as f64,
@@ -86,7 +86,7 @@ impl Loop {
         [State::Awake, State::Asleep].map(|state| {
             let mut round = || match state {
                 State::Awake => {
-                    let serial = series(&mut serial);
+                    let serial = series(serial);
                     start_up(series(&mut parallel), serial)
                 }
                 State::Asleep => {

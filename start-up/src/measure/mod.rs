@@ -14,7 +14,8 @@ mod openmp;
 use crate::calibration::{Calibration, Construct, Row};
 use balanced::Loop;
 
-/// Measures constructs on up to `cores` workers. `progress` is told what is measured next, and what cannot be.
+/// Measures constructs on up to `cores` workers. `progress` is told what is measured next, and what cannot
+/// be.
 pub fn calibrate(
     cores: u32,
     constructs: &[Construct],
