@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi"]),
     ("hpcrun-api", &["hpcrun-abi"]),
