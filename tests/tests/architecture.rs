@@ -20,7 +20,7 @@ const CRATES: [(&str, &[&str]); 13] = [
         "hpcrun-preload",
         &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
-    ("hpcrun-rs", &["hpc-formats"]),
+    ("hpcrun-rs", &["hpc-formats", "critical-path"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
