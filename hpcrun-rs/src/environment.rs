@@ -39,7 +39,13 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
         command.env(names::ENV_LOCK_WAIT, "1");
     }
     if let Some(Repeat(seconds)) = settings.critical_path {
-        command.env(names::ENV_CRITICAL_PATH, seconds.to_string());
+        // Once for all processes of the run.
+        let costs = critical_path::Settings::default().calibrated();
+        let (spawn, message) = (costs.spawn_cost, costs.message_cost);
+        command.env(
+            names::ENV_CRITICAL_PATH,
+            format!("{seconds} {spawn} {message}"),
+        );
     }
 }
 

@@ -24,7 +24,7 @@ const CRATES: [(&str, &[&str]); 15] = [
         &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
     ("start-up", &["work-stealing-rt"]),
-    ("hpcrun-rs", &["hpc-formats", "start-up"]),
+    ("hpcrun-rs", &["hpc-formats", "start-up", "critical-path"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),

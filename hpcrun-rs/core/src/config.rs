@@ -50,6 +50,29 @@ impl SourceKind {
     }
 }
 
+/// How the critical path is tracked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracking {
+    /// Seconds after which it is written again and again; 0: only at the end.
+    pub every: u64,
+    /// Cost of a spawn, nanoseconds.
+    pub spawn_cost: u64,
+    /// Cost of any other edge, nanoseconds.
+    pub message_cost: u64,
+}
+
+impl Tracking {
+    fn parse(text: &str) -> Option<Tracking> {
+        let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
+        let tracking = Tracking {
+            every: numbers.next()??,
+            spawn_cost: numbers.next()??,
+            message_cost: numbers.next()??,
+        };
+        numbers.next().is_none().then_some(tracking)
+    }
+}
+
 /// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -67,9 +90,8 @@ pub struct Config {
     pub unwinder: UnwinderKind,
     /// Whether waiting for locks is charged to the contexts that hold them.
     pub lock_wait: bool,
-    /// Whether the critical path is tracked, and after how many seconds it is written again and again (0:
-    /// only at the end).
-    pub critical_path: Option<u32>,
+    /// How the critical path is tracked, if it is.
+    pub critical_path: Option<Tracking>,
     /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
     /// Benchmark: measure the handler's latency.
@@ -122,7 +144,9 @@ impl Config {
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
             critical_path: match text(ENV_CRITICAL_PATH) {
                 None => None,
-                Some(_) => Some(number(ENV_CRITICAL_PATH, 0)?),
+                Some(numbers) => Some(Tracking::parse(&numbers).ok_or_else(|| {
+                    format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers")
+                })?),
             },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),

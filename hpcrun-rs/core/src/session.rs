@@ -49,7 +49,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if config.lock_wait {
         locks::enable();
     }
-    let config_tracks = config.critical_path.is_some();
+    let tracking = config.critical_path;
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
     let host = Host::current();
@@ -63,9 +63,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
-    if config_tracks {
-        path::start();
-    }
+    tracking.inspect(path::start);
     image::set_running(true);
     Ok(())
 }

@@ -36,13 +36,13 @@ pub(crate) fn start() {
 }
 
 /// Seconds between two files.
-fn interval() -> Option<u32> {
-    let seconds = image::current()?.config.critical_path?;
-    (seconds > 0).then_some(seconds)
+fn interval() -> Option<u64> {
+    let every = image::current()?.config.critical_path?.every;
+    (every > 0).then_some(every)
 }
 
 unsafe extern "C" fn write_repeatedly(_: *mut c_void) -> *mut c_void {
-    let pause_ns = i64::from(interval().unwrap_or(1)) * 1_000_000_000;
+    let pause_ns = interval().unwrap_or(1).saturating_mul(1_000_000_000) as i64;
     let mut left = pause_ns;
     while session::is_running() {
         system::sleep(left.min(PATIENCE_NS));

@@ -9,6 +9,7 @@ use critical_path::{Context, Function, Lost, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path as format;
 use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +76,12 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         )
     };
     let (segments, near) = loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
+    let segments: Vec<format::Segment> = segments;
+    let near: Vec<format::Near> = near;
+    let named = segments.iter().filter_map(|s| s.thread);
+    let named: BTreeSet<u32> = named.chain(near.iter().map(|n| n.thread)).collect();
+    let mut threads = path.threads().clone();
+    threads.retain(|(number, _)| named.contains(number));
     let procedure = |p: critical_path::ProcedureTimes| format::Procedure {
         name: format::ProcedureName::Mark(p.name),
         work: p.work,
@@ -111,7 +118,7 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         },
         near,
         on_path: report.on_path.iter().map(on_path).collect(),
-        threads: path.threads().clone(),
+        threads,
         quality: format::Quality {
             resyncs: report.quality.resyncs,
             exact_edges: report.quality.exact_edges,

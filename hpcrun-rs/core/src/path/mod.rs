@@ -22,6 +22,7 @@ mod tracked;
 pub use file::write;
 pub use tracked::Tracked;
 
+use crate::config::Tracking;
 use crate::system;
 use contexts::{Contexts, ThreadSamples};
 pub use critical_path::table::Tracked as OwnThread;
@@ -60,11 +61,13 @@ static ACTIVE: AtomicU8 = AtomicU8::new(0);
 /// Threads may no longer enter.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Starts to track, before the program has threads. Takes some milliseconds, to measure what edges cost.
-pub fn start() {
-    // Makes `finish` cheap for the other threads.
+/// Starts to track, before the program has threads.
+pub fn start(tracking: &Tracking) {
     system::register_membarrier();
-    open(Settings::default().calibrated());
+    let mut settings = Settings::default();
+    settings.spawn_cost = tracking.spawn_cost;
+    settings.message_cost = tracking.message_cost;
+    open(settings);
     ACTIVE.store(1, Ordering::SeqCst);
 }
 

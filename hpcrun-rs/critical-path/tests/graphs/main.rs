@@ -5,6 +5,7 @@
 //! (`dag`) knows nothing of the tracker's merges.
 
 mod dag;
+mod hooks;
 mod known;
 mod limits;
 mod random;
