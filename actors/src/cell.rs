@@ -33,6 +33,8 @@ use crate::turn::Turn;
 
 /// Messages that an actor handles in a row although others are as urgent.
 const BATCH: u32 = 8;
+/// Waiting messages among which the most urgent one makes the actor urgent.
+const SEEN: usize = 16;
 /// How often a sender that waits for room looks whether anything moves at all.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -67,7 +69,10 @@ struct Envelope<A> {
     path: Path,
     /// Where it was sent, for a profiler.
     context: SpawnContext,
-    priority: Priority,
+    /// What the sender asked for: its place in the mailbox.
+    order: Priority,
+    /// How soon a worker should see to the actor.
+    urgency: Priority,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -173,7 +178,8 @@ impl<A: Send + 'static> Cell<A> {
             self.wait_for_room();
         }
         let path = self.shared.path();
-        let priority = priority.unwrap_or_else(|| self.shared.priority(self.number, entry::<A, M>));
+        let order = priority.unwrap_or_default();
+        let urgency = priority.unwrap_or_else(|| self.shared.priority(self.number, entry::<A, M>));
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
@@ -189,12 +195,13 @@ impl<A: Send + 'static> Cell<A> {
             message,
             path,
             context,
-            priority,
+            order,
+            urgency,
         });
         let is_full = mailbox.queue.len() > self.room;
         drop(mailbox);
         if is_next {
-            self.shared.schedule(Arc::<Self>::clone(self), priority);
+            self.shared.schedule(Arc::<Self>::clone(self), urgency);
         }
         if is_full {
             note_full(Arc::<Self>::clone(self));
@@ -241,7 +248,7 @@ impl<A: Send + 'static> Cell<A> {
             mailbox.state = State::Held;
             return;
         }
-        let Some(priority) = mailbox.queue.front().map(|next| next.priority) else {
+        let Some(priority) = mailbox.urgency() else {
             mailbox.state = State::Idle;
             return;
         };
@@ -355,31 +362,32 @@ impl<A: Send + 'static> Cell<A> {
 }
 
 impl<A> Mailbox<A> {
-    /// Adds a message behind all that are at least as urgent. True: the actor must be scheduled for it.
+    /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must be
+    /// scheduled for it.
     #[inline]
     fn add(&mut self, envelope: Envelope<A>) -> bool {
-        let priority = envelope.priority;
-        if self
-            .queue
-            .back()
-            .is_none_or(|last| last.priority >= priority)
-        {
+        let Envelope { order, urgency, .. } = envelope;
+        if self.queue.back().is_none_or(|last| last.order >= order) {
             self.queue.push_back(envelope);
         } else {
-            let at = self
-                .queue
-                .partition_point(|other| other.priority >= priority);
+            let at = self.queue.partition_point(|other| other.order >= order);
             self.queue.insert(at, envelope);
         }
         let is_next = match self.state {
             State::Idle => true,
-            State::Ready(before) => before < priority,
+            State::Ready(before) => before < urgency,
             State::Running | State::Held | State::Stopped => false,
         };
         if is_next {
-            self.state = State::Ready(priority);
+            self.state = State::Ready(urgency);
         }
         is_next
+    }
+
+    /// That of the most urgent of the next messages: those before it must be handled first.
+    #[inline]
+    fn urgency(&self) -> Option<Priority> {
+        self.queue.iter().take(SEEN).map(|next| next.urgency).max()
     }
 
     /// Those that may go on, if so many messages leave enough room: half of it.
@@ -425,8 +433,8 @@ impl<A: Send + 'static> Turn for Cell<A> {
             if !goes_on || mailbox.state == State::Stopped {
                 return self.end(mailbox, Some(actor));
             }
-            let others = |next: &Envelope<A>| self.shared.ready.has(next.priority, handled < BATCH);
-            if mailbox.holds != 0 || mailbox.queue.front().is_none_or(others) {
+            let others = |next| self.shared.ready.has(next, handled < BATCH);
+            if mailbox.holds != 0 || mailbox.urgency().is_none_or(others) {
                 return self.rest(mailbox, actor);
             }
         }

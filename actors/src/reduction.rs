@@ -36,6 +36,7 @@ struct Inner<T> {
 /// # use actors::{Context, Handle, System};
 /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
 /// struct Part(u64, actors::Reduction<u64>);
+/// #[derive(Clone)]
 /// struct Start;
 /// impl Handle<Start> for Part {
 ///     fn handle(&mut self, _: Start, context: &mut Context<'_, Self>) {

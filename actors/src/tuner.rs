@@ -3,9 +3,9 @@
 //!
 //! One duty: learn priorities from the graph of a phase, and use them as long as they pay. A task on the path
 //! has no slack; it is the most urgent, and the others follow by theirs. Learning takes time, so it happens in
-//! the phases 1, 2, 4, 8 and so on; in between nothing is recorded for it. Phases with and without priorities
-//! are compared by wall time for each message: if priorities make the program slower they are not used until
-//! more is learnt.
+//! the phases 1, 8, 64 and so on; in between nothing is recorded for it. Phases with and without priorities
+//! are compared by wall time for each message. A clear gain decides at once. Otherwise both ways are tried
+//! some times, and priorities must be faster by a hundredth.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,8 +20,13 @@ use crate::table::What;
 
 /// Levels of tasks on the path and of tasks with nothing but slack: usual messages are in the middle.
 const URGENT: i32 = 16;
-/// Priorities are used as long as a phase takes at most so many times what it takes without them.
-const MOST_LOSS: f64 = 1.01;
+/// Priorities are used if a phase takes at most so many times what it takes without them; the first number
+/// if both ways were tried often enough.
+const GAIN: [f64; 2] = [0.99, 0.9];
+/// How often each way is tried, and how many phases are remembered.
+const TRIES: usize = 3;
+/// Each phase whose number is a power of this is learnt from.
+const LEARN: u64 = 8;
 /// Stands for all actors in the table of priorities.
 const ANY: u64 = u64::MAX;
 
@@ -42,25 +47,31 @@ struct State {
     phases: u64,
     priorities: Arc<Priorities>,
     is_used: bool,
-    /// Without and with priorities: seconds for a message in the last two such phases.
+    /// Without and with priorities: seconds for a message in the last such phases.
     costs: [Vec<f64>; 2],
 }
 
 impl State {
-    fn cost(&self, used: bool) -> Option<f64> {
-        self.costs[usize::from(used)]
-            .iter()
-            .copied()
-            .reduce(f64::min)
+    /// Whether the next phase uses priorities.
+    fn pays(&self) -> bool {
+        let [without, with] = &self.costs;
+        let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_tried = without.len() >= TRIES && with.len() >= TRIES;
+        let clear = GAIN[usize::from(!is_tried)];
+        let is_behind = !is_tried && with.len() < without.len();
+        with.is_empty() || is_behind || least(with) <= least(without) * clear
     }
 
-    /// Whether the next phase uses priorities. Neither way is given up for a single slow phase.
-    fn pays(&self) -> bool {
-        let (Some(without), Some(with)) = (self.cost(false), self.cost(true)) else {
-            return true;
-        };
-        let [without_count, with_count] = [0, 1].map(|way| self.costs[way].len());
-        with <= without * MOST_LOSS || with_count < 2 || (without_count >= 2 && with <= without)
+    /// A phase with or without priorities took so long for a message.
+    fn note(&mut self, used: bool, cost: f64) {
+        let costs = &mut self.costs[usize::from(used)];
+        costs.insert(0, cost);
+        costs.truncate(TRIES);
+    }
+
+    fn learns(&self) -> bool {
+        let power = self.phases.ilog2() / LEARN.ilog2() * LEARN.ilog2();
+        self.phases == 1 << power
     }
 }
 
@@ -113,7 +124,7 @@ impl Tuner {
         state.is_used = !state.priorities.is_empty() && state.pays();
         let version = if state.is_used { self.new_version() } else { 0 };
         self.version.store(version, Ordering::Release);
-        self.always_records || state.phases.is_power_of_two()
+        self.always_records || state.learns()
     }
 
     fn new_version(&self) -> u64 {
@@ -135,10 +146,8 @@ impl Tuner {
             return;
         }
         let mut state = self.lock();
-        let costs = &mut state.costs[usize::from(self.version.load(Ordering::Relaxed) != 0)];
-        costs.insert(0, wall.as_secs_f64() / messages as f64);
-        costs.truncate(2);
-        if !state.phases.is_power_of_two() {
+        state.note(self.is_used(), wall.as_secs_f64() / messages as f64);
+        if !state.learns() {
             return;
         }
         if let Some(graph) = graph {
@@ -183,9 +192,7 @@ mod tests {
         };
         let mut way = || {
             let used = state.pays();
-            let costs = &mut state.costs[usize::from(used)];
-            costs.insert(0, if used { with as f64 } else { without as f64 });
-            costs.truncate(2);
+            state.note(used, if used { with as f64 } else { without as f64 });
             if used { 'p' } else { '-' }
         };
         (0..phases).map(|_| way()).collect()
@@ -194,7 +201,21 @@ mod tests {
     #[test]
     fn priorities_are_used_as_long_as_they_pay() {
         assert_eq!(ways(300, 200, 8), "pppppppp");
-        assert_eq!(ways(1000, 1005, 8), "pppppppp");
-        assert_eq!(ways(1000, 1100, 8), "pp------");
+        assert_eq!(ways(1000, 950, 8), "p-p-pppp");
+        assert_eq!(ways(1000, 995, 8), "p-p-p---");
+        assert_eq!(ways(1000, 1100, 8), "p-p-p---");
+    }
+
+    #[test]
+    fn some_phases_are_learnt_from() {
+        let learns = |phases: &u64| {
+            State {
+                phases: *phases,
+                ..State::default()
+            }
+            .learns()
+        };
+        let phases: Vec<u64> = (1..600).filter(learns).collect();
+        assert_eq!(phases, [1, 8, 64, 512]);
     }
 }
