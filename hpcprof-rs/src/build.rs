@@ -132,7 +132,7 @@ fn write(
         tree: &folded.tree,
         of: &folded.of,
     };
-    let sums = values::add_up(
+    let (sums, spreads) = values::add_up(
         &merged,
         &runs,
         &numbered,
@@ -161,7 +161,7 @@ fn write(
     ));
     let folded = FoldedTree {
         tree: &folded.tree,
-        spreads: &sums.spreads,
+        spreads: &spreads,
         scopes: &scopes,
     };
     database::write(&experiment, folded, warnings, directory)

@@ -7,7 +7,7 @@ use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
 use crate::model::keys;
 use crate::model::tree::{Tree, Values};
-use crate::passes::merge::values::{Sink, ThreadValue};
+use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
 use crate::sinks::scopes::ScopeIds;
 use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
@@ -338,7 +338,8 @@ impl Sink for ColumnFiles<'_> {
     }
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
-        for chunk in values.chunk_by(|a, b| a.metric == b.metric) {
+        let of_metrics = values.chunk_by(|a, b| a.metric == b.metric);
+        for chunk in of_metrics.flat_map(|values| values.chunks(ROWS)) {
             let name = self.experiment.metrics[chunk[0].metric as usize]
                 .name
                 .as_str();
@@ -349,11 +350,11 @@ impl Sink for ColumnFiles<'_> {
             part.contexts
                 .extend(chunk.iter().map(|v| v.context as i32 + 1));
             part.amounts.extend(chunk.iter().map(|v| v.amount));
+            if part.amounts.len() >= ROWS {
+                part.flush()?;
+            }
         }
-        match part.amounts.len() >= ROWS {
-            true => part.flush(),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn end(&self, mut part: Part) -> Result<()> {
@@ -363,7 +364,7 @@ impl Sink for ColumnFiles<'_> {
         part.table.close()
     }
 
-    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
+    fn run(&self, run: usize, Sums { logical, physical }: &Sums) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
         self.write_run(run, &logical.totals())?;
         let own = &self.logical;

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::model::code::{Code, Procedure};
 use crate::model::experiment::Experiment;
-use crate::model::hash::FastMap;
 use crate::model::keys;
 use crate::model::metrics::{Metric, per_unit};
 use crate::model::symbols::Kind;
@@ -346,20 +345,18 @@ fn write_contexts(
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
     let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
-    let mut callers: FastMap<u32, Option<u32>> = FastMap::default();
+    let mut callers: Vec<Option<u32>> = Vec::with_capacity(count);
     for (number, node) in (0..).zip(&tree.nodes) {
         let above = node.parent;
         let depth = above.map_or(0, |p| depths[p as usize] + 1);
         depths.push(depth);
         let outer = above.and_then(|p| owners[p as usize]);
         let (owner, caller) = match (node.kind, outer) {
-            (Kind::Loop, Some(outer)) => (outer, callers.get(&outer).copied().flatten()),
-            _ => {
-                callers.insert(number, outer);
-                (number, outer)
-            }
+            (Kind::Loop, Some(outer)) => (outer, callers[outer as usize]),
+            _ => (number, outer),
         };
         owners.push(Some(owner));
+        callers.push(caller);
         insert.execute(params![
             id(number),
             id(last[number as usize]),
