@@ -3,9 +3,9 @@
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
 use crate::model::experiment::Experiment;
+use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric};
 use crate::model::symbols::Symbols;
-use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
@@ -18,7 +18,7 @@ use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
 use crate::passes::{code, load_map, missing, parallel, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Logical};
-use crate::sinks::database::{self, FoldedTree};
+use crate::sinks::database::{Catalogue, Results};
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
 use crate::sources::analyser::Analyser;
@@ -107,64 +107,59 @@ fn write(
     experiment.metrics = metrics::all(&categories, others);
     let layout = layout(&experiment.metrics, symbols);
     let trees = std::mem::take(&mut merged.trees);
-    let numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
+    let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
     drop(trees);
+    experiment.code = std::mem::take(&mut numbered.code);
     let logical = &numbered.logical;
-    let has_values = |context: u32| logical.sampled[context as usize];
-    let mut folded = fold_contexts(
-        &logical.tree,
-        has_values,
-        &numbered.code,
-        FoldOptions::STORED,
-    );
     let physical = numbered.physical.as_ref().map(|p| &p.tree);
-    let scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
+    experiment.logical_contexts = logical.tree.nodes.len();
+    experiment.physical_contexts = physical.map(|tree| tree.nodes.len());
+    let (experiment, code) = (&experiment, &experiment.code);
+    let has_values = |context: u32| logical.sampled[context as usize];
+    let (keys, folded) = parallel::both(
+        threads,
+        || keys::contexts(&logical.tree, code),
+        || fold_contexts(&logical.tree, has_values, code, FoldOptions::STORED),
+    );
+    let scopes = ScopeIds::new(code, &logical.tree, physical, &folded.tree);
     let columns = ColumnFiles {
         directory: directory.path(),
-        experiment: &experiment,
-        code: &numbered.code,
-        logical: Logical::new(&logical.tree, &folded.of, &numbered.code),
+        experiment,
+        logical: Logical {
+            tree: &logical.tree,
+            folded: &folded.of,
+            keys,
+        },
         physical,
         scopes: &scopes,
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
-    let target = values::Folded {
-        tree: &folded.tree,
-        of: &folded.of,
+    let inputs = values::Inputs {
+        merged: &merged,
+        runs: &runs,
+        numbered: &numbered,
+        layout: &layout,
+        folded: values::Folded {
+            tree: &folded.tree,
+            of: &folded.of,
+        },
+        sink: &columns,
+        threads,
     };
-    let (sums, spreads) = values::add_up(
-        &merged,
-        &runs,
-        &numbered,
-        &layout,
-        target,
-        (threads, &columns),
-    )?;
-    drop(merged);
-    folded.add(&sums.logical);
-    experiment.totals = sums.logical.totals();
-    experiment.logical_contexts = numbered.logical.tree.nodes.len();
-    experiment.physical_contexts = numbered.physical.as_ref().map(|p| p.tree.nodes.len());
-    experiment.code = numbered.code;
-    let logical = Tree {
-        exclusive: sums.logical,
-        ..numbered.logical.tree
-    };
-    counts::add_task_times(&groups, &numbered.loops, &mut experiment.code, &logical);
-    // From here on only the folded tree is needed.
-    drop((
-        logical,
-        numbered.logical.of,
-        numbered.physical,
-        sums.physical,
-        folded.of,
-    ));
-    let folded = FoldedTree {
-        tree: &folded.tree,
-        spreads: &spreads,
-        scopes: &scopes,
-    };
-    database::write(&experiment, folded, warnings, directory)
+    values::add_up(
+        &inputs,
+        || Catalogue::begin(experiment, (&folded.tree, &scopes), warnings, directory),
+        |catalogue, sums, spreads| {
+            let mut loops = code.loops.clone();
+            let contexts = (logical.tree.nodes.as_slice(), &sums.logical);
+            counts::add_task_times(&groups, &numbered.loops, &mut loops, contexts);
+            catalogue.end(Results {
+                exclusive: &folded.sums(&sums.logical),
+                spreads,
+                loops: &loops,
+            })
+        },
+    )
 }
 
 /// The overhead categories that occur, sorted.

@@ -5,7 +5,6 @@
 use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
-use crate::model::keys;
 use crate::model::tree::{Tree, Values};
 use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
@@ -69,10 +68,8 @@ fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
 pub struct ColumnFiles<'a> {
     /// The database directory.
     pub directory: &'a Path,
-    /// Runs, processes and metrics.
+    /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
-    /// Names.
-    pub code: &'a Code,
     /// The logical projection.
     pub logical: Logical<'a>,
     /// The physical projection, where it differs.
@@ -83,20 +80,12 @@ pub struct ColumnFiles<'a> {
 
 /// The logical projection, and what only its contexts have.
 pub struct Logical<'a> {
-    tree: &'a Tree,
-    folded: &'a [Option<u32>],
-    keys: Vec<i64>,
-}
-
-impl<'a> Logical<'a> {
-    /// Takes the contexts with the folded context of each.
-    pub fn new(tree: &'a Tree, folded: &'a [Option<u32>], code: &Code) -> Logical<'a> {
-        Logical {
-            tree,
-            folded,
-            keys: keys::contexts(tree, code),
-        }
-    }
+    /// Its contexts.
+    pub tree: &'a Tree,
+    /// The folded context of each that has values.
+    pub folded: &'a [Option<u32>],
+    /// The key of each.
+    pub keys: Vec<i64>,
 }
 
 /// A part of the values of a run's threads.
@@ -227,11 +216,12 @@ impl ColumnFiles<'_> {
         let used: Vec<u32> = (0..tree.nodes.len() as u32)
             .filter(|id| is_used[*id as usize])
             .collect();
-        let texts = Texts::new(self.code);
+        let texts = Texts::new(&self.experiment.code);
         for ids in used.chunks(CONTEXT_ROWS) {
             let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
             let id = |id: u32| id as i32 + 1;
-            let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);
+            let procedure =
+                |n: &crate::model::tree::TreeNode| self.experiment.code.procedure(n.procedure);
             let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
             let mut columns = vec![
                 Column::Int(ids.iter().map(|at| id(*at)).collect()),

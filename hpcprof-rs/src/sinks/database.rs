@@ -1,12 +1,12 @@
 //! Writes the catalogue of a database: names, runs, threads, and the folded tree with its values.
 
 use crate::error::{Error, Result};
-use crate::model::code::{Code, Procedure};
+use crate::model::code::{Code, ParallelLoop, Procedure};
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::{Metric, per_unit};
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, Tree};
+use crate::model::tree::{Call, SourceLocation, Tree, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
@@ -18,38 +18,82 @@ use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// The tree that views open with.
+/// What is known when all values are added up.
 #[derive(Clone, Copy, Debug)]
-pub struct FoldedTree<'a> {
-    /// Its contexts, in preorder, and their values.
-    pub tree: &'a Tree,
+pub struct Results<'a> {
+    /// Exclusive values of the folded tree.
+    pub exclusive: &'a Values,
     /// How the values of threads are spread.
     pub spreads: &'a Spreads,
-    /// The scopes of all trees.
-    pub scopes: &'a ScopeIds,
+    /// Parallel loops.
+    pub loops: &'a [ParallelLoop],
 }
 
-/// Writes the catalogue into a staged directory, which the caller publishes.
-pub fn write(
-    experiment: &Experiment,
-    folded: FoldedTree<'_>,
-    warnings: &Warnings,
-    directory: &StagedDirectory,
-) -> Result<()> {
-    write_file(experiment, folded, warnings, &directory.file()).map_err(|e| Error::Input {
+/// A catalogue that is being written, into a staged directory, which the caller publishes.
+#[derive(Debug)]
+pub struct Catalogue<'a> {
+    connection: Connection,
+    experiment: &'a Experiment,
+    /// The tree that views open with: its contexts in preorder.
+    folded: &'a Tree,
+    directory: &'a StagedDirectory,
+}
+
+impl<'a> Catalogue<'a> {
+    /// Writes what does not need values.
+    pub fn begin(
+        experiment: &'a Experiment,
+        (folded, scopes): (&'a Tree, &ScopeIds),
+        warnings: &Warnings,
+        directory: &'a StagedDirectory,
+    ) -> Result<Catalogue<'a>> {
+        let file = directory.file();
+        let written = begin_file(experiment, (folded, scopes), warnings, &file);
+        Ok(Catalogue {
+            connection: written.map_err(|e| failed(directory, &e))?,
+            experiment,
+            folded,
+            directory,
+        })
+    }
+
+    /// Writes the rest.
+    pub fn end(self, results: Results<'_>) -> Result<()> {
+        let directory = self.directory;
+        self.end_file(results).map_err(|e| failed(directory, &e))
+    }
+
+    fn end_file(self, results: Results<'_>) -> rusqlite::Result<()> {
+        let Catalogue {
+            connection,
+            experiment,
+            folded,
+            ..
+        } = self;
+        write_totals(&connection, &results.exclusive.totals())?;
+        write_loops(&connection, results.loops)?;
+        let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
+        write_values(&connection, folded, samples_at, results)?;
+        connection.execute_batch("COMMIT")?;
+        connection.close().map_err(|(_, e)| e)
+    }
+}
+
+fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
+    Error::Input {
         path: directory.target().to_owned(),
-        problem: format!("cannot write the database: {e}"),
+        problem: format!("cannot write the database: {error}"),
         remedy: REMEDY,
-    })
+    }
 }
 
-fn write_file(
+fn begin_file(
     experiment: &Experiment,
-    folded: FoldedTree<'_>,
+    (folded, scopes): (&Tree, &ScopeIds),
     warnings: &Warnings,
     path: &Path,
-) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(path)?;
+) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
     // The file becomes visible only when it is complete, so it needs no journal.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
@@ -57,16 +101,15 @@ fn write_file(
         schema::APPLICATION_ID,
         schema::VERSION
     ))?;
-    let transaction = connection.transaction()?;
-    transaction.execute_batch(schema::CREATE)?;
-    write_metrics(&transaction, experiment)?;
-    write_runs(&transaction, experiment)?;
-    write_processes(&transaction, experiment)?;
-    write_threads(&transaction, experiment)?;
-    write_code(&transaction, &experiment.code)?;
-    write_scopes(&transaction, &experiment.code, folded.scopes)?;
-    let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
-    write_contexts(&transaction, &experiment.code, samples_at, folded)?;
+    connection.execute_batch("BEGIN")?;
+    connection.execute_batch(schema::CREATE)?;
+    write_metrics(&connection, experiment)?;
+    write_runs(&connection, experiment)?;
+    write_processes(&connection, experiment)?;
+    write_threads(&connection, experiment)?;
+    write_code(&connection, &experiment.code)?;
+    write_scopes(&connection, &experiment.code, scopes)?;
+    write_contexts(&connection, &experiment.code, folded, &scopes.folded)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     for (name, contexts, same_as) in [
         ("logical", logical, None),
@@ -77,32 +120,31 @@ fn write_file(
         ),
     ] {
         let sql = "INSERT INTO projection VALUES (?, ?, ?)";
-        transaction.execute(sql, params![name, contexts as i64, same_as])?;
+        connection.execute(sql, params![name, contexts as i64, same_as])?;
     }
     for ((process, cause), samples) in &experiment.losses {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO loss VALUES (?, ?, ?)",
             params![*process as i64 + 1, cause, signed(*samples)],
         )?;
     }
     for missing in &experiment.missing {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO missing(what, nanoseconds) VALUES (?, ?)",
             params![missing.what, signed(missing.nanoseconds)],
         )?;
     }
     for row in &experiment.unprofiled {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO unprofiled(program, reason, times) VALUES (?, ?, ?)",
             params![row.program, row.reason, row.times],
         )?;
     }
     for line in warnings.lines() {
-        transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
+        connection.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }
-    transaction.execute_batch(&schema::create_views())?;
-    transaction.commit()?;
-    connection.close().map_err(|(_, e)| e)
+    connection.execute_batch(&schema::create_views())?;
+    Ok(connection)
 }
 
 /// SQLite has signed integers only; a forged counter beyond them is cut.
@@ -136,8 +178,13 @@ fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::
                 description
             ],
         )?;
-        let total = experiment.totals.get(index).copied().unwrap_or(0);
-        connection.execute("INSERT INTO total VALUES (?, ?)", [index as i64, total])?;
+    }
+    Ok(())
+}
+
+fn write_totals(connection: &Connection, totals: &[i64]) -> rusqlite::Result<()> {
+    for (metric, total) in (0..).zip(totals) {
+        connection.execute("INSERT INTO total VALUES (?, ?)", [metric, *total])?;
     }
     Ok(())
 }
@@ -262,9 +309,13 @@ fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
             insert.execute(params![id(index), name, module, file, line, origin.name()])?;
         }
     }
+    Ok(())
+}
+
+fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Result<()> {
     let mut insert =
         connection.prepare("INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (index, known) in (0..).zip(&code.loops) {
+    for (index, known) in (0..).zip(loops) {
         let (file, line) = location(known.call);
         let counts = known.counts;
         insert.execute(params![
@@ -322,14 +373,13 @@ fn standard_error(amount: i64, samples: i64) -> f64 {
     amount as f64 / (samples.max(1) as f64).sqrt()
 }
 
-/// Writes the folded tree. `samples_at` is the position of the number of samples among the metrics.
+/// Writes the contexts of the folded tree, each of which has a scope.
 fn write_contexts(
     connection: &Connection,
     code: &Code,
-    samples_at: Option<usize>,
-    folded: FoldedTree<'_>,
+    tree: &Tree,
+    scopes: &[u32],
 ) -> rusqlite::Result<()> {
-    let tree = folded.tree;
     let count = tree.nodes.len();
     // The last context below each.
     let mut last: Vec<u32> = (0..count as u32).collect();
@@ -339,9 +389,7 @@ fn write_contexts(
         }
     }
     let keys = keys::contexts(tree, code);
-    let inclusive = tree.inclusive();
     let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?)")?;
-    let mut insert_value = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
     let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
@@ -362,19 +410,36 @@ fn write_contexts(
             id(last[number as usize]),
             above.map(id),
             depth,
-            id(folded.scopes.folded[number as usize]),
+            id(scopes[number as usize]),
             caller.map(id),
             node.recursion,
             keys[number as usize]
         ])?;
+    }
+    Ok(())
+}
+
+/// Writes the values of the folded tree. `samples_at` is the position of the number of samples among the
+/// metrics.
+fn write_values(
+    connection: &Connection,
+    tree: &Tree,
+    samples_at: Option<usize>,
+    Results {
+        exclusive, spreads, ..
+    }: Results<'_>,
+) -> rusqlite::Result<()> {
+    let inclusive = exclusive.inclusive(tree.nodes.iter().map(|n| n.parent));
+    let mut insert = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
+    for number in 0..tree.nodes.len() as u32 {
         let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
-        let values = inclusive.of(number).iter().zip(tree.exclusive.of(number));
+        let values = inclusive.of(number).iter().zip(exclusive.of(number));
         for (metric, (inclusive, exclusive)) in values.enumerate() {
             if *inclusive == 0 {
                 continue;
             }
-            let spread = folded.spreads.of(number, metric);
-            insert_value.execute(params![
+            let spread = spreads.of(number, metric);
+            insert.execute(params![
                 id(number),
                 metric as i64,
                 inclusive,

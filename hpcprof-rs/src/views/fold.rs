@@ -152,13 +152,15 @@ impl Folded {
         }
     }
 
-    /// Adds the values of the tree that was folded.
-    pub fn add(&mut self, values: &Values) {
+    /// The values of the folded tree, by those of the tree that was folded.
+    pub fn sums(&self, values: &Values) -> Values {
+        let mut sums = Values::of_nodes(values.metrics(), self.tree.nodes.len());
         for (node, target) in (0..).zip(&self.of) {
             if let Some(target) = target {
-                self.tree.exclusive.add(*target, values.of(node));
+                sums.add(*target, values.of(node));
             }
         }
+        sums
     }
 }
 
@@ -166,7 +168,7 @@ impl Folded {
 pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Tree {
     let has_values = |node: u32| tree.exclusive.of(node).iter().any(|v| *v != 0);
     let mut folded = fold_contexts(tree, has_values, code, options);
-    folded.add(&tree.exclusive);
+    folded.tree.exclusive = folded.sums(&tree.exclusive);
     folded.tree
 }
 

@@ -9,9 +9,10 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 use crate::model::tree::{Tree, Values};
 use crate::passes::merge::number::Numbered;
 use crate::passes::merge::reduce::Merged;
-use crate::passes::merge::shard::FIRST_OTHER;
+use crate::passes::merge::shard::{FIRST_OTHER, MergedThread};
 use crate::passes::merge::spool::Entry;
 use crate::passes::parallel;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -167,7 +168,9 @@ impl<T> Cursor<'_, '_, T> {
             // First lets go of the one before.
             self.elements = None;
             // Nothing panics while it is held.
-            let locked = stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
+            let locked = stripes[stripe]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             (self.stripe, self.elements) = (stripe, Some(locked));
         }
         match &mut self.elements {
@@ -209,8 +212,9 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn new(numbered: &Numbered, metrics: usize) -> Sums {
-        let values = |tree: &Tree| Values::of_nodes(metrics, tree.nodes.len());
+    fn new<S>(inputs: &Inputs<'_, S>) -> Sums {
+        let numbered = inputs.numbered;
+        let values = |tree: &Tree| Values::of_nodes(inputs.layout.metrics, tree.nodes.len());
         Sums {
             logical: values(&numbered.logical.tree),
             physical: numbered.physical.as_ref().map(|p| values(&p.tree)),
@@ -225,72 +229,107 @@ impl Sums {
     }
 }
 
-/// Adds up all values. `runs` has the run of each process.
-pub fn add_up<S: Sink>(
-    merged: &Merged,
-    runs: &[usize],
-    numbered: &Numbered,
-    layout: &Layout,
-    folded: Folded<'_>,
-    (threads, sink): (usize, &S),
-) -> Result<(Sums, Spreads)> {
-    let mut spreads = Spreads::new(folded.tree.nodes.len(), &layout.spread);
-    let mut all: Option<Sums> = None;
-    let mut begin = 0;
+/// What is added up, and where it goes.
+pub struct Inputs<'a, S> {
+    /// The values of all threads.
+    pub merged: &'a Merged,
+    /// The run of each process.
+    pub runs: &'a [usize],
+    /// Final numbers.
+    pub numbered: &'a Numbered,
+    /// The metrics.
+    pub layout: &'a Layout,
+    /// The folded tree.
+    pub folded: Folded<'a>,
+    /// What takes the values and the sums of each run.
+    pub sink: &'a S,
+    /// Threads to use.
+    pub threads: usize,
+}
+
+/// Adds up all values. A worker calls `first` before it takes its part in the last run; `last` gets what that
+/// returned and all sums, while the sink takes those of the last run.
+pub fn add_up<S: Sink, C>(
+    inputs: &Inputs<'_, S>,
+    first: impl FnOnce() -> Result<C>,
+    last: impl FnOnce(C, &Sums, &Spreads) -> Result<()>,
+) -> Result<()> {
+    let Inputs { sink, threads, .. } = *inputs;
+    let mut spreads = Spreads::new(inputs.folded.tree.nodes.len(), &inputs.layout.spread);
     // Threads are sorted by process, and processes by run.
-    let run_of = |thread: usize| runs[merged.threads[thread].1.summary.process];
-    while begin < merged.threads.len() {
-        let run = run_of(begin);
-        let end = (begin..merged.threads.len()).find(|t| run_of(*t) != run);
-        let parts = parts(merged, begin, end.unwrap_or(merged.threads.len()));
-        let mut sums = Sums::new(numbered, layout.metrics);
-        let work = Work {
-            merged,
-            numbered,
-            layout,
-            folded,
-            sink,
-            logical: Shared::new(sums.logical.all_mut(), layout.metrics),
-            physical: sums
-                .physical
-                .as_mut()
-                .map(|values| Shared::new(values.all_mut(), layout.metrics)),
-            spreads: Shared::new(&mut spreads.all, layout.spread.len()),
-        };
-        let adders = parallel::for_each(
-            &parts,
-            threads,
-            || Ok(Adder::default()),
-            |adder: &mut Result<Adder>, index, (from, to)| {
-                let added = match adder {
-                    Ok(known) => known.add_part(&work, (run, index), *from..*to),
-                    Err(_) => return,
-                };
-                if let Err(error) = added {
-                    *adder = Err(error);
-                }
-            },
-        );
-        adders.into_iter().try_for_each(|adder| adder.map(drop))?;
+    let run_of = |thread: &(usize, MergedThread)| inputs.runs[thread.1.summary.process];
+    let is_one_run = |a: &_, b: &_| run_of(a) == run_of(b);
+    let runs: Vec<_> = inputs.merged.threads.chunk_by(is_one_run).collect();
+    let Some((last_run, earlier)) = runs.split_last() else {
+        return last(first()?, &Sums::new(inputs), &spreads);
+    };
+    let mut before: Option<Sums> = None;
+    let mut begin = 0;
+    for own in earlier {
+        let (run, end) = (run_of(&own[0]), begin + own.len());
+        let ((), sums) = add_run(inputs, &mut spreads, run, begin..end, || Ok(()))?;
         sink.run(run, &sums)?;
-        match &mut all {
-            None => all = Some(sums),
+        match &mut before {
+            None => before = Some(sums),
             Some(known) => known.add(&sums),
         }
-        begin = parts.last().map_or(merged.threads.len(), |part| part.1);
+        begin = end;
     }
-    let all = all.unwrap_or_else(|| Sums::new(numbered, layout.metrics));
-    Ok((all, spreads))
+    let (run, end) = (run_of(&last_run[0]), begin + last_run.len());
+    let (state, sums) = add_run(inputs, &mut spreads, run, begin..end, first)?;
+    if let Some(known) = &mut before {
+        known.add(&sums);
+    }
+    let all = before.as_ref().unwrap_or(&sums);
+    let take = || sink.run(run, &sums);
+    let (taken, ended) = parallel::both(threads, take, || last(state, all, &spreads));
+    taken.and(ended)
+}
+
+/// Adds up the values of the threads of a run, while one worker begins with `first`.
+fn add_run<S: Sink, R>(
+    inputs: &Inputs<'_, S>,
+    spreads: &mut Spreads,
+    run: usize,
+    threads: Range<usize>,
+    first: impl FnOnce() -> Result<R>,
+) -> Result<(R, Sums)> {
+    let metrics = inputs.layout.metrics;
+    let mut sums = Sums::new(inputs);
+    let physical = sums.physical.as_mut();
+    let work = Work {
+        inputs,
+        logical: Shared::new(sums.logical.all_mut(), metrics),
+        physical: physical.map(|values| Shared::new(values.all_mut(), metrics)),
+        spreads: Shared::new(&mut spreads.all, inputs.layout.spread.len()),
+    };
+    let (made, adders) = parallel::for_each_after(
+        first,
+        &parts(inputs.merged, threads),
+        inputs.threads,
+        || Ok(Adder::default()),
+        |adder: &mut Result<Adder>, index, threads| {
+            let added = match adder {
+                Ok(known) => known.add_part(&work, (run, index), threads.clone()),
+                Err(_) => return,
+            };
+            if let Err(error) = added {
+                *adder = Err(error);
+            }
+        },
+    );
+    adders.into_iter().try_for_each(|adder| adder.map(drop))?;
+    Ok((made?, sums))
 }
 
 /// Consecutive threads, by their values.
-fn parts(merged: &Merged, begin: usize, end: usize) -> Vec<(usize, usize)> {
+fn parts(merged: &Merged, threads: Range<usize>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut from, mut entries) = (begin, 0);
-    for thread in begin..end {
+    let (mut from, mut entries) = (threads.start, 0);
+    for thread in threads.clone() {
         entries += merged.threads[thread].1.values.entries;
-        if entries >= PART || thread + 1 == end {
-            parts.push((from, thread + 1));
+        if entries >= PART || thread + 1 == threads.end {
+            parts.push(from..thread + 1);
             (from, entries) = (thread + 1, 0);
         }
     }
@@ -298,11 +337,7 @@ fn parts(merged: &Merged, begin: usize, end: usize) -> Vec<(usize, usize)> {
 }
 
 struct Work<'a, S> {
-    merged: &'a Merged,
-    numbered: &'a Numbered,
-    layout: &'a Layout,
-    folded: Folded<'a>,
-    sink: &'a S,
+    inputs: &'a Inputs<'a, S>,
     logical: Shared<'a, i64>,
     physical: Option<Shared<'a, i64>>,
     spreads: Shared<'a, Spread>,
@@ -322,23 +357,29 @@ impl Adder {
         &mut self,
         work: &Work<'_, S>,
         (run, index): (usize, usize),
-        threads: std::ops::Range<usize>,
+        threads: Range<usize>,
     ) -> Result<()> {
-        let mut part = work.sink.begin(run, index)?;
+        let sink = work.inputs.sink;
+        let mut part = sink.begin(run, index)?;
         for thread in threads {
             self.read(work, thread)?;
-            work.sink.add(&mut part, thread as u32, &self.values)?;
+            sink.add(&mut part, thread as u32, &self.values)?;
             self.add_spreads(work);
         }
-        work.sink.end(part)
+        sink.end(part)
     }
 
     /// Reads the values of a thread, and adds them to the sums.
     fn read<S>(&mut self, work: &Work<'_, S>, thread: usize) -> Result<()> {
-        let (worker, known) = &work.merged.threads[thread];
-        let spooled = &work.merged.spooled[*worker];
-        let numbered = work.numbered;
-        let amounts = FIRST_OTHER + work.layout.metrics - work.layout.samples - 1;
+        let Inputs {
+            merged,
+            numbered,
+            layout,
+            ..
+        } = *work.inputs;
+        let (worker, known) = &merged.threads[thread];
+        let spooled = &merged.spooled[*worker];
+        let amounts = FIRST_OTHER + layout.metrics - layout.samples - 1;
         let Adder { values, buffer, .. } = self;
         values.clear();
         let mut machine = work.physical.as_ref().map(Shared::cursor);
@@ -346,12 +387,10 @@ impl Adder {
             let final_of = |context: u32| spooled.contexts[context as usize] as usize;
             let context = numbered.logical.of[final_of(entry.logical)];
             let mut machine = match (&mut machine, &numbered.physical) {
-                (Some(sums), Some(numbers)) => {
-                    Some(sums.at(numbers.of[final_of(entry.physical)]))
-                }
+                (Some(sums), Some(numbers)) => Some(sums.at(numbers.of[final_of(entry.physical)])),
                 _ => None,
             };
-            work.layout.each(entry, |metric, amount| {
+            layout.each(entry, |metric, amount| {
                 if amount == 0 {
                     return;
                 }
@@ -388,7 +427,7 @@ impl Adder {
 
     /// Adds the inclusive values of the thread that was read last.
     fn add_spreads<S>(&mut self, work: &Work<'_, S>) {
-        let Work { folded, layout, .. } = work;
+        let Inputs { folded, layout, .. } = *work.inputs;
         let Adder {
             values, exclusive, ..
         } = self;
