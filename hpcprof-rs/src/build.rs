@@ -25,7 +25,7 @@ use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements, ProcessInput};
 use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
-use crate::views::fold::{FoldOptions, fold_contexts};
+use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use hpc_formats::process;
 use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, WORK};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -109,6 +109,13 @@ fn write(
     let trees = std::mem::take(&mut merged.trees);
     let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
     drop(trees);
+    let physical_of = numbered
+        .physical
+        .as_mut()
+        .map(|p| std::mem::take(&mut p.of));
+    let logical_of = std::mem::take(&mut numbered.logical.of);
+    merged.number(&logical_of, physical_of.as_deref());
+    drop((logical_of, physical_of));
     experiment.code = std::mem::take(&mut numbered.code);
     let logical = &numbered.logical;
     let physical = numbered.physical.as_ref().map(|p| &p.tree);
@@ -121,40 +128,45 @@ fn write(
         || keys::contexts(&logical.tree, code),
         || fold_contexts(&logical.tree, has_values, code, FoldOptions::STORED),
     );
-    let scopes = ScopeIds::new(code, &logical.tree, physical, &folded.tree);
+    let Folded { tree: folded, of } = folded;
+    let scopes = ScopeIds::new(code, &logical.tree, physical, &folded);
+    let parents: Vec<_> = folded.nodes.iter().map(|node| node.parent).collect();
+    let scope_ids = &scopes;
     let columns = ColumnFiles {
         directory: directory.path(),
         experiment,
         logical: Logical {
             tree: &logical.tree,
-            folded: &folded.of,
+            folded: &of,
             keys,
         },
         physical,
-        scopes: &scopes,
+        scopes: scope_ids,
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
     let inputs = values::Inputs {
-        merged: &merged,
+        merged,
         runs: &runs,
         numbered: &numbered,
         layout: &layout,
         folded: values::Folded {
-            tree: &folded.tree,
-            of: &folded.of,
+            parents: &parents,
+            of: &of,
         },
         sink: &columns,
         threads,
     };
     values::add_up(
-        &inputs,
-        || Catalogue::begin(experiment, (&folded.tree, &scopes), warnings, directory),
+        inputs,
+        // The folded tree goes, its parents stay.
+        move || Catalogue::begin(experiment, (folded, scope_ids), warnings, directory),
         |catalogue, sums, spreads| {
             let mut loops = code.loops.clone();
             let contexts = (logical.tree.nodes.as_slice(), &sums.logical);
             counts::add_task_times(&groups, &numbered.loops, &mut loops, contexts);
             catalogue.end(Results {
-                exclusive: &folded.sums(&sums.logical),
+                parents: &parents,
+                exclusive: &fold::sums(parents.len(), &of, &sums.logical),
                 spreads,
                 loops: &loops,
             })

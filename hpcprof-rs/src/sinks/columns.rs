@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
+use crate::model::symbols::Kind;
 use crate::model::tree::{Tree, Values};
 use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
@@ -13,9 +14,10 @@ use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
 use hpc_formats::process::program_name;
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArray;
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::fs::{File, create_dir_all};
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 
 /// Rows of the values of threads that are written together.
@@ -44,7 +46,7 @@ impl ColumnFile {
         Ok(ColumnFile { path, table })
     }
 
-    fn write(&mut self, columns: &[Column]) -> Result<()> {
+    fn write(&mut self, columns: &mut [Column]) -> Result<()> {
         self.table
             .write(columns)
             .map_err(|e| failed(&self.path, &e))
@@ -91,21 +93,15 @@ pub struct Logical<'a> {
 /// A part of the values of a run's threads.
 pub struct Part {
     table: ColumnFile,
-    threads: Vec<i32>,
-    metrics: Vec<ByteArray>,
-    contexts: Vec<i32>,
-    amounts: Vec<i64>,
+    /// Thread, metric, context, amount.
+    columns: [Column; 4],
+    rows: usize,
 }
 
 impl Part {
     fn flush(&mut self) -> Result<()> {
-        let columns = [
-            Column::Int(std::mem::take(&mut self.threads)),
-            Column::Text(std::mem::take(&mut self.metrics)),
-            Column::Int(std::mem::take(&mut self.contexts)),
-            Column::Long(std::mem::take(&mut self.amounts)),
-        ];
-        self.table.write(&columns)
+        self.rows = 0;
+        self.table.write(&mut self.columns)
     }
 }
 
@@ -157,7 +153,7 @@ impl ColumnFiles<'_> {
             .map(|(name, kind)| (name, kind, ALWAYS))
             .collect();
         let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
-        table.write(&row)?;
+        table.write(&mut row)?;
         table.close()
     }
 
@@ -190,6 +186,10 @@ impl ColumnFiles<'_> {
         columns.extend(metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
         let delta = Encoding::DELTA_BINARY_PACKED;
         let mut properties = WriterProperties::builder();
+        for (name, ..) in columns.iter().filter(|(_, kind, _)| *kind == TEXT) {
+            properties = properties
+                .set_column_statistics_enabled(ColumnPath::from(*name), EnabledStatistics::None);
+        }
         for (name, encoding) in [
             ("id", delta),
             ("parent", delta),
@@ -201,7 +201,8 @@ impl ColumnFiles<'_> {
                 .set_column_encoding(ColumnPath::from(name), encoding);
         }
         let mut table = ColumnFile::create(path, &columns, properties)?;
-        let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
+        let mut depths = Vec::with_capacity(tree.nodes.len());
+        let mut is_used = vec![false; tree.nodes.len()];
         for (id, node) in tree.nodes.iter().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
             if values.of(id as u32).iter().any(|v| *v != 0) {
@@ -228,7 +229,11 @@ impl ColumnFiles<'_> {
                 Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
                 Column::Int(ids.iter().map(|at| depths[*at as usize]).collect()),
                 Column::Int(ids.iter().map(|at| id(scopes[*at as usize])).collect()),
-                Column::Text(nodes().map(|n| ByteArray::from(n.kind.name())).collect()),
+                Column::Text(
+                    nodes()
+                        .map(|n| texts.kinds[n.kind as usize - 1].clone())
+                        .collect(),
+                ),
                 Column::Text(
                     nodes()
                         .map(|n| texts.names[n.procedure as usize].clone())
@@ -266,7 +271,7 @@ impl ColumnFiles<'_> {
                 let amounts = ids.iter().map(|id| values.of(*id)[metric]);
                 columns.push(Column::Long(amounts.collect()));
             }
-            table.write(&columns)?;
+            table.write(&mut columns)?;
         }
         table.close()
     }
@@ -274,6 +279,7 @@ impl ColumnFiles<'_> {
 
 /// Names as Parquet has them: each is one shared text.
 struct Texts {
+    kinds: [ByteArray; Kind::ALL.len()],
     names: Vec<ByteArray>,
     modules: Vec<ByteArray>,
     files: Vec<ByteArray>,
@@ -282,6 +288,7 @@ struct Texts {
 impl Texts {
     fn new(code: &Code) -> Texts {
         Texts {
+            kinds: Kind::ALL.map(|kind| ByteArray::from(kind.name())),
             names: code
                 .procedures()
                 .iter()
@@ -315,40 +322,51 @@ impl Sink for ColumnFiles<'_> {
             ("value", LONG, ALWAYS),
         ];
         let properties = WriterProperties::builder()
+            .set_column_statistics_enabled(ColumnPath::from("metric"), EnabledStatistics::None)
             .set_column_dictionary_enabled(ColumnPath::from("context"), false)
             .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
         Ok(Part {
             table: ColumnFile::create(path, &columns, properties)?,
-            threads: Vec::new(),
-            metrics: Vec::new(),
-            contexts: Vec::new(),
-            amounts: Vec::new(),
+            columns: [
+                Column::Int(Vec::new()),
+                Column::Text(Vec::new()),
+                Column::Int(Vec::new()),
+                Column::Long(Vec::new()),
+            ],
+            rows: 0,
         })
     }
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
         let of_metrics = values.chunk_by(|a, b| a.metric == b.metric);
         for chunk in of_metrics.flat_map(|values| values.chunks(ROWS)) {
-            let name = self.experiment.metrics[chunk[0].metric as usize]
-                .name
-                .as_str();
-            let name = ByteArray::from(name);
-            part.metrics.extend(std::iter::repeat_n(name, chunk.len()));
-            part.threads
-                .extend(std::iter::repeat_n(thread as i32 + 1, chunk.len()));
-            part.contexts
-                .extend(chunk.iter().map(|v| v.context as i32 + 1));
-            part.amounts.extend(chunk.iter().map(|v| v.amount));
-            if part.amounts.len() >= ROWS {
+            if part.rows + chunk.len() > ROWS {
                 part.flush()?;
             }
+            let metric = &self.experiment.metrics[chunk[0].metric as usize];
+            let name = ByteArray::from(metric.name.as_str());
+            let rows = chunk.len();
+            part.rows += rows;
+            let [
+                Column::Int(threads),
+                Column::Text(metrics),
+                Column::Int(contexts),
+                Column::Long(amounts),
+            ] = &mut part.columns
+            else {
+                unreachable!("columns stay as they were begun")
+            };
+            threads.extend(repeat_n(thread as i32 + 1, rows));
+            metrics.extend(repeat_n(name, rows));
+            contexts.extend(chunk.iter().map(|v| v.context as i32 + 1));
+            amounts.extend(chunk.iter().map(|v| v.amount));
         }
         Ok(())
     }
 
     fn end(&self, mut part: Part) -> Result<()> {
-        if !part.amounts.is_empty() {
+        if part.rows > 0 {
             part.flush()?;
         }
         part.table.close()

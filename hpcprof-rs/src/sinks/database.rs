@@ -21,6 +21,8 @@ const REMEDY: &str = "check that the disk has room, or give -o a directory on an
 /// What is known when all values are added up.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'a> {
+    /// The parents of the folded tree's contexts.
+    pub parents: &'a [Option<u32>],
     /// Exclusive values of the folded tree.
     pub exclusive: &'a Values,
     /// How the values of threads are spread.
@@ -34,25 +36,22 @@ pub struct Results<'a> {
 pub struct Catalogue<'a> {
     connection: Connection,
     experiment: &'a Experiment,
-    /// The tree that views open with: its contexts in preorder.
-    folded: &'a Tree,
     directory: &'a StagedDirectory,
 }
 
 impl<'a> Catalogue<'a> {
-    /// Writes what does not need values.
+    /// Writes what does not need values. The folded tree, in preorder, is the one that views open with.
     pub fn begin(
         experiment: &'a Experiment,
-        (folded, scopes): (&'a Tree, &ScopeIds),
+        (folded, scopes): (Tree, &ScopeIds),
         warnings: &Warnings,
         directory: &'a StagedDirectory,
     ) -> Result<Catalogue<'a>> {
         let file = directory.file();
-        let written = begin_file(experiment, (folded, scopes), warnings, &file);
+        let written = begin_file(experiment, (&folded, scopes), warnings, &file);
         Ok(Catalogue {
             connection: written.map_err(|e| failed(directory, &e))?,
             experiment,
-            folded,
             directory,
         })
     }
@@ -67,13 +66,12 @@ impl<'a> Catalogue<'a> {
         let Catalogue {
             connection,
             experiment,
-            folded,
             ..
         } = self;
         write_totals(&connection, &results.exclusive.totals())?;
         write_loops(&connection, results.loops)?;
         let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
-        write_values(&connection, folded, samples_at, results)?;
+        write_values(&connection, samples_at, results)?;
         connection.execute_batch("COMMIT")?;
         connection.close().map_err(|(_, e)| e)
     }
@@ -392,18 +390,18 @@ fn write_contexts(
     let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?)")?;
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
-    let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
+    let mut owners: Vec<u32> = Vec::with_capacity(count);
     let mut callers: Vec<Option<u32>> = Vec::with_capacity(count);
     for (number, node) in (0..).zip(&tree.nodes) {
         let above = node.parent;
         let depth = above.map_or(0, |p| depths[p as usize] + 1);
         depths.push(depth);
-        let outer = above.and_then(|p| owners[p as usize]);
+        let outer = above.map(|p| owners[p as usize]);
         let (owner, caller) = match (node.kind, outer) {
             (Kind::Loop, Some(outer)) => (outer, callers[outer as usize]),
             _ => (number, outer),
         };
-        owners.push(Some(owner));
+        owners.push(owner);
         callers.push(caller);
         insert.execute(params![
             id(number),
@@ -423,15 +421,17 @@ fn write_contexts(
 /// metrics.
 fn write_values(
     connection: &Connection,
-    tree: &Tree,
     samples_at: Option<usize>,
     Results {
-        exclusive, spreads, ..
+        parents,
+        exclusive,
+        spreads,
+        ..
     }: Results<'_>,
 ) -> rusqlite::Result<()> {
-    let inclusive = exclusive.inclusive(tree.nodes.iter().map(|n| n.parent));
+    let inclusive = exclusive.inclusive(parents.iter().copied());
     let mut insert = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
-    for number in 0..tree.nodes.len() as u32 {
+    for number in 0..parents.len() as u32 {
         let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
         let values = inclusive.of(number).iter().zip(exclusive.of(number));
         for (metric, (inclusive, exclusive)) in values.enumerate() {

@@ -80,16 +80,19 @@ impl Layout {
 /// The contexts of the logical projection as the folded tree has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Folded<'a> {
-    /// The folded tree.
-    pub tree: &'a Tree,
+    /// The parents of its contexts, which are in preorder.
+    pub parents: &'a [Option<u32>],
     /// The folded context of each context that has values.
     pub of: &'a [Option<u32>],
 }
 
 /// How the inclusive values of threads are spread in one context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+///
+/// Without padding: of a million contexts there is one for each metric.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed(4))]
 pub struct Spread {
-    squares: [u64; 2],
+    sum_of_squares: u128,
     /// Least amount of a thread that has any.
     pub least: i64,
     /// Largest amount.
@@ -101,8 +104,8 @@ pub struct Spread {
 impl Spread {
     fn add(&mut self, amount: i64) {
         let square = u128::from(amount.unsigned_abs()).pow(2);
-        let sum = self.sum_of_squares().saturating_add(square);
-        self.squares = [sum as u64, (sum >> 64) as u64];
+        let sum = self.sum_of_squares;
+        self.sum_of_squares = sum.saturating_add(square);
         self.least = match self.threads {
             0 => amount,
             _ => self.least.min(amount),
@@ -111,15 +114,11 @@ impl Spread {
         self.threads += 1;
     }
 
-    fn sum_of_squares(&self) -> u128 {
-        u128::from(self.squares[0]) | u128::from(self.squares[1]) << 64
-    }
-
     /// Standard deviation, given the sum over all threads.
     pub fn sigma(&self, sum: i64) -> f64 {
         let n = f64::from(self.threads.max(1));
         let mean = sum as f64 / n;
-        (self.sum_of_squares() as f64 / n - mean * mean)
+        (self.sum_of_squares as f64 / n - mean * mean)
             .max(0.0)
             .sqrt()
     }
@@ -232,7 +231,7 @@ impl Sums {
 /// What is added up, and where it goes.
 pub struct Inputs<'a, S> {
     /// The values of all threads.
-    pub merged: &'a Merged,
+    pub merged: Merged,
     /// The run of each process.
     pub runs: &'a [usize],
     /// Final numbers.
@@ -250,24 +249,24 @@ pub struct Inputs<'a, S> {
 /// Adds up all values. A worker calls `first` before it takes its part in the last run; `last` gets what that
 /// returned and all sums, while the sink takes those of the last run.
 pub fn add_up<S: Sink, C>(
-    inputs: &Inputs<'_, S>,
+    inputs: Inputs<'_, S>,
     first: impl FnOnce() -> Result<C>,
     last: impl FnOnce(C, &Sums, &Spreads) -> Result<()>,
 ) -> Result<()> {
-    let Inputs { sink, threads, .. } = *inputs;
-    let mut spreads = Spreads::new(inputs.folded.tree.nodes.len(), &inputs.layout.spread);
+    let Inputs { sink, threads, .. } = inputs;
+    let mut spreads = Spreads::new(inputs.folded.parents.len(), &inputs.layout.spread);
     // Threads are sorted by process, and processes by run.
     let run_of = |thread: &(usize, MergedThread)| inputs.runs[thread.1.summary.process];
     let is_one_run = |a: &_, b: &_| run_of(a) == run_of(b);
     let runs: Vec<_> = inputs.merged.threads.chunk_by(is_one_run).collect();
     let Some((last_run, earlier)) = runs.split_last() else {
-        return last(first()?, &Sums::new(inputs), &spreads);
+        return last(first()?, &Sums::new(&inputs), &spreads);
     };
     let mut before: Option<Sums> = None;
     let mut begin = 0;
     for own in earlier {
         let (run, end) = (run_of(&own[0]), begin + own.len());
-        let ((), sums) = add_run(inputs, &mut spreads, run, begin..end, || Ok(()))?;
+        let ((), sums) = add_run(&inputs, &mut spreads, run, begin..end, || Ok(()))?;
         sink.run(run, &sums)?;
         match &mut before {
             None => before = Some(sums),
@@ -276,7 +275,8 @@ pub fn add_up<S: Sink, C>(
         begin = end;
     }
     let (run, end) = (run_of(&last_run[0]), begin + last_run.len());
-    let (state, sums) = add_run(inputs, &mut spreads, run, begin..end, first)?;
+    let (state, sums) = add_run(&inputs, &mut spreads, run, begin..end, first)?;
+    drop(inputs);
     if let Some(known) = &mut before {
         known.add(&sums);
     }
@@ -305,7 +305,7 @@ fn add_run<S: Sink, R>(
     };
     let (made, adders) = parallel::for_each_after(
         first,
-        &parts(inputs.merged, threads),
+        &parts(&inputs.merged, threads),
         inputs.threads,
         || Ok(Adder::default()),
         |adder: &mut Result<Adder>, index, threads| {
@@ -371,12 +371,7 @@ impl Adder {
 
     /// Reads the values of a thread, and adds them to the sums.
     fn read<S>(&mut self, work: &Work<'_, S>, thread: usize) -> Result<()> {
-        let Inputs {
-            merged,
-            numbered,
-            layout,
-            ..
-        } = *work.inputs;
+        let Inputs { merged, layout, .. } = work.inputs;
         let (worker, known) = &merged.threads[thread];
         let spooled = &merged.spooled[*worker];
         let amounts = FIRST_OTHER + layout.metrics - layout.samples - 1;
@@ -384,10 +379,9 @@ impl Adder {
         values.clear();
         let mut machine = work.physical.as_ref().map(Shared::cursor);
         let each = |entry: &Entry| {
-            let final_of = |context: u32| spooled.contexts[context as usize] as usize;
-            let context = numbered.logical.of[final_of(entry.logical)];
-            let mut machine = match (&mut machine, &numbered.physical) {
-                (Some(sums), Some(numbers)) => Some(sums.at(numbers.of[final_of(entry.physical)])),
+            let context = spooled.contexts[entry.logical as usize];
+            let mut machine = match (&mut machine, &spooled.physical) {
+                (Some(sums), Some(contexts)) => Some(sums.at(contexts[entry.physical as usize])),
                 _ => None,
             };
             layout.each(entry, |metric, amount| {
@@ -427,7 +421,7 @@ impl Adder {
 
     /// Adds the inclusive values of the thread that was read last.
     fn add_spreads<S>(&mut self, work: &Work<'_, S>) {
-        let Inputs { folded, layout, .. } = *work.inputs;
+        let Inputs { folded, layout, .. } = work.inputs;
         let Adder {
             values, exclusive, ..
         } = self;
@@ -442,14 +436,14 @@ impl Adder {
             exclusive.sort_unstable();
             let mut spreads = work.spreads.cursor();
             let add = |node, sum| spreads.at(node)[slot].add(sum);
-            inclusive(folded.tree, exclusive, add);
+            inclusive(folded.parents, exclusive, add);
         }
     }
 }
 
 /// Calls `each` with the inclusive amount of each node of a tree in preorder that has one. `exclusive` has
 /// nodes with their amounts, sorted.
-fn inclusive(tree: &Tree, exclusive: &[(u32, i64)], mut each: impl FnMut(u32, i64)) {
+fn inclusive(parents: &[Option<u32>], exclusive: &[(u32, i64)], mut each: impl FnMut(u32, i64)) {
     // The nodes from a root to the last one met, with what is known of their amounts.
     let mut open: Vec<(u32, i64)> = Vec::new();
     // Closes the nodes after one, which do not contain it; all of them, if there is none.
@@ -468,7 +462,7 @@ fn inclusive(tree: &Tree, exclusive: &[(u32, i64)], mut each: impl FnMut(u32, i6
         close(&mut open, next);
         while let Some(at) = next.filter(|at| open.last().is_none_or(|top| top.0 != *at)) {
             path.push((at, 0));
-            next = tree.nodes[at as usize].parent;
+            next = parents[at as usize];
             close(&mut open, next);
         }
         open.extend(path.drain(..).rev());
