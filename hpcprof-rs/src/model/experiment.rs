@@ -145,8 +145,6 @@ pub struct Experiment {
     pub critical_paths: Vec<(usize, CriticalPath)>,
     /// Metrics, by position.
     pub metrics: Vec<Metric>,
-    /// Sums over all contexts, by metric.
-    pub totals: Vec<i64>,
     /// Names of code.
     pub code: Code,
     /// How many contexts the logical projection has.

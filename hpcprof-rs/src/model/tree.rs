@@ -102,6 +102,11 @@ impl Values {
         self.all.resize(self.all.len() + self.metrics, 0);
     }
 
+    /// All values, node by node.
+    pub fn all_mut(&mut self) -> &mut [i64] {
+        &mut self.all
+    }
+
     /// The values of a node.
     pub fn of(&self, node: u32) -> &[i64] {
         let start = node as usize * self.metrics;

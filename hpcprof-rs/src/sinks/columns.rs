@@ -5,19 +5,20 @@
 use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
-use crate::model::keys;
+use crate::model::symbols::Kind;
 use crate::model::tree::{Tree, Values};
-use crate::passes::merge::values::{Sink, ThreadValue};
+use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
 use crate::sinks::scopes::ScopeIds;
 use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
 use hpc_formats::process::program_name;
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArray;
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -82,7 +83,7 @@ impl ColumnFile {
         Ok(ColumnFile { path, table })
     }
 
-    fn write(&mut self, columns: &[Column]) -> Result<()> {
+    fn write(&mut self, columns: &mut [Column]) -> Result<()> {
         self.table
             .write(columns)
             .map_err(|e| failed(&self.path, &e))
@@ -113,10 +114,8 @@ fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
 pub struct ColumnFiles<'a> {
     /// The database directory.
     pub directory: &'a Path,
-    /// Runs, processes and metrics.
+    /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
-    /// Names.
-    pub code: &'a Code,
     /// The logical projection.
     pub logical: Logical<'a>,
     /// The physical projection, where it differs.
@@ -129,40 +128,26 @@ pub struct ColumnFiles<'a> {
 
 /// The logical projection, and what only its contexts have.
 pub struct Logical<'a> {
-    tree: &'a Tree,
-    folded: &'a [Option<u32>],
-    keys: Vec<i64>,
-}
-
-impl<'a> Logical<'a> {
-    /// Takes the contexts with the folded context of each.
-    pub fn new(tree: &'a Tree, folded: &'a [Option<u32>], code: &Code) -> Logical<'a> {
-        Logical {
-            tree,
-            folded,
-            keys: keys::contexts(tree, code),
-        }
-    }
+    /// Its contexts.
+    pub tree: &'a Tree,
+    /// The folded context of each that has values.
+    pub folded: &'a [Option<u32>],
+    /// The key of each.
+    pub keys: Vec<i64>,
 }
 
 /// A part of the values of a run's threads.
 pub struct Part {
     table: ColumnFile,
-    threads: Vec<i32>,
-    metrics: Vec<ByteArray>,
-    contexts: Vec<i32>,
-    amounts: Vec<i64>,
+    /// Thread, metric, context, amount.
+    columns: [Column; 4],
+    rows: usize,
 }
 
 impl Part {
     fn flush(&mut self) -> Result<()> {
-        let columns = [
-            Column::Int(std::mem::take(&mut self.threads)),
-            Column::Text(std::mem::take(&mut self.metrics)),
-            Column::Int(std::mem::take(&mut self.contexts)),
-            Column::Long(std::mem::take(&mut self.amounts)),
-        ];
-        self.table.write(&columns)
+        self.rows = 0;
+        self.table.write(&mut self.columns)
     }
 }
 
@@ -222,7 +207,7 @@ impl ColumnFiles<'_> {
             .map(|(name, kind)| (name, kind, ALWAYS))
             .collect();
         let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
-        table.write(&row)?;
+        table.write(&mut row)?;
         self.close(table)
     }
 
@@ -255,6 +240,10 @@ impl ColumnFiles<'_> {
         columns.extend(metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
         let delta = Encoding::DELTA_BINARY_PACKED;
         let mut properties = WriterProperties::builder();
+        for (name, ..) in columns.iter().filter(|(_, kind, _)| *kind == TEXT) {
+            properties = properties
+                .set_column_statistics_enabled(ColumnPath::from(*name), EnabledStatistics::None);
+        }
         for (name, encoding) in [
             ("id", delta),
             ("parent", delta),
@@ -266,7 +255,8 @@ impl ColumnFiles<'_> {
                 .set_column_encoding(ColumnPath::from(name), encoding);
         }
         let mut table = ColumnFile::create(path, &columns, properties)?;
-        let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
+        let mut depths = Vec::with_capacity(tree.nodes.len());
+        let mut is_used = vec![false; tree.nodes.len()];
         for (id, node) in tree.nodes.iter().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
             if values.of(id as u32).iter().any(|v| *v != 0) {
@@ -281,18 +271,23 @@ impl ColumnFiles<'_> {
         let used: Vec<u32> = (0..tree.nodes.len() as u32)
             .filter(|id| is_used[*id as usize])
             .collect();
-        let texts = Texts::new(self.code);
+        let texts = Texts::new(&self.experiment.code);
         for ids in used.chunks(CONTEXT_ROWS) {
             let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
             let id = |id: u32| id as i32 + 1;
-            let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);
+            let procedure =
+                |n: &crate::model::tree::TreeNode| self.experiment.code.procedure(n.procedure);
             let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
             let mut columns = vec![
                 Column::Int(ids.iter().map(|at| id(*at)).collect()),
                 Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
                 Column::Int(ids.iter().map(|at| depths[*at as usize]).collect()),
                 Column::Int(ids.iter().map(|at| id(scopes[*at as usize])).collect()),
-                Column::Text(nodes().map(|n| ByteArray::from(n.kind.name())).collect()),
+                Column::Text(
+                    nodes()
+                        .map(|n| texts.kinds[n.kind as usize - 1].clone())
+                        .collect(),
+                ),
                 Column::Text(
                     nodes()
                         .map(|n| texts.names[n.procedure as usize].clone())
@@ -330,7 +325,7 @@ impl ColumnFiles<'_> {
                 let amounts = ids.iter().map(|id| values.of(*id)[metric]);
                 columns.push(Column::Long(amounts.collect()));
             }
-            table.write(&columns)?;
+            table.write(&mut columns)?;
         }
         self.close(table)
     }
@@ -338,6 +333,7 @@ impl ColumnFiles<'_> {
 
 /// Names as Parquet has them: each is one shared text.
 struct Texts {
+    kinds: [ByteArray; Kind::ALL.len()],
     names: Vec<ByteArray>,
     modules: Vec<ByteArray>,
     files: Vec<ByteArray>,
@@ -346,6 +342,7 @@ struct Texts {
 impl Texts {
     fn new(code: &Code) -> Texts {
         Texts {
+            kinds: Kind::ALL.map(|kind| ByteArray::from(kind.name())),
             names: code
                 .procedures()
                 .iter()
@@ -379,45 +376,57 @@ impl Sink for ColumnFiles<'_> {
             ("value", LONG, ALWAYS),
         ];
         let properties = WriterProperties::builder()
+            .set_column_statistics_enabled(ColumnPath::from("metric"), EnabledStatistics::None)
             .set_column_dictionary_enabled(ColumnPath::from("context"), false)
             .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
         Ok(Part {
             table: ColumnFile::create(path, &columns, properties)?,
-            threads: Vec::new(),
-            metrics: Vec::new(),
-            contexts: Vec::new(),
-            amounts: Vec::new(),
+            columns: [
+                Column::Int(Vec::new()),
+                Column::Text(Vec::new()),
+                Column::Int(Vec::new()),
+                Column::Long(Vec::new()),
+            ],
+            rows: 0,
         })
     }
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
-        for chunk in values.chunk_by(|a, b| a.metric == b.metric) {
-            let name = self.experiment.metrics[chunk[0].metric as usize]
-                .name
-                .as_str();
-            let name = ByteArray::from(name);
-            part.metrics.extend(std::iter::repeat_n(name, chunk.len()));
-            part.threads
-                .extend(std::iter::repeat_n(thread as i32 + 1, chunk.len()));
-            part.contexts
-                .extend(chunk.iter().map(|v| v.context as i32 + 1));
-            part.amounts.extend(chunk.iter().map(|v| v.amount));
+        let of_metrics = values.chunk_by(|a, b| a.metric == b.metric);
+        for chunk in of_metrics.flat_map(|values| values.chunks(ROWS)) {
+            if part.rows + chunk.len() > ROWS {
+                part.flush()?;
+            }
+            let metric = &self.experiment.metrics[chunk[0].metric as usize];
+            let name = ByteArray::from(metric.name.as_str());
+            let rows = chunk.len();
+            part.rows += rows;
+            let [
+                Column::Int(threads),
+                Column::Text(metrics),
+                Column::Int(contexts),
+                Column::Long(amounts),
+            ] = &mut part.columns
+            else {
+                unreachable!("columns stay as they were begun")
+            };
+            threads.extend(repeat_n(thread as i32 + 1, rows));
+            metrics.extend(repeat_n(name, rows));
+            contexts.extend(chunk.iter().map(|v| v.context as i32 + 1));
+            amounts.extend(chunk.iter().map(|v| v.amount));
         }
-        match part.amounts.len() >= ROWS {
-            true => part.flush(),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn end(&self, mut part: Part) -> Result<()> {
-        if !part.amounts.is_empty() {
+        if part.rows > 0 {
             part.flush()?;
         }
         self.close(part.table)
     }
 
-    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
+    fn run(&self, run: usize, Sums { logical, physical }: &Sums) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
         self.write_run(run, &logical.totals())?;
         let own = &self.logical;

@@ -48,6 +48,14 @@ impl ScopeIds {
         ids
     }
 
+    /// The same scopes, to be added to, without those of contexts.
+    pub fn without_contexts(&self) -> ScopeIds {
+        ScopeIds {
+            all: self.all.clone(),
+            ..ScopeIds::default()
+        }
+    }
+
     /// The scopes of the nodes of a stored view; `None` for what is left out.
     pub fn of_summary(&mut self, code: &Code, summary: &Summary) -> Vec<Option<u32>> {
         let nodes = summary.nodes.iter().map(|node| node.context.as_ref());

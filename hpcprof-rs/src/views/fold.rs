@@ -147,27 +147,40 @@ impl Folded {
             of: self.of.iter().map(|node| node.map(of)).collect(),
         }
     }
+}
 
-    /// Adds the values of the tree that was folded.
-    pub fn add(&mut self, values: &Values) {
-        for (node, target) in (0..).zip(&self.of) {
-            if let Some(target) = target {
-                self.tree.exclusive.add(*target, values.of(node));
-            }
+/// The values of a folded tree with a number of nodes. `of` has the folded context of each context, `values`
+/// are those of the tree that was folded.
+pub fn sums(nodes: usize, of: &[Option<u32>], values: &Values) -> Values {
+    let mut sums = Values::of_nodes(values.metrics(), nodes);
+    for (node, target) in (0..).zip(of) {
+        if let Some(target) = target {
+            sums.add(*target, values.of(node));
         }
     }
+    sums
 }
 
 /// Folds `tree`; the sum of every metric stays.
 pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Folded {
     let has_values = |node: u32| tree.exclusive.of(node).iter().any(|v| *v != 0);
     let mut folded = fold_contexts(tree, has_values, code, options);
-    folded.add(&tree.exclusive);
+    folded.tree.exclusive = sums(folded.tree.nodes.len(), &folded.of, &tree.exclusive);
     folded
 }
 
 /// Folds the contexts of `tree`, whose values need not be known; `has_values` says which contexts have any.
 pub fn fold_contexts(
+    tree: &Tree,
+    has_values: impl Fn(u32) -> bool,
+    code: &Code,
+    options: FoldOptions,
+) -> Folded {
+    place_all(tree, has_values, code, options).in_preorder()
+}
+
+/// Folds as [`fold_contexts`], into a tree in the order in which its contexts are met.
+fn place_all(
     tree: &Tree,
     has_values: impl Fn(u32) -> bool,
     code: &Code,
@@ -191,11 +204,10 @@ pub fn fold_contexts(
         let cost = || target.cost.unwrap_or_else(|| folder.child(None, node));
         of.push(has_values(index).then(cost));
     }
-    let folded = Folded {
+    Folded {
         tree: folder.out,
         of,
-    };
-    folded.in_preorder()
+    }
 }
 
 struct Folder<'a> {
