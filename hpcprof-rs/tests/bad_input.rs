@@ -564,7 +564,7 @@ fn contexts_of_another_database_or_none_are_refused() {
         let output = command(&database, &["top-down", ".", "--format", "json"]);
         assert_error(&output, &["contexts", part, "build it again"]);
     };
-    // The file of another database is seen, and so is what is wrong with it if the catalogue was forged to it.
+    // The file of another database is seen, and what is wrong with it if the catalogue was forged to it.
     let replaced_by = |other: &Path, part: &str| {
         std::fs::copy(other, &path).expect("copied");
         refused("it is not as it was written");

@@ -370,6 +370,18 @@ fn statistics_of_the_tree_are_those_of_the_threads() {
     let line = screen.lines().find(|l| l.contains("app::serial"));
     has(line.expect("a line"), "        2    1.890    0.057");
     has(&screen, "  threads max/mean   work ±");
+    for view in ["top-down", "bottom-up", "flat"] {
+        let arguments = [view, text(&database), "--statistics"];
+        let screen = tool_on_screen(80, &arguments).expect("text");
+        has(&screen, " effort %     work  threads max/mean   work ±  ");
+        // The first line is the title.
+        let longest = screen
+            .lines()
+            .skip(1)
+            .map(|line| line.chars().count())
+            .max();
+        assert!(longest <= Some(80), "{screen}");
+    }
     // Every context with work has them, and they fit it.
     for seed in 41..=43 {
         let database = crate::support::database(&random::run(seed, 5, 80));

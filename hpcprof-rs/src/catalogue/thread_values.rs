@@ -31,8 +31,8 @@ pub(super) struct ThreadValue {
 }
 
 impl Catalogue {
-    /// The values by metric of all threads in the contexts that are folded into some of the ranges; `None` for
-    /// threads without any.
+    /// The values by metric of all threads in the contexts that are folded into some of the ranges; `None`
+    /// for threads without any.
     pub(super) fn values_in(
         &self,
         ranges: &Ranges,
@@ -57,8 +57,8 @@ impl Catalogue {
         Ok(values)
     }
 
-    /// Calls `add` with each value in a wanted context, one thread after the other. It returns `None` for what
-    /// cannot be.
+    /// Calls `add` with each value in a wanted context, one thread after the other. It returns `None` for
+    /// what cannot be.
     pub(super) fn each_value(
         &self,
         is_wanted: impl Fn(i32) -> bool,

@@ -1,8 +1,8 @@
-//! Whether the order of rows may be chance: amounts that rest on few samples, and differ by less than they err.
+//! Whether the order of rows may be chance: they rest on few samples, and differ by less than they err.
 
 use crate::model::metrics::standard_error;
 
-/// An amount, with more samples than these, errs by a tenth at most.
+/// An amount with so many samples errs by a tenth at most.
 const FEW_SAMPLES: i64 = 100;
 
 /// An amount that rests on samples.
@@ -32,8 +32,8 @@ impl Sampled {
     }
 }
 
-/// A line about lists of rows, each with the largest first; `None` if no row with few samples might follow the
-/// next one.
+/// A line about lists of rows, each with the largest first; `None` if no row with few samples might follow
+/// the next one.
 pub fn line(lists: impl Iterator<Item = Vec<Sampled>>) -> Option<String> {
     let doubtful = lists.flat_map(|rows| {
         let pairs = rows

@@ -107,13 +107,18 @@ fn columns(
     let both = view.name == "top-down";
     let wide = style.width >= 110;
     let category = sorted.filter(|metric| *metric >= FIXED.len());
+    let has_spreads = view.nodes.iter().any(|node| node.spread.is_some());
     for metric in (0..FIXED.len()).chain(category) {
+        // Spreads are of work, and names need room.
+        if has_spreads && !wide && ![Some(WORK), sorted].contains(&Some(metric)) {
+            continue;
+        }
         columns.push(Column::Inclusive(metric));
         if both && (wide || sorted == Some(metric)) {
             columns.push(Column::Exclusive(metric));
         }
     }
-    if view.nodes.iter().any(|node| node.spread.is_some()) {
+    if has_spreads {
         columns.extend([Column::Threads, Column::Imbalance, Column::Error]);
     }
     columns
