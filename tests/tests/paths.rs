@@ -460,6 +460,18 @@ fn any_thread_may_end_the_process() {
     assert!(path.span >= last.work && path.work > path.span, "{path:?}");
 }
 
+/// By `_exit`, which is allowed in a signal handler.
+#[test]
+fn a_signal_handler_may_end_the_process_in_the_middle_of_an_event() {
+    let _cores = exclusive_cores();
+    for _ in 0..20 {
+        let spec = Spec::new("path-signalled", c_program("paths")).arguments(&["signalled"]);
+        for path in spec.critical_path("").succeed().critical_paths() {
+            assert!(path.work > 0, "{path:?}");
+        }
+    }
+}
+
 #[test]
 fn a_lock_in_the_place_of_another_one_has_no_past() {
     let _cores = exclusive_cores();
