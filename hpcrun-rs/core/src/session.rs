@@ -285,10 +285,19 @@ pub fn stop(reason: &str) {
         state.complete_from_outside();
     }
     refresh_loadmap();
-    path::write(true);
+    write_path();
     append_end(reason);
     if let Some(line) = latency::summary() {
         eprintln!("hpcrun-rs: {line}");
+    }
+}
+
+/// Writes the critical path at the end. A signal handler of the program that has interrupted the tracker may
+/// end the process: then the calling thread's strand is missing, and all if it has the tracker's locks.
+fn write_path() {
+    let is_inside = threads::current().is_some_and(|thread| thread.path().is_inside());
+    if !is_inside || threads::wait_until(path::is_unlocked) {
+        path::write(!is_inside);
     }
 }
 
@@ -297,7 +306,7 @@ pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
         threads::current().inspect(|thread| thread.publish_so_far());
-        path::write(true);
+        write_path();
         append_end("exec");
     }
 }

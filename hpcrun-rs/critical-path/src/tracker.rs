@@ -385,6 +385,17 @@ impl Tracker {
         (sums, threads.started.elapsed().as_nanos() as u64)
     }
 
+    /// Whether a report need not wait for anybody: for a thread that may have been interrupted, for good, in
+    /// the middle of an operation.
+    pub fn is_unlocked(&self) -> bool {
+        let is_free = |totals: &Arc<Totals>| totals.others.try_lock().is_ok();
+        let threads = self.threads.try_lock();
+        threads.is_ok_and(|threads| threads.live.iter().all(is_free))
+            && self.ends.try_lock().is_ok()
+            && self.names.try_lock().is_ok()
+            && self.sources.try_lock().is_ok()
+    }
+
     /// Calls `read` with the longest of all ended strands.
     pub(crate) fn with_longest<R>(&self, read: impl FnOnce(Option<&Strand>) -> R) -> R {
         read(lock(&self.ends).longest.as_ref())

@@ -8,6 +8,8 @@
 //! | `tracked` | what the events of a thread do to its strand |
 //! | `file` | the result, in the measurement directory |
 //!
+//! A sample's signal makes the thread's next event ask the system for its CPU time, once: about 1 us.
+//!
 //! # Who uses a thread's part
 //! The thread itself, from its hooks: [`ThreadPath::with`]. An event that arrives inside of that, from the
 //! tracker's own locks or from a signal handler of the program, is ignored. The signal handler of the profiler
@@ -111,6 +113,11 @@ pub fn tracker() -> Option<&'static Tracker> {
 /// Asks every thread to publish its strand at its next event, for a report in between.
 pub fn ask() {
     tracker().inspect(|tracker| tracker.ask());
+}
+
+/// Whether [`write`] need not wait for anybody.
+pub fn is_unlocked() -> bool {
+    tracker().is_none_or(Tracker::is_unlocked)
 }
 
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are

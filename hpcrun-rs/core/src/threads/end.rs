@@ -68,10 +68,10 @@ impl ThreadState {
 
     /// Retires the state. Called by the ending thread itself, after all its destructors.
     pub fn retire(&'static self) {
-        self.end_path();
         self.source.disarm();
         // A pending sample still finds the thread inside the profiler.
         self.busy.store(true, Ordering::SeqCst);
+        self.end_path();
         let closes = self.lifecycle.advance(Phase::Live, Phase::Closing);
         if closes {
             self.complete();

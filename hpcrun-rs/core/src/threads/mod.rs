@@ -26,6 +26,7 @@ mod tracking;
 mod working;
 
 pub use end::{FOREIGN_NS, UNSAMPLED_NS};
+pub(crate) use lifecycle::wait_until;
 pub use registry::{
     acquire, all, begin, begin_unnamed, by_cookie, count, quiescent, release, wait_until_quiescent,
 };
