@@ -130,9 +130,9 @@ pub enum ProcedureName {
 pub struct Procedure {
     /// Which procedure.
     pub name: ProcedureName,
-    /// Its activity in all threads.
+    /// Its activity in all threads; 0 for a function, whose samples tell.
     pub work: u64,
-    /// Its activity on the path.
+    /// Its activity on the path; the same.
     pub on_path: u64,
     /// The span if it took no time.
     pub zeroed_span: u64,

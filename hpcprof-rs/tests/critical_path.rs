@@ -130,6 +130,7 @@ fn edge(name: &str) -> u8 {
 fn tracked(graph: &Graph) -> Run {
     let mut on_path = Vec::new();
     let mut run = run_of(|thread, entry| {
+        thread.period_ns = MS;
         for (address, _, work, time, _) in &graph.procedures {
             let record = thread.native(entry, *address);
             thread.sample(record, *work, 0.0);
@@ -152,13 +153,14 @@ fn tracked(graph: &Graph) -> Run {
             time: time * MS,
             count: 1,
         });
+    // Samples tell of functions.
     let procedures = graph
         .procedures
         .iter()
-        .map(|(address, _, work, on_path, zeroed)| Procedure {
+        .map(|(address, .., zeroed)| Procedure {
             name: ProcedureName::Function(*address),
-            work: work * MS,
-            on_path: on_path * MS,
+            work: 0,
+            on_path: 0,
             zeroed_span: zeroed * MS,
         });
     let near = graph.near.iter().map(|(procedure, time, slack)| Near {
@@ -316,7 +318,7 @@ fn views_have_the_path() {
                 if kind == "bottom-up" {
                     assert_eq!(ms(&node["exclusive"]["on_path"]), *on_path);
                 }
-                assert_eq!(ms(&node["inclusive"]["work"]), 5 * work);
+                assert_eq!(ms(&node["inclusive"]["work"]), *work);
                 assert_eq!(ms(&node["inclusive"]["zeroed"]), *zeroed);
                 assert!(node["exclusive"]["zeroed"].is_null());
             }
@@ -360,6 +362,83 @@ fn text_shows_the_path_where_it_is_asked_for() {
     has(&csv, "on_path (inclusive)");
 }
 
+/// A function's times are those of its contexts, each sample once, with the contexts of tasks and threads that
+/// it spawned. Marked code is measured.
+#[test]
+fn functions_have_the_times_of_their_samples() {
+    let mut run = run();
+    let mut first = ThreadBuilder::new(1);
+    first.period_ns = MS;
+    let entry = first.entry();
+    let caller = first.natives(entry, &[START, MAIN, CALLER]);
+    first.sample(caller, 1, 0.0);
+    let leaf = first.native(caller, LEAF);
+    first.sample(leaf, 10, 0.0);
+    // A recursion, and a frame of the runtime that is no user's frame.
+    let again = first.natives(leaf, &[CALLER, LEAF_ITERATOR]);
+    first.sample(again, 100, 0.0);
+    let support = first.support(caller, SERIAL);
+    first.sample(support, 1000, 0.0);
+    // Thread 2 continues in `again`, thread 3 in thread 2; thread 4's spawner is not there.
+    let mut others = [2, 3, 4].map(ThreadBuilder::new);
+    let [second, third, fourth] = &mut others;
+    let spawned = second.anchor(1, again);
+    let spawned = second.native(spawned, SERIAL);
+    let task = third.anchor(2, spawned);
+    let task = third.native(task, LEAF);
+    third.period_ns = MS;
+    third.sample(task, 10_000, 0.0);
+    let lost = fourth.anchor(9, 1);
+    let lost = fourth.native(lost, LEAF);
+    fourth.period_ns = MS;
+    fourth.sample(lost, 100_000, 0.0);
+    run.threads = vec![first];
+    run.threads.extend(others);
+    let on_path = [(1, leaf, 2), (3, task, 3)].map(|(profile, record, time)| OnPath {
+        profile,
+        record,
+        time: time * MS,
+    });
+    let function = |address| Procedure {
+        name: ProcedureName::Function(address),
+        work: 0,
+        on_path: 0,
+        zeroed_span: 7 * MS,
+    };
+    let functions = [MAIN, CALLER, LEAF, SERIAL].map(function);
+    // A second instance of one function, which gains more.
+    let instance = Procedure {
+        zeroed_span: 4 * MS,
+        ..function(LEAF_ITERATOR)
+    };
+    let mark = Procedure {
+        name: ProcedureName::Mark("a mark".to_owned()),
+        work: 5 * MS,
+        on_path: 4 * MS,
+        zeroed_span: 8 * MS,
+    };
+    run.critical_path = Some(CriticalPath {
+        pid: run.start.pid,
+        image: run.start.image,
+        span: 9 * MS,
+        on_path: on_path.to_vec(),
+        procedures: functions.into_iter().chain([instance, mark]).collect(),
+        ..CriticalPath::default()
+    });
+    let path = json(&database(&run), &[]);
+    for (name, work, on_path, gain) in [
+        ("app::main", 11_111, 5, 2),
+        ("app::caller", 11_111, 5, 2),
+        ("app::leaf", 110_110, 5, 5),
+        ("app::serial", 10_000, 3, 2),
+        ("a mark", 5, 4, 1),
+    ] {
+        let found = named(&path["procedures"], name);
+        let times = ["work", "on_path", "gain"].map(|key| ms(&found[key]));
+        assert_eq!(times, [work, on_path, gain], "{name}");
+    }
+}
+
 /// What belongs to another run's process, or to a record that is not there, breaks nothing.
 #[test]
 fn samples_of_the_path_keep_their_sum() {
@@ -383,7 +462,7 @@ fn samples_of_the_path_keep_their_sum() {
         .iter()
         .map(|n| ms(&n["inclusive"]["on_path"]));
     assert_eq!(roots.sum::<u64>(), 65 + 3);
-    assert_eq!(ms(&all["totals"]["work"]), 95 * 5);
+    assert_eq!(ms(&all["totals"]["work"]), 95);
     let connection =
         rusqlite::Connection::open(database.join("database.sqlite")).expect("a database");
     let sql = "SELECT text FROM note WHERE text LIKE '%critical path%'";
@@ -444,14 +523,14 @@ fn text_says_what_matters_within_80_columns() {
     );
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
     // Without it (103 - 25 - 50) / 4 + 50 = 57, with it (103 - 75) / 4 + 75 = 82.
-    has(
-        &flat,
-        "app::serial has 24 % of the work, 33 % of the path; without it 4 workers would take 57.0 ms instead of 82.0 ms",
-    );
-    has(
-        &flat,
-        "app::caller has 29 % of the work, 40 % of the path; without it the span would be only 2.00 ms shorter",
-    );
+    for sentence in [
+        "app::serial has 24 % of the work, 33 % of the path; without it 4 workers would take 57.0 ms \
+         instead of 82.0 ms",
+        "app::caller has 29 % of the work, 40 % of the path; without it the span would be only 2.00 ms \
+         shorter",
+    ] {
+        has(&flat, sentence);
+    }
     has(&flat, "20.000 27 % start 1 app::main main.rs:12");
     has(&flat, "30.000 40 % spawn 7 app::caller main.rs:21");
     has(&flat, "28.000 2.000 7 app::leaf main.rs:41");
@@ -659,10 +738,7 @@ fn damage_is_named_and_a_path_needs_no_sample() {
     tool(&[text(&measurements), "-o", text(&database)]).expect("build");
     let error = tool(&["critical-path", text(&database)]).expect_err("no path");
     has(&error, "has no critical path");
-    assert_eq!(
-        ms(&view(&database, "top-down", &[])["totals"]["work"]),
-        95 * 5
-    );
+    assert_eq!(ms(&view(&database, "top-down", &[])["totals"]["work"]), 95);
 
     run.threads.clear();
     run.write(&measurements);

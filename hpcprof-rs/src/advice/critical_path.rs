@@ -1,12 +1,14 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
 use crate::model::critical_path::{CriticalPath, Procedure, ratio};
-use crate::render::critical_path::{Remarks, Scale};
+use crate::render::critical_path::{Remarks, Scale, is_part};
 
 /// Procedures that are named.
 const NAMED: usize = 3;
 /// Less of the span is not worth a line.
 const LEAST: f64 = 0.02;
+/// Gains are equal from this share on.
+const SAME: f64 = 0.95;
 /// Missing edges from this share on come before all else.
 const MANY_MISSING: f64 = 0.01;
 
@@ -82,33 +84,43 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
         ),
     };
     let is_large = |time: i64| ratio(time, path.span) >= LEAST;
-    // Much of the path, but another path is nearly as long.
-    let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 2;
+    let parts: Vec<&Procedure> = path
+        .procedures
+        .iter()
+        .filter(|p| is_part(path, p))
+        .collect();
+    // Much of the path, but another path takes its place.
+    let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 4;
+    // A procedure gains all that it calls: the innermost one is named.
+    let is_caller = |p: &Procedure| {
+        let callee =
+            |q: &&&Procedure| q.work < p.work && path.gain(q) as f64 >= path.gain(p) as f64 * SAME;
+        parts.iter().any(|q| callee(&q))
+    };
     let now = path.prediction(workers).upper;
-    let gaining = path.procedures.iter();
-    let gaining = gaining
-        .filter(|p| is_large(path.gain(p)) && !is_hidden(p))
-        .map(|p| {
-            format!(
-                "{}; without it {workers} workers would take {} instead of {}",
-                shares(path, p),
-                time(path.without(p, workers)),
-                time(now),
-            )
-        });
-    let hidden = path.procedures.iter().filter(|p| is_hidden(p));
-    let hidden = hidden.max_by_key(|p| p.on_path).map(|p| {
+    let gaining = parts.iter();
+    let gaining = gaining.filter(|p| is_large(path.gain(p)) && !is_hidden(p) && !is_caller(p));
+    let gaining = gaining.map(|p| {
         format!(
-            "{}; without it the span would be only {} shorter, since another path is nearly as long",
+            "{}; without it {workers} workers would take {} instead of {}",
+            shares(path, p),
+            time(path.without(p, workers)),
+            time(now),
+        )
+    });
+    let hidden = parts
+        .iter()
+        .filter(|p| is_hidden(p))
+        .max_by_key(|p| p.on_path);
+    let hidden = hidden.map(|p| {
+        format!(
+            "{}; without it the span would be only {} shorter: another path would be the longest",
             shares(path, p),
             time(path.gain(p) as f64),
         )
     });
-    [limit]
-        .into_iter()
-        .chain(gaining.take(NAMED))
-        .chain(hidden)
-        .collect()
+    let lines = [limit].into_iter().chain(gaining.take(NAMED)).chain(hidden);
+    lines.collect()
 }
 
 fn shares(path: &CriticalPath, procedure: &Procedure) -> String {

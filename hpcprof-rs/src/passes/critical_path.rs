@@ -8,6 +8,7 @@ use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Qualit
 use crate::model::hash::{FastMap, FastSet, NumberedSet};
 use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_name};
 use crate::model::warnings::Warnings;
+use crate::passes::function_times::{self, Times};
 use crate::passes::merge::paths::ProcessFrames;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::CodeAddress;
@@ -40,6 +41,7 @@ pub fn resolve(
     let lines = lines(tracked.iter().map(|(.., path)| *path), symbols);
     let named = tracked.into_iter().map(|(index, process, frames, path)| {
         let names = Names {
+            process,
             symbols,
             frames,
             contexts: contexts(process, frames, symbols, path.sites()),
@@ -176,6 +178,7 @@ fn contexts<'a>(
 
 /// The names of one process.
 struct Names<'a> {
+    process: &'a ProcessInput,
     symbols: &'a Symbols,
     frames: &'a ProcessFrames,
     contexts: FastMap<(u32, u32), Found>,
@@ -197,13 +200,13 @@ impl Names<'_> {
             end: number(self.place(&segment.end)),
         });
         let segments = segments.collect();
-        let procedures = path.procedures.iter().map(|procedure| Procedure {
-            place: number(self.procedure(&procedure.name)),
-            work: signed(procedure.work),
-            on_path: signed(procedure.on_path),
-            zeroed_span: signed(procedure.zeroed_span),
-        });
-        let mut procedures: Vec<Procedure> = procedures.collect();
+        let mut procedures: Vec<Procedure> = Vec::new();
+        for (place, times) in self.procedures(path) {
+            procedures.push(Procedure {
+                place: number(place),
+                ..times
+            });
+        }
         let branches = path.near.iter().map(|near| Branch {
             thread: ordinal(near.thread),
             time: signed(near.time),
@@ -293,19 +296,62 @@ impl Names<'_> {
         same.min_by_key(name).map(|(p, line)| (*p, Some(*line)))
     }
 
-    /// A procedure's name, and where it is declared.
-    fn procedure(&self, name: &ProcedureName) -> Place {
-        match name {
-            ProcedureName::Mark(mark) => Place {
-                name: mark.clone(),
-                ..Place::default()
-            },
-            ProcedureName::Function(address) => {
-                let scope = self.frame(*address).and_then(|frame| frame.scopes.first());
-                let procedure = scope.map(|scope| scope.procedure);
-                self.named(procedure.map(|p| (p, self.symbols.procedure(p).declared)))
+    /// The procedures: marks as they were measured, functions with what their samples say. Instances of one
+    /// generic function are one; zeroing all of them gains no less than the best of them.
+    fn procedures(&self, path: &file::CriticalPath) -> Vec<(Place, Procedure)> {
+        let mut procedures = Vec::new();
+        let mut functions: BTreeMap<ProcedureIndex, u64> = BTreeMap::new();
+        for procedure in &path.procedures {
+            let function = match &procedure.name {
+                ProcedureName::Mark(_) => None,
+                ProcedureName::Function(address) => {
+                    let frame = self.frame(*address).and_then(|frame| frame.scopes.first());
+                    frame.map(|scope| scope.procedure)
+                }
+            };
+            match (function, &procedure.name) {
+                (Some(function), _) => {
+                    let span = functions.entry(function).or_insert(u64::MAX);
+                    *span = procedure.zeroed_span.min(*span);
+                }
+                (None, name) => {
+                    let name = match name {
+                        ProcedureName::Mark(mark) => mark.clone(),
+                        ProcedureName::Function(address) => format!("[{address}]"),
+                    };
+                    let place = Place {
+                        name,
+                        ..Place::default()
+                    };
+                    procedures.push((
+                        place,
+                        times(procedure.work, procedure.on_path, procedure.zeroed_span),
+                    ));
+                }
             }
         }
+        let known = functions.keys().copied().collect();
+        let measured = function_times::of(&known, self.process, self.frames, self.symbols);
+        for (function, zeroed_span) in functions {
+            let declared = self.symbols.procedure(function).declared;
+            let Times { work, on_path } = measured.get(&function).copied().unwrap_or_default();
+            let place = self.named(Some((function, declared)));
+            procedures.push((
+                place,
+                times(work.round() as u64, on_path.round() as u64, zeroed_span),
+            ));
+        }
+        procedures
+    }
+}
+
+/// The times of a procedure whose place is not numbered yet.
+fn times(work: u64, on_path: u64, zeroed_span: u64) -> Procedure {
+    Procedure {
+        place: 0,
+        work: signed(work),
+        on_path: signed(on_path),
+        zeroed_span: signed(zeroed_span),
     }
 }
 

@@ -3,7 +3,10 @@
 
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
-use crate::model::critical_path::{CriticalPath, Place, WORKERS, ratio};
+use crate::model::critical_path::{
+    Branch, CriticalPath, Place, Procedure, Segment, WORKERS, ratio,
+};
+use crate::model::scaffolding::{is_shim, is_start_up};
 use crate::render::json::string;
 use crate::render::names::{base_name, middle, wrap};
 use crate::render::numbers::exact_seconds;
@@ -19,6 +22,8 @@ const PROCEDURES: usize = 12;
 const OTHERS: usize = 8;
 /// The burdened span is named if it is so many times the span.
 const NOTABLE_COSTS: f64 = 1.01;
+/// A procedure with more of the work is the program itself.
+const MOST_WORK: f64 = 0.95;
 /// Columns that a place keeps.
 const LEAST_PLACE: usize = 20;
 /// A name in fewer columns says nothing.
@@ -56,8 +61,8 @@ impl Scale {
     /// The unit in which a time has three decimals that say something.
     pub fn of(nanoseconds: i64) -> Scale {
         match nanoseconds {
-            100_000_000.. => Scale("s", 1e9),
-            100_000.. => Scale("ms", 1e6),
+            1_000_000_000.. => Scale("s", 1e9),
+            1_000_000.. => Scale("ms", 1e6),
             _ => Scale("us", 1e3),
         }
     }
@@ -79,7 +84,8 @@ impl Scale {
         let decimals = match nanoseconds / self.1 {
             v if v.abs() >= 100.0 => 0,
             v if v.abs() >= 10.0 => 1,
-            _ => 2,
+            v if v.abs() >= 1.0 => 2,
+            _ => 3,
         };
         format!("{:.decimals$} {}", nanoseconds / self.1, self.0)
     }
@@ -153,7 +159,11 @@ impl PathView<'_> {
             .iter()
             .map(Part::segments)
             .fold(0, i64::saturating_add);
-        let title = format!("{:>9}  share  begins by  thread  {count} subpaths", scale.0);
+        let subpaths = match count {
+            1 => "1 subpath".to_owned(),
+            n => format!("{n} subpaths"),
+        };
+        let title = format!("{:>9}  share  begins by  thread  {subpaths}", scale.0);
         writeln!(out, "\n{}", style.bold(&title))?;
         let mut work: Vec<(&Part, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
@@ -182,7 +192,7 @@ impl PathView<'_> {
                     let room = room(&line, style);
                     let what = match segment.edge {
                         "folded" => "the oldest subpaths of a long path".to_owned(),
-                        _ => from_to(path.place(segment.begin), path.place(segment.end), room),
+                        _ => from_to(&self.begin(segment), path.place(segment.end), room),
                     };
                     writeln!(out, "{line}{what}")?;
                 }
@@ -191,11 +201,25 @@ impl PathView<'_> {
         Ok(())
     }
 
+    /// Where a segment begins. The start of a program has no place.
+    fn begin(&self, segment: &Segment) -> Place {
+        match self.path.place(segment.begin) {
+            place if segment.edge == "start" && *place == Place::default() => Place {
+                name: "[start]".to_owned(),
+                ..Place::default()
+            },
+            place => place.clone(),
+        }
+    }
+
     fn procedures(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
         let path = self.path;
-        let all = &path.procedures;
-        let gaining = all.iter().filter(|p| path.gain(p) > 0 || p.on_path > 0);
-        let listed: Vec<_> = gaining.take(PROCEDURES).collect();
+        let all: Vec<&Procedure> = path
+            .procedures
+            .iter()
+            .filter(|p| is_part(path, p))
+            .collect();
+        let listed = &all[..all.len().min(PROCEDURES)];
         if listed.is_empty() {
             let text = "no procedure was sampled or marked on the path";
             return writeln!(out, "\n{text}");
@@ -209,7 +233,7 @@ impl PathView<'_> {
             "span without"
         );
         writeln!(out, "\n{}", style.bold(&title))?;
-        for p in &listed {
+        for p in listed {
             let line = format!(
                 "{:>9} {:>8} {:>8} {:>12} {:>12}  ",
                 scale.number(path.gain(p) as f64),
@@ -237,7 +261,17 @@ impl PathView<'_> {
             scale.0, "slack"
         );
         writeln!(out, "\n{}", style.bold(&title))?;
+        let mut shown: Vec<&Branch> = Vec::new();
         for branch in &path.branches {
+            // The longest of those at one place; branches come with the longest first.
+            if !shown
+                .iter()
+                .any(|b| (b.begin, b.end) == (branch.begin, branch.end))
+            {
+                shown.push(branch);
+            }
+        }
+        for branch in shown {
             let thread = branch.thread.map_or("-".to_owned(), |t| t.to_string());
             let line = format!(
                 "{:>9} {:>9}{thread:>8}  ",
@@ -443,6 +477,16 @@ fn name_of(process: &TrackedProcess) -> String {
     )
 }
 
+/// Whether a procedure is a part of the program that can be shortened: neither nearly all of it, nor what
+/// starts it.
+pub fn is_part(path: &CriticalPath, procedure: &Procedure) -> bool {
+    let name = &path.place(procedure.place).name;
+    let is_whole =
+        ratio(procedure.work, path.work) >= MOST_WORK || is_start_up(name) || is_shim(name);
+    let has_part = path.gain(procedure) > 0 || procedure.on_path > 0;
+    has_part && !is_whole
+}
+
 /// A text in as many lines as it needs; the second line and those below it are indented.
 fn paragraph(style: &Style, text: &str, width: usize, out: &mut impl Write) -> io::Result<()> {
     for line in wrap(text, width) {
@@ -597,6 +641,8 @@ mod tests {
     fn times_have_a_unit_that_fits() {
         assert_eq!(Scale::of(1_500_000_000).time(1.5e9), "1.500 s");
         assert_eq!(Scale::of(99_000_000).time(99e6), "99.000 ms");
+        assert_eq!(Scale::of(99_000_000).about(9.9e6), "9.90 ms");
+        assert_eq!(Scale::of(99_000_000).about(99e6), "99.0 ms");
         assert_eq!(Scale::of(5).time(5.0), "0.005 us");
         assert_eq!(Scale::of(1_500_000_000).number(1.2345e13), "12345");
     }
