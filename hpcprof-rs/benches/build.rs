@@ -3,6 +3,7 @@
 //! three runs are printed.
 
 #[path = "../tests/support/mod.rs"]
+#[allow(dead_code)] // a part of it is used here
 mod support;
 
 use fastrand::Rng;

@@ -26,11 +26,13 @@ use crate::sources::measurements::{self, Measurements, ProcessInput};
 use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{FoldOptions, fold_contexts};
+use crate::views::stored;
 use hpc_formats::process;
 use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Builds a database from measurement directories; returns its path.
@@ -119,7 +121,7 @@ fn write(
         FoldOptions::STORED,
     );
     let physical = numbered.physical.as_ref().map(|p| &p.tree);
-    let scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
+    let mut scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
     let columns = ColumnFiles {
         directory: directory.path(),
         experiment: &experiment,
@@ -127,6 +129,7 @@ fn write(
         logical: Logical::new(&logical.tree, &folded.of, &numbered.code),
         physical,
         scopes: &scopes,
+        files: Mutex::default(),
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
     let target = values::Folded {
@@ -142,6 +145,11 @@ fn write(
         (threads, &columns),
     )?;
     drop(merged);
+    let mut files = columns
+        .files
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    files.sort();
     folded.add(&sums.logical);
     experiment.totals = sums.logical.totals();
     experiment.logical_contexts = numbered.logical.tree.nodes.len();
@@ -160,12 +168,18 @@ fn write(
         sums.physical,
         folded.of,
     ));
+    let code = &experiment.code;
+    let summaries = stored::summaries(&folded.tree, code).map(|(view, summary)| {
+        let ids = scopes.of_summary(code, &summary);
+        (view, summary, ids)
+    });
     let folded = FoldedTree {
         tree: &folded.tree,
         spreads: &sums.spreads,
         scopes: &scopes,
+        summaries: &summaries,
     };
-    database::write(&experiment, folded, warnings, directory)
+    database::write(&experiment, folded, &files, warnings, directory)
 }
 
 /// The overhead categories that occur, sorted.

@@ -166,7 +166,7 @@ pub struct ViewArgs {
     /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Show how the work of each context is spread over threads (default top-down view, text or JSON)
+    /// Show how the work of each row is spread over threads (logical projection, text or JSON)
     #[arg(long)]
     pub statistics: bool,
     /// Call paths of the user's program, or of the machine

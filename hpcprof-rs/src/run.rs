@@ -1,12 +1,13 @@
 //! Carries out commands: `build` makes a database, `show` prints a view of one, `exports` writes other
 //! profilers' formats.
 
+use crate::advice::critical_path::remarks;
 use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
 use crate::build::build;
-use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
+use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
     BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, TableFormat, ThreadsArgs,
     ViewArgs,
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::exports;
 use crate::metrics::expression::Expression;
 use crate::model::metrics::Metric;
+use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::render::critical_path::PathView;
 use crate::render::json::Form;
@@ -23,10 +25,10 @@ use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
-use crate::views::fold::{FoldOptions, fold};
+use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
-use crate::views::{bottom_up, flat, threads, top_down};
-use hpc_formats::profile::SAMPLES;
+use crate::views::view::View;
+use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
 use std::io::Write;
 use std::path::Path;
 
@@ -118,23 +120,15 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let context = context
         .map(|text| catalogue.find_contexts(text))
         .transpose()?;
-    // The table `thread` has effort and samples; what else was counted is in the values of contexts.
-    let counted = catalogue
-        .metrics
-        .iter()
-        .rev()
-        .take_while(|m| m.name != SAMPLES);
     let rows = match &context {
         Some(contexts) => catalogue.threads_in(contexts)?,
-        None if metric.derived().is_some() && counted.count() > 0 => {
-            catalogue.threads_in(&catalogue.all_contexts())?
-        }
         None => catalogue.threads()?,
     };
     let table = threads::arrange(rows, metric, context.is_none());
     let threads = Threads {
         table: &table,
         catalogue: &catalogue,
+        metric,
         context: context.as_ref().map(|c| c.name.as_str()),
     };
     match args.format {
@@ -164,14 +158,18 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
         )));
     };
     let process = processes.remove(shown);
+    let path = catalogue.critical_path(&process)?;
     let view = PathView {
-        path: &catalogue.critical_path(&process)?,
+        path: &path,
         process: &process,
         others: &processes,
         workers: args.workers.unwrap_or(process.cores),
     };
     match args.format {
-        PathFormat::Text => view.text(args.rows, style, out),
+        PathFormat::Text => {
+            let remarks = remarks(&path, view.workers);
+            view.text(&remarks, args.rows, style, out)
+        }
         PathFormat::Json => view.json(out),
     }
     .map_err(Error::output)
@@ -217,20 +215,20 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         projection: args.projection,
         lines: args.lines,
         call_lines: false,
-        // Callers are procedures.
-        loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,
         runtime_frames: args.runtime_frames,
         recursion: (is_text || args.statistics) && !args.no_fold_recursion,
         start_up: is_text || args.statistics,
     };
-    let has_spreads = matches!(args.format, Format::Text | Format::Json)
-        && kind == ViewKind::TopDown
-        && options == FoldOptions::STORED;
-    if args.statistics && !has_spreads {
-        let problem = "--statistics are of the default view only: give `top-down` as text or JSON, without \
-                       options that unfold contexts, or `threads --context PROCEDURE`";
-        return Err(Error::Usage(problem.to_owned()));
+    if args.statistics {
+        let problem = match (args.format, args.projection) {
+            (Format::Text | Format::Json, Projection::Logical) => None,
+            (_, Projection::Logical) => Some("as text and JSON only: give --format json"),
+            (_, Projection::Physical) => Some("by logical context only: leave --projection out"),
+        };
+        if let Some(problem) = problem {
+            return Err(Error::Usage(format!("--statistics are known {problem}")));
+        }
     }
     let default = match args.format {
         Format::Text => text_limits(kind),
@@ -240,41 +238,31 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         depth: args.depth.map(|d| d as usize).or(default.depth),
         threshold: args.threshold.or(default.threshold),
     };
-    let is_stored = options == FoldOptions::STORED && metric.derived().is_none();
-    if is_text && kind == ViewKind::TopDown && is_stored && !args.statistics {
-        let view = top_down::stored(&catalogue, limits, metric)?;
-        return text::print(&view, &catalogue, metric, None, style, out).map_err(Error::output);
-    }
-    let tree = fold(
-        &catalogue.contexts(args.projection)?,
-        &catalogue.code,
-        options,
-    );
-    if args.format == Format::Folded {
-        let contexts = 0..tree.nodes.len() as u32;
-        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
-    }
-    let mut view = match kind {
-        ViewKind::TopDown => top_down::arrange(&tree),
-        ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
-        ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
+    let stored = match is_text && options == FoldOptions::STORED {
+        true => stored_view(args, &catalogue, kind, (limits, metric))?,
+        false => None,
     };
-    if args.statistics {
-        // Nodes are numbered as the stored contexts.
-        let spreads = catalogue.work_spreads()?;
-        for (id, node) in (0..).zip(&mut view.nodes) {
-            node.spread = spreads.get(&id).copied();
+    let has_headline = is_text && kind == ViewKind::BottomUp;
+    let (mut view, user_code) = match stored {
+        Some(view) if has_headline => {
+            let user_code = catalogue.summary(user_code::NAME)?;
+            (view, Some(user_code.into_tree()))
         }
-    }
+        Some(view) => (view, None),
+        None => {
+            let (view, tree) = whole_view(args, &catalogue, kind, options, (limits.depth, metric))?;
+            let user_code = || user_code::arrange(&tree, &catalogue.code);
+            (view, has_headline.then(user_code))
+        }
+    };
     view.sort(metric);
     let view = prune(view, limits, metric);
     match args.format {
         Format::Text => {
-            let headline = match kind {
-                ViewKind::BottomUp => headline(&tree, &catalogue, metric, style.width),
-                ViewKind::TopDown | ViewKind::Flat => None,
-            };
-            text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
+            let metric_of = (metric, view.totals.as_slice());
+            let line = |code| headline(&code, &catalogue, metric_of, style.width);
+            let line = user_code.and_then(line);
+            text::print(&view, &catalogue, metric, line.as_deref(), style, out)
         }
         Format::Json if args.flat => {
             json::print(&view, &catalogue, metric, options, Form::Flat, out)
@@ -293,4 +281,55 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)
+}
+
+/// The view as far as a database has it ready, if that is all that is shown.
+fn stored_view(
+    args: &ViewArgs,
+    catalogue: &Catalogue,
+    kind: ViewKind,
+    (limits, metric): (Limits, MetricSelector<'_>),
+) -> Result<Option<View>> {
+    match kind {
+        ViewKind::TopDown if !stored::can_prune_by(metric, &catalogue.totals()?) => Ok(None),
+        ViewKind::TopDown => top_down::stored(catalogue, limits, metric, args.statistics).map(Some),
+        // Spreads are stored by context.
+        ViewKind::BottomUp | ViewKind::Flat if args.statistics => Ok(None),
+        ViewKind::BottomUp => bottom_up::stored(catalogue, limits, metric),
+        ViewKind::Flat => flat::stored(catalogue).map(Some),
+    }
+}
+
+/// The view of all contexts, and their folded tree.
+fn whole_view(
+    args: &ViewArgs,
+    catalogue: &Catalogue,
+    kind: ViewKind,
+    options: FoldOptions,
+    (depth, metric): (Option<usize>, MetricSelector<'_>),
+) -> Result<(View, Tree)> {
+    let Folded { tree, of } = fold(
+        &catalogue.contexts(args.projection)?,
+        &catalogue.code,
+        options,
+    );
+    if args.format == Format::Folded {
+        let contexts = 0..tree.nodes.len() as u32;
+        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
+    }
+    let (mut view, nodes) = match kind {
+        ViewKind::TopDown => top_down::arrange(&tree),
+        ViewKind::BottomUp => bottom_up::arrange(&tree, depth),
+        ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
+    };
+    if args.statistics {
+        let node = |folded: &Option<u32>| nodes[(*folded)? as usize];
+        let nodes: Vec<Option<u32>> = of.iter().map(node).collect();
+        let parents: Vec<Option<u32>> = view.nodes.iter().map(|n| n.parent).collect();
+        let spreads = catalogue.work_spreads(&nodes, &parents)?;
+        for (node, spread) in view.nodes.iter_mut().zip(spreads) {
+            node.spread = spread;
+        }
+    }
+    Ok((view, tree))
 }

@@ -75,9 +75,9 @@ impl<W: Write + Send> Table<W> {
         write(&mut self.0, columns)
     }
 
-    /// Ends the file.
-    pub fn close(self) -> Result<()> {
-        self.0.close().map(|_| ())
+    /// Ends the file; returns what it was written to.
+    pub fn close(self) -> Result<W> {
+        self.0.into_inner()
     }
 }
 

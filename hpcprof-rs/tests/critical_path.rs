@@ -432,10 +432,8 @@ fn predictions_lie_within_their_bounds() {
 
 #[test]
 fn text_says_what_matters_within_80_columns() {
-    let page = page(
-        &database(&tracked(&share_and_zeroing())),
-        &["--workers", "4"],
-    );
+    let database = database(&tracked(&share_and_zeroing()));
+    let page = page(&database, &["--workers", "4"]);
     for line in page.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -459,6 +457,8 @@ fn text_says_what_matters_within_80_columns() {
     has(&flat, "28.000 2.000 7 app::leaf main.rs:41");
     has(&flat, "rests on 4 exact edges, none woken, none lost");
     lacks(&page, "!");
+    let screen = tool(&[text(&database)]).expect("a first screen");
+    has(&screen, "next: hpcprof-rs critical-path ");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The launcher: prepares a measurement directory, adds the sampler to the program's environment, and
 //! executes the program. With `--report` or `--critical-path` it waits for the program and prints the result.
+//! `calibrate` measures the machine instead.
 //!
 //! Exit status: the program's own; 125 if the launcher fails, 126 if the program cannot be executed, 127 if
 //! it is not found.
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod calibrate;
 mod child;
 mod cli;
 mod cores;
@@ -44,6 +46,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == calibrate::COMMAND)
+    {
+        return calibrate::run(arguments.drain(1..));
+    }
     let options = match cli::Options::try_parse_from(arguments) {
         Ok(options) => options,
         Err(error) => return Ok(cli::explain(&error)),

@@ -28,7 +28,7 @@
 
 use core::panic::Location;
 
-use crate::pool::tracking_changed;
+use crate::pool::life::tracking_changed;
 use crate::profiler;
 use crate::track::{self, path};
 

@@ -1,6 +1,7 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
 use crate::model::critical_path::{CriticalPath, Procedure, ratio};
+use crate::render::critical_path::{Remarks, Scale};
 
 /// Procedures that are named.
 const NAMED: usize = 3;
@@ -9,8 +10,17 @@ const LEAST: f64 = 0.02;
 /// Missing edges from this share on come before all else.
 const MANY_MISSING: f64 = 0.01;
 
-/// What makes the figures doubtful; it comes first.
-pub fn problems(path: &CriticalPath) -> Vec<String> {
+/// What is to say about a path, with predictions for a number of workers.
+pub fn remarks(path: &CriticalPath, workers: u32) -> Remarks {
+    let scale = Scale::of(path.span);
+    Remarks {
+        doubts: doubts(path),
+        advice: advice(path, workers, |nanoseconds| scale.about(nanoseconds)),
+        basis: basis(path),
+    }
+}
+
+fn doubts(path: &CriticalPath) -> Vec<String> {
     let mut lines = Vec::new();
     if !path.complete {
         lines.push(
@@ -34,8 +44,7 @@ pub fn problems(path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// What the figures rest on, in one line.
-pub fn basis(path: &CriticalPath) -> String {
+fn basis(path: &CriticalPath) -> String {
     let quality = &path.quality;
     let lost = match quality.lost_edges.is_empty() {
         true => "none lost".to_owned(),
@@ -58,7 +67,7 @@ fn causes(path: &CriticalPath) -> String {
 }
 
 /// What to do, most useful first. `time` prints nanoseconds.
-pub fn lines(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
+fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
     if path.span <= 0 {
         return vec!["no activity was tracked".to_owned()];
     }

@@ -131,8 +131,8 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
     Ok(path)
 }
 
-/// The spans of the longest path without procedures, by procedure. Of several instances of a generic procedure
-/// it is the one that gains most: all together gain no less.
+/// The spans of the longest path without procedures, by procedure. Of several instances of a generic
+/// procedure it is the one that gains most: all together gain no less.
 pub(super) fn zeroed_spans(connection: &Connection, code: &Code) -> SqlResult<FastMap<u32, i64>> {
     let sql = "SELECT l.name, l.module, l.file, l.line, p.zeroed_span_ns FROM path_procedure p
         JOIN path_place l ON l.id = p.place

@@ -82,5 +82,5 @@ fn write_table(stacks: &Stacks<'_>, file: &mut std::fs::File) -> parquet::errors
         }
         table.write(&columns)?;
     }
-    table.close()
+    table.close().map(|_| ())
 }

@@ -114,6 +114,14 @@ impl Values {
         add_all(&mut self.all[start..start + self.metrics], values);
     }
 
+    /// Subtracts from the values of a node.
+    pub fn subtract(&mut self, node: u32, values: &[i64]) {
+        let start = node as usize * self.metrics;
+        for (slot, value) in self.all[start..].iter_mut().zip(values) {
+            *slot = slot.saturating_sub(*value);
+        }
+    }
+
     /// Adds to one value of a node.
     pub fn add_one(&mut self, node: u32, metric: usize, value: i64) {
         let slot = &mut self.all[node as usize * self.metrics + metric];

@@ -1,7 +1,6 @@
 //! Prints a critical path as text that fits the screen, and as JSON (`hpcprof-rs/critical-path/1`,
 //! FORMATS.md).
 
-use crate::advice::critical_path as advice;
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
 use crate::model::critical_path::{CriticalPath, Place, WORKERS, ratio};
@@ -25,6 +24,17 @@ const LEAST_PLACE: usize = 20;
 /// A name in fewer columns says nothing.
 const LEAST_NAME: usize = 4;
 
+/// What a critical path means, in sentences.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remarks {
+    /// Reasons to doubt the figures; they come first.
+    pub doubts: Vec<String>,
+    /// What limits the program, and what to shorten.
+    pub advice: Vec<String>,
+    /// What the figures rest on.
+    pub basis: String,
+}
+
 /// A critical path to print.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView<'a> {
@@ -39,12 +49,12 @@ pub struct PathView<'a> {
 }
 
 /// In what times are printed: its name, and its nanoseconds.
-#[derive(Clone, Copy)]
-struct Scale(&'static str, f64);
+#[derive(Clone, Copy, Debug)]
+pub struct Scale(&'static str, f64);
 
 impl Scale {
     /// The unit in which a time has three decimals that say something.
-    fn of(nanoseconds: i64) -> Scale {
+    pub fn of(nanoseconds: i64) -> Scale {
         match nanoseconds {
             100_000_000.. => Scale("s", 1e9),
             100_000.. => Scale("ms", 1e6),
@@ -65,7 +75,7 @@ impl Scale {
     }
 
     /// A time within a sentence: three digits that count.
-    fn about(self, nanoseconds: f64) -> String {
+    pub fn about(self, nanoseconds: f64) -> String {
         let decimals = match nanoseconds / self.1 {
             v if v.abs() >= 100.0 => 0,
             v if v.abs() >= 10.0 => 1,
@@ -83,13 +93,19 @@ fn percent(part: i64, whole: i64) -> String {
 }
 
 impl PathView<'_> {
-    /// Prints text: at most `rows` parts of the path.
-    pub fn text(&self, rows: usize, style: Style, out: &mut impl Write) -> io::Result<()> {
+    /// Prints text: the remarks, and at most `rows` parts of the path.
+    pub fn text(
+        &self,
+        remarks: &Remarks,
+        rows: usize,
+        style: Style,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let path = self.path;
         let scale = Scale::of(path.span);
         let width = style.width;
-        for problem in advice::problems(path) {
-            paragraph(&style, &format!("! {problem}"), width, out)?;
+        for doubt in &remarks.doubts {
+            paragraph(&style, &one_line(&format!("! {doubt}")), width, out)?;
         }
         let head = format!(
             "work {}   span {}   parallelism {:.2}   wall {}",
@@ -112,7 +128,7 @@ impl PathView<'_> {
             self.process.cores
         );
         writeln!(out, "{}", middle(&process, width))?;
-        for line in advice::lines(path, self.workers, |ns| scale.about(ns)) {
+        for line in &remarks.advice {
             paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
         }
         self.segments(rows, scale, style, out)?;
@@ -120,7 +136,7 @@ impl PathView<'_> {
         self.branches(scale, style, out)?;
         self.predictions(scale, style, out)?;
         writeln!(out)?;
-        paragraph(&style, &one_line(&advice::basis(path)), width, out)?;
+        paragraph(&style, &one_line(&remarks.basis), width, out)?;
         self.name_others(scale, width, out)
     }
 

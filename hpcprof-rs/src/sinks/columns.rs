@@ -17,7 +17,9 @@ use parquet::data_type::ByteArray;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::fs::{File, create_dir_all};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows of the values of threads that are written together.
 const ROWS: usize = 1 << 18;
@@ -25,10 +27,41 @@ const ROWS: usize = 1 << 18;
 const CONTEXT_ROWS: usize = 1 << 16;
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// A Parquet file of the database.
+/// A Parquet file of the database, as it was written.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DataFile {
+    /// Path in the database directory.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+    /// CRC-32 of all its bytes.
+    pub crc32: u32,
+}
+
+/// A file with the checksum of what is written.
+struct Summed {
+    file: File,
+    bytes: u64,
+    sum: crc32fast::Hasher,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A Parquet file that is being written.
 struct ColumnFile {
     path: PathBuf,
-    table: Table<File>,
+    table: Table<Summed>,
 }
 
 impl ColumnFile {
@@ -40,7 +73,11 @@ impl ColumnFile {
         if let Some(folder) = path.parent() {
             create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        let file = Summed {
+            file: File::create(&path).map_err(Error::io("create", &path))?,
+            bytes: 0,
+            sum: crc32fast::Hasher::new(),
+        };
         let table = Table::begin(file, columns, properties).map_err(|e| failed(&path, &e))?;
         Ok(ColumnFile { path, table })
     }
@@ -51,9 +88,16 @@ impl ColumnFile {
             .map_err(|e| failed(&self.path, &e))
     }
 
-    fn close(self) -> Result<()> {
+    /// Ends the file, which is in a database directory.
+    fn close(self, directory: &Path) -> Result<DataFile> {
         let ColumnFile { path, table } = self;
-        table.close().map_err(|e| failed(&path, &e))
+        let Summed { bytes, sum, .. } = table.close().map_err(|e| failed(&path, &e))?;
+        let inside = path.strip_prefix(directory).unwrap_or(&path);
+        Ok(DataFile {
+            path: inside.to_string_lossy().into_owned(),
+            bytes,
+            crc32: sum.finalize(),
+        })
     }
 }
 
@@ -79,6 +123,8 @@ pub struct ColumnFiles<'a> {
     pub physical: Option<&'a Tree>,
     /// Ids of scopes, of both projections.
     pub scopes: &'a ScopeIds,
+    /// The files that are complete.
+    pub files: Mutex<Vec<DataFile>>,
 }
 
 /// The logical projection, and what only its contexts have.
@@ -121,6 +167,14 @@ impl Part {
 }
 
 impl ColumnFiles<'_> {
+    fn close(&self, table: ColumnFile) -> Result<()> {
+        let file = table.close(self.directory)?;
+        // Nothing panics while it is held.
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.push(file);
+        Ok(())
+    }
+
     fn folder(&self, table: &str, run: usize) -> PathBuf {
         let run = format!("run={}", self.experiment.runs[run].key);
         self.directory.join(table).join(run)
@@ -169,7 +223,7 @@ impl ColumnFiles<'_> {
             .collect();
         let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
         table.write(&row)?;
-        table.close()
+        self.close(table)
     }
 
     /// Writes the contexts in which a run has values, and those above them.
@@ -278,7 +332,7 @@ impl ColumnFiles<'_> {
             }
             table.write(&columns)?;
         }
-        table.close()
+        self.close(table)
     }
 }
 
@@ -360,7 +414,7 @@ impl Sink for ColumnFiles<'_> {
         if !part.amounts.is_empty() {
             part.flush()?;
         }
-        part.table.close()
+        self.close(part.table)
     }
 
     fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {

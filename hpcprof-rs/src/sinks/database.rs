@@ -5,12 +5,14 @@ use crate::model::code::{Code, Procedure};
 use crate::model::experiment::Experiment;
 use crate::model::hash::FastMap;
 use crate::model::keys;
-use crate::model::metrics::{Metric, per_unit};
+use crate::model::metrics::{Metric, per_unit, standard_error};
+use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
 use crate::model::tree::{Call, SourceLocation, Tree};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
+use crate::sinks::columns::DataFile;
 use crate::sinks::critical_path;
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
@@ -20,7 +22,7 @@ use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// The tree that views open with.
+/// The tree and the views that are ready to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldedTree<'a> {
     /// Its contexts, in preorder, and their values.
@@ -29,16 +31,19 @@ pub struct FoldedTree<'a> {
     pub spreads: &'a Spreads,
     /// The scopes of all trees.
     pub scopes: &'a ScopeIds,
+    /// Views with their names, and the scopes of their nodes.
+    pub summaries: &'a [(&'static str, Summary, Vec<Option<u32>>)],
 }
 
 /// Writes the catalogue into a staged directory, which the caller publishes.
 pub fn write(
     experiment: &Experiment,
     folded: FoldedTree<'_>,
+    files: &[DataFile],
     warnings: &Warnings,
     directory: &StagedDirectory,
 ) -> Result<()> {
-    write_file(experiment, folded, warnings, &directory.file()).map_err(|e| Error::Input {
+    write_file(experiment, folded, files, warnings, &directory.file()).map_err(|e| Error::Input {
         path: directory.target().to_owned(),
         problem: format!("cannot write the database: {e}"),
         remedy: REMEDY,
@@ -48,6 +53,7 @@ pub fn write(
 fn write_file(
     experiment: &Experiment,
     folded: FoldedTree<'_>,
+    files: &[DataFile],
     warnings: &Warnings,
     path: &Path,
 ) -> rusqlite::Result<()> {
@@ -69,6 +75,7 @@ fn write_file(
     write_scopes(&transaction, &experiment.code, folded.scopes)?;
     let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
     write_contexts(&transaction, &experiment.code, samples_at, folded)?;
+    write_summaries(&transaction, folded)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     for (name, contexts, same_as) in [
         ("logical", logical, None),
@@ -80,6 +87,10 @@ fn write_file(
     ] {
         let sql = "INSERT INTO projection VALUES (?, ?, ?)";
         transaction.execute(sql, params![name, contexts as i64, same_as])?;
+    }
+    for DataFile { path, bytes, crc32 } in files {
+        let sql = "INSERT INTO data_file VALUES (?, ?, ?)";
+        transaction.execute(sql, params![path, signed(*bytes), crc32])?;
     }
     for ((process, cause), samples) in &experiment.losses {
         transaction.execute(
@@ -227,8 +238,12 @@ fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::
             )?;
         }
         for (index, metric) in (0_i64..).zip(&experiment.metrics) {
-            if let Some(value) = t.totals.get(&metric.name) {
-                insert_value.execute(params![id, index, value])?;
+            let value = match metric.name.as_str() {
+                SAMPLES => signed(t.samples),
+                name => t.totals.get(name).copied().unwrap_or(0),
+            };
+            if value != 0 {
+                insert_value.execute([id, index, value])?;
             }
         }
     }
@@ -319,12 +334,6 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &ScopeIds) -> rusq
     Ok(())
 }
 
-/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context
-/// is a matter of chance, so their number has the variance of a Poisson distribution, at most.
-fn standard_error(amount: i64, samples: i64) -> f64 {
-    amount as f64 / (samples.max(1) as f64).sqrt()
-}
-
 /// Writes the folded tree. `samples_at` is the position of the number of samples among the metrics.
 fn write_contexts(
     connection: &Connection,
@@ -388,9 +397,36 @@ fn write_contexts(
                 spread.map(|s| s.least),
                 spread.map(|s| s.most),
                 spread.map(|s| s.sigma(*inclusive)),
-                standard_error(*inclusive, samples)
+                standard_error(*inclusive as f64, samples)
             ])?;
         }
+    }
+    Ok(())
+}
+
+/// Writes the stored views.
+fn write_summaries(connection: &Connection, folded: FoldedTree<'_>) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare("INSERT INTO summary VALUES (?,?,?,?,?,?)")?;
+    let mut insert_value = connection.prepare("INSERT INTO summary_value VALUES (?, ?, ?)")?;
+    let mut before = 0;
+    for (view, summary, scopes) in folded.summaries {
+        let own_id = |index: u32| id(before + index);
+        for (index, node) in (0..).zip(&summary.nodes) {
+            insert.execute(params![
+                own_id(index),
+                view,
+                node.parent.map(own_id),
+                scopes[index as usize].map(id),
+                node.context.map_or(1, |context| context.recursion),
+                signed(node.nodes)
+            ])?;
+            for (metric, value) in summary.own.of(index).iter().enumerate() {
+                if *value != 0 {
+                    insert_value.execute(params![own_id(index), metric as i64, value])?;
+                }
+            }
+        }
+        before += summary.nodes.len() as u32;
     }
     Ok(())
 }

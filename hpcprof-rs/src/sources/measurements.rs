@@ -1,4 +1,4 @@
-//! Finds what measurement directories hold: the process files, critical paths, and the headers of the threads'
+//! Finds what measurement directories hold: process files, critical paths, and the headers of the threads'
 //! profiles. The records of a profile are read when a pass asks for them, so memory does not grow with the
 //! measurements.
 //!

@@ -45,8 +45,9 @@ fn main() {
             black_box((0..1000).fold(1_u64, |a, b| black_box(a ^ b)));
             thread.enter(before);
         }
+        let procedure = tracker.procedure("p0");
         show("enter and leave a procedure", || {
-            let before = thread.enter(tracker_first(&tracker));
+            let before = thread.enter(procedure);
             thread.enter(before);
         });
         show("copy, for nobody", || {
@@ -81,12 +82,6 @@ fn main() {
             thread.end_and_merge(left, Site(5));
         });
     }
-}
-
-fn tracker_first(tracker: &Tracker) -> Option<critical_path::Procedure> {
-    use std::cell::OnceCell;
-    thread_local!(static FIRST: OnceCell<Option<critical_path::Procedure>> = const { OnceCell::new() });
-    FIRST.with(|first| *first.get_or_init(|| tracker.procedure("p0")))
 }
 
 fn show(name: &str, mut event: impl FnMut()) {

@@ -1,6 +1,6 @@
 //! A report as JSON: the schema `hpcprof-rs/critical-path/1`.
 
-use core::fmt::{self, Write};
+use core::fmt::{self, Display, Write};
 
 use crate::path::{Edge, Site};
 use crate::report::Report;
@@ -25,129 +25,97 @@ const NANOSECONDS: f64 = 1e9;
 
 impl Report {
     /// The report in JSON, in seconds; `resolve` names the sites.
-    pub fn to_json(&self, mut resolve: impl FnMut(Site) -> Place) -> String {
-        let mut out = String::new();
-        // Writing to a `String` does not fail.
-        let _ = self.write_json(&mut out, &mut resolve);
-        out
-    }
-
-    fn write_json(&self, out: &mut String, resolve: &mut dyn FnMut(Site) -> Place) -> fmt::Result {
-        write!(
-            out,
-            "{{\"schema\":\"hpcprof-rs/critical-path/1\",\"unit\":\"seconds\",\"clock\":\"cpu\",\
-             \"work\":{},\"span\":{},\"burdened_span\":{},\"wall\":{},\"parallelism\":{}",
-            seconds(self.work),
-            seconds(self.span),
-            seconds(self.burdened_span),
-            seconds(self.wall),
-            Float(self.parallelism()),
-        )?;
-        list(out, "prediction", WORKERS, |out, workers| {
+    pub fn to_json(&self, resolve: impl Fn(Site) -> Place) -> String {
+        let place = |site: Site| {
+            let place = resolve(site);
+            object(&[
+                ("name", &Text(&place.name)),
+                ("module", &Text(&place.module)),
+                ("file", &Text(&place.file)),
+                ("line", &place.line),
+            ])
+        };
+        let predictions = WORKERS.map(|workers| {
             let prediction = self.prediction(workers);
-            write!(
-                out,
-                "{{\"workers\":{workers},\"seconds\":{},\"lower\":{},\"upper\":{}}}",
-                Float(prediction.time / NANOSECONDS),
-                Float(prediction.lower / NANOSECONDS),
-                Float(prediction.upper / NANOSECONDS),
-            )
-        })?;
-        list(out, "segments", &self.segments, |out, segment| {
-            out.write_str("{\"thread\":")?;
-            match segment.thread {
-                Some(thread) => write!(out, "{thread}")?,
-                None => out.write_str("null")?,
-            }
-            write!(
-                out,
-                ",\"seconds\":{},\"share\":{},\"count\":{},\"edge\":{},",
-                seconds(segment.time),
-                Float(self.share(segment.time)),
-                segment.count,
-                Text(segment.edge.name()),
-            )?;
-            if segment.edge == Edge::Folded {
-                return out.write_str("\"begin\":null,\"end\":null}");
-            }
-            places(out, resolve, segment.begin, segment.end)?;
-            out.write_char('}')
-        })?;
-        list(out, "procedures", &self.procedures, |out, procedure| {
-            write!(
-                out,
-                "{{\"name\":{},\"work\":{},\"on_path\":{},\"share\":{},\"zeroed_span\":{},\"gain\":{}}}",
-                Text(&procedure.name),
-                seconds(procedure.work),
-                seconds(procedure.on_path),
-                Float(self.share(procedure.on_path)),
-                seconds(procedure.zeroed_span),
-                seconds(self.span - procedure.zeroed_span),
-            )
-        })?;
-        list(out, "near", &self.near, |out, near| {
-            write!(
-                out,
-                "{{\"thread\":{},\"seconds\":{},\"slack\":{},",
-                near.thread,
-                seconds(near.time),
-                seconds(near.slack),
-            )?;
-            places(out, resolve, near.begin, near.end)?;
-            out.write_char('}')
-        })?;
-        write!(
-            out,
-            ",\"quality\":{{\"resyncs\":{},\"lost_edges\":{{",
-            self.quality.resyncs
-        )?;
-        for (at, (cause, count)) in self.quality.lost_edges.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            write!(out, "{comma}{}:{count}", Text(cause.name()))?;
-        }
-        write!(
-            out,
-            "}},\"exact_edges\":{},\"woken_edges\":{}}}}}",
-            self.quality.exact_edges, self.quality.woken_edges,
-        )
+            object(&[
+                ("workers", &workers),
+                ("seconds", &Float(prediction.time / NANOSECONDS)),
+                ("lower", &Float(prediction.lower / NANOSECONDS)),
+                ("upper", &Float(prediction.upper / NANOSECONDS)),
+            ])
+        });
+        let segments = self.segments.iter().map(|segment| {
+            let thread = segment.thread.map(|thread| thread.to_string());
+            let place = |site| match segment.edge {
+                Edge::Folded => "null".to_owned(),
+                _ => place(site),
+            };
+            object(&[
+                ("thread", &thread.as_deref().unwrap_or("null")),
+                ("seconds", &seconds(segment.time)),
+                ("share", &Float(self.share(segment.time))),
+                ("count", &segment.count),
+                ("edge", &Text(segment.edge.name())),
+                ("begin", &place(segment.begin)),
+                ("end", &place(segment.end)),
+            ])
+        });
+        let procedures = self.procedures.iter().map(|procedure| {
+            object(&[
+                ("name", &Text(&procedure.name)),
+                ("work", &seconds(procedure.work)),
+                ("on_path", &seconds(procedure.on_path)),
+                ("share", &Float(self.share(procedure.on_path))),
+                ("zeroed_span", &seconds(procedure.zeroed_span)),
+                ("gain", &seconds(self.span - procedure.zeroed_span)),
+            ])
+        });
+        let near = self.near.iter().map(|near| {
+            object(&[
+                ("thread", &near.thread),
+                ("seconds", &seconds(near.time)),
+                ("slack", &seconds(near.slack)),
+                ("begin", &place(near.begin)),
+                ("end", &place(near.end)),
+            ])
+        });
+        let lost = self.quality.lost_edges.iter();
+        let lost: Vec<(&str, &dyn Display)> = lost
+            .map(|(cause, count)| (cause.name(), count as &dyn Display))
+            .collect();
+        let quality = object(&[
+            ("resyncs", &self.quality.resyncs),
+            ("lost_edges", &object(&lost)),
+            ("exact_edges", &self.quality.exact_edges),
+            ("woken_edges", &self.quality.woken_edges),
+        ]);
+        object(&[
+            ("schema", &Text("hpcprof-rs/critical-path/1")),
+            ("unit", &Text("seconds")),
+            ("clock", &Text("cpu")),
+            ("work", &seconds(self.work)),
+            ("span", &seconds(self.span)),
+            ("burdened_span", &seconds(self.burdened_span)),
+            ("wall", &seconds(self.wall)),
+            ("parallelism", &Float(self.parallelism())),
+            ("prediction", &list(predictions)),
+            ("segments", &list(segments)),
+            ("procedures", &list(procedures)),
+            ("near", &list(near)),
+            ("quality", &quality),
+        ])
     }
 }
 
-/// `,"name":[…]`, with an element for each item.
-fn list<T>(
-    out: &mut String,
-    name: &str,
-    items: impl IntoIterator<Item = T>,
-    mut element: impl FnMut(&mut String, T) -> fmt::Result,
-) -> fmt::Result {
-    write!(out, ",{}:[", Text(name))?;
-    for (at, item) in items.into_iter().enumerate() {
-        if at != 0 {
-            out.write_char(',')?;
-        }
-        element(out, item)?;
-    }
-    out.write_char(']')
+fn object(members: &[(&str, &dyn Display)]) -> String {
+    let members = members
+        .iter()
+        .map(|(name, value)| format!("{}:{value}", Text(name)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-fn places(
-    out: &mut String,
-    resolve: &mut dyn FnMut(Site) -> Place,
-    begin: Site,
-    end: Site,
-) -> fmt::Result {
-    for (key, site, comma) in [("begin", begin, ","), ("end", end, "")] {
-        let place = resolve(site);
-        write!(
-            out,
-            "\"{key}\":{{\"name\":{},\"module\":{},\"file\":{},\"line\":{}}}{comma}",
-            Text(&place.name),
-            Text(&place.module),
-            Text(&place.file),
-            place.line,
-        )?;
-    }
-    Ok(())
+fn list(elements: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", elements.into_iter().collect::<Vec<_>>().join(","))
 }
 
 fn seconds(time: u64) -> Float {
@@ -157,7 +125,7 @@ fn seconds(time: u64) -> Float {
 /// A JSON number that readers take for a float, whatever its value.
 struct Float(f64);
 
-impl fmt::Display for Float {
+impl Display for Float {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
@@ -166,13 +134,12 @@ impl fmt::Display for Float {
 /// A JSON string.
 struct Text<'a>(&'a str);
 
-impl fmt::Display for Text<'_> {
+impl Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
         for character in self.0.chars() {
             match character {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
+                '"' | '\\' => write!(f, "\\{character}")?,
                 control if control < ' ' => write!(f, "\\u{:04x}", control as u32)?,
                 other => f.write_char(other)?,
             }

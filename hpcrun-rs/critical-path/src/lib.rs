@@ -56,6 +56,7 @@
 //! | `path` | shared, bounded lists of segments |
 //! | `procedures` | time on the path, and saved by zeroing, for each procedure |
 //! | `near` | branches that are nearly as long as the path |
+//! | `sampled` | contexts on the path, and savings of functions, by samples |
 //! | `samples` | samples on their way from a signal handler |
 //! | `strand` | a strand's longest path, and the merge of two |
 //! | `calibrate` | what edges cost on this machine |
@@ -74,6 +75,7 @@ mod near;
 mod path;
 mod procedures;
 mod report;
+mod sampled;
 mod samples;
 mod strand;
 pub mod table;
@@ -86,6 +88,7 @@ pub use near::Near;
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
 pub use report::{Prediction, ProcedureTimes, Quality, Report};
+pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
 pub use strand::Strand;
 pub use thread::Thread;

@@ -57,13 +57,6 @@ impl Procedures {
         entry.saving += time;
     }
 
-    /// The path, of the given length, is found to have had `time` under the procedure.
-    pub(crate) fn attribute(&mut self, procedure: Procedure, time: u64, length: u64) {
-        let entry = self.entry(procedure);
-        entry.on_path = (entry.on_path + time).min(length);
-        entry.saving = (entry.saving + time).min(length);
-    }
-
     /// Merges those of a path that is shorter by `gap`.
     #[inline]
     pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {

@@ -3,7 +3,8 @@
 use crate::near::Near;
 use crate::path::Segment;
 use crate::procedures::Procedure;
-use crate::tracker::{Lost, Tracker};
+use crate::sampled::{Context, Function};
+use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path. Times are in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,10 @@ pub struct Report {
     pub segments: Vec<Segment>,
     /// The procedures, by what zeroing them gains.
     pub procedures: Vec<ProcedureTimes>,
+    /// The span if a function took no time, with what it calls: by samples.
+    pub functions: Vec<(Function, u64)>,
+    /// The times of sampled contexts on the path.
+    pub on_path: Vec<(Context, u64)>,
     /// The largest branches that are nearly as long as the path.
     pub near: Vec<Near>,
     /// What the result rests on.
@@ -79,13 +84,6 @@ impl Report {
         }
     }
 
-    /// Brent's bound for a number of workers if the procedure took no time:
-    /// (T1 - W - N) / P + N, with its work W and the zeroed span N.
-    pub fn without(&self, procedure: &ProcedureTimes, workers: u32) -> f64 {
-        let zeroed = procedure.zeroed_span as f64;
-        (self.work as f64 - procedure.work as f64 - zeroed) / f64::from(workers) + zeroed
-    }
-
     /// T1 / Tinf; 0 for a program without activity.
     pub fn parallelism(&self) -> f64 {
         ratio(self.work, self.span)
@@ -121,7 +119,7 @@ impl Tracker {
                 .enumerate()
                 .map(|(number, (name, _))| ProcedureTimes {
                     name: name.to_string(),
-                    work: sums.procedures.get(number).copied().unwrap_or(0),
+                    work: sums.get(PROCEDURES + number),
                     on_path: times(number).on_path,
                     zeroed_span: span - times(number).saving.min(span),
                 })
@@ -130,20 +128,29 @@ impl Tracker {
                 let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
                 by_gain.then(b.work.cmp(&a.work)).then(a.name.cmp(&b.name))
             });
-            let lost = Lost::ALL.into_iter().zip(sums.lost);
+            let lost = Lost::ALL
+                .into_iter()
+                .map(|cause| (cause, sums.get(LOST + cause as usize)));
             Report {
-                work: sums.work,
+                work: sums.get(WORK),
                 span,
                 burdened_span: longest.map_or(0, |strand| strand.0.burdened),
                 wall,
                 segments: longest.map_or_else(Vec::new, |strand| strand.segments(&self.arena)),
                 procedures,
+                functions: longest.map_or_else(Vec::new, |strand| {
+                    let savings = strand.0.sampled.savings().iter();
+                    savings
+                        .map(|(f, saving)| (*f, span - saving.min(&span)))
+                        .collect()
+                }),
+                on_path: longest.map_or_else(Vec::new, |strand| strand.0.sampled.on_path()),
                 near: longest.map_or_else(Vec::new, |strand| strand.near().to_vec()),
                 quality: Quality {
-                    resyncs: sums.resyncs,
+                    resyncs: sums.get(RESYNCS),
                     lost_edges: lost.filter(|(_, count)| *count != 0).collect(),
-                    exact_edges: sums.exact,
-                    woken_edges: sums.woken,
+                    exact_edges: sums.get(EXACT),
+                    woken_edges: sums.get(WOKEN),
                 },
             }
         })

@@ -9,6 +9,7 @@ use core::ptr;
 use crate::near::{Near, NearPaths, is_near};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::procedures::{Procedure, Procedures};
+use crate::sampled::Sampled;
 use crate::tracker::Settings;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
@@ -33,6 +34,7 @@ pub(crate) struct Chain {
     edge: Edge,
     pub(crate) thread: u32,
     pub(crate) procedures: Procedures,
+    pub(crate) sampled: Sampled,
     near: NearPaths,
     pub(crate) session: u32,
     /// The length with which the strand was spawned; `None` if that is unknown, or the strand has not ended.
@@ -89,6 +91,7 @@ impl Strand {
             edge: Edge::Start,
             thread,
             procedures: Procedures::default(),
+            sampled: Sampled::default(),
             near: NearPaths::default(),
             session,
             since: None,
@@ -132,6 +135,7 @@ impl Strand {
         to.edge = from.edge;
         to.thread = from.thread;
         to.procedures.copy_from(&from.procedures);
+        to.sampled.clone_from(&from.sampled);
         to.near.clone_from(&from.near);
         to.session = from.session;
         to.since = from.since;
@@ -239,6 +243,7 @@ impl Strand {
     fn absorb(&mut self, memory: &mut Memory<'_>, shorter: Strand, since: Option<u64>) {
         let slack = self.0.length - shorter.0.length;
         self.0.procedures.merge(&shorter.0.procedures, slack);
+        self.0.sampled.merge(&shorter.0.sampled, slack);
         if let Some(since) = since {
             self.compare(memory.settings, &shorter, since.min(shorter.0.length));
         } else if slack == 0 && self.near().len() < shorter.near().len() {

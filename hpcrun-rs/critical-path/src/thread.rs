@@ -4,15 +4,15 @@
 //! the clock once, so its own time, some ten nanoseconds, counts as activity. One after a long segment reads
 //! it twice and does not count.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::path::{Edge, Site};
 use crate::procedures::Procedure;
+use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
-use crate::tracker::{Lost, Totals, Tracker, add};
+use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
 
 /// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
 const LONG: u64 = 100_000;
@@ -39,6 +39,7 @@ pub struct Thread<'t, C> {
     resyncs_before: u64,
     spare: Spare,
     samples: Arc<Samples>,
+    sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
 }
 
@@ -61,6 +62,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             resyncs_before: 0,
             spare: Spare::new(),
             samples: Arc::default(),
+            sampler: None,
             totals,
         }
     }
@@ -78,7 +80,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let session = self.tracker.session();
         self.totals.reset(session);
         self.resyncs_before = self.clock.resyncs();
-        self.samples.take().for_each(drop);
+        self.samples.take();
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
@@ -170,7 +172,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Tells reports how often the clock had to ask the system.
     fn tell_resyncs(&self) {
         let resyncs = self.clock.resyncs() - self.resyncs_before;
-        self.totals.resyncs.store(resyncs, Ordering::Relaxed);
+        self.totals.set_resyncs(resyncs);
     }
 
     /// What follows is no activity, until [`Thread::resume`]: a wait, or work of the tracker's own.
@@ -184,6 +186,9 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// What follows is activity again.
     #[inline]
     pub fn resume(&mut self) {
+        if self.samples.are_there() {
+            self.take_samples();
+        }
         self.last = self.clock.now();
         self.is_now = false;
         self.idle = false;
@@ -204,12 +209,27 @@ impl<'t, C: Clock> Thread<'t, C> {
         Arc::clone(&self.samples)
     }
 
+    /// Whoever knows the contexts of the samples. Without it, they do not count.
+    pub fn set_sampler(&mut self, sampler: Box<dyn Sampler>) {
+        self.sampler = Some(sampler);
+    }
+
+    /// Adds the samples since the last event to the open segment. Samples of an idle thread do not count.
     #[cold]
     fn take_samples(&mut self) {
-        let length = self.strand.0.length;
-        for (procedure, time) in self.samples.take() {
-            self.strand.0.procedures.attribute(procedure, time, length);
-            self.totals.add_procedure(procedure, time);
+        let taken = self.samples.take();
+        let Some(sampler) = self.sampler.as_mut().filter(|_| !self.idle) else {
+            return;
+        };
+        let (profile, length) = (sampler.profile(), self.strand.0.length);
+        for (record, time) in taken {
+            let functions = sampler.functions(record);
+            let context = Context { profile, record };
+            let sampled = &mut self.strand.0.sampled;
+            sampled.add(context, &functions, time, length);
+        }
+        if self.samples.take_missed() > 0 {
+            self.lose(Lost::Sample);
         }
     }
 
@@ -330,7 +350,7 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// An edge to this thread is missing from the result.
     pub fn lose(&mut self, cause: Lost) {
-        self.totals.count_lost(cause);
+        self.totals.add(LOST + cause as usize, 1);
     }
 
     /// Merges at a moment up to which activity is counted.
@@ -373,12 +393,8 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     #[inline]
     fn count(&mut self, edge: Edge) {
-        let counter = if edge == Edge::Wake {
-            &self.totals.woken
-        } else {
-            &self.totals.exact
-        };
-        add(counter, 1);
+        self.totals
+            .add(if edge == Edge::Wake { WOKEN } else { EXACT }, 1);
     }
 }
 

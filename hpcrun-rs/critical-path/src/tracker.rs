@@ -74,16 +74,19 @@ pub enum Lost {
     Procedure = abi::LOST_PROCEDURE,
     /// What orders the threads is one of more objects or messages than are kept.
     Room = abi::LOST_ROOM,
+    /// Samples of more contexts between two events than there is room for.
+    Sample = abi::LOST_SAMPLE,
 }
 
 impl Lost {
     /// By number.
-    pub(crate) const ALL: [Lost; 5] = [
+    pub(crate) const ALL: [Lost; 6] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
         Lost::Procedure,
         Lost::Room,
+        Lost::Sample,
     ];
 
     /// The name in reports.
@@ -93,6 +96,7 @@ impl Lost {
             Lost::OtherSession => "other-session",
             Lost::Unknown => "unknown",
             Lost::Procedure => "procedure",
+            Lost::Sample => "sample",
             Lost::Room => "room",
         }
     }
@@ -134,31 +138,24 @@ struct Ends {
 #[derive(Default)]
 pub(crate) struct Totals {
     session: AtomicU32,
-    pub(crate) work: AtomicU64,
-    pub(crate) resyncs: AtomicU64,
-    pub(crate) exact: AtomicU64,
-    pub(crate) woken: AtomicU64,
-    lost: [AtomicU64; Lost::ALL.len()],
-    dense: [AtomicU64; DENSE],
+    first: [AtomicU64; PROCEDURES + DENSE],
+    /// Of further procedures.
     others: Mutex<Vec<u64>>,
 }
 
-/// The sums of [`Totals`].
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Sums {
-    pub(crate) work: u64,
-    pub(crate) resyncs: u64,
-    pub(crate) exact: u64,
-    pub(crate) woken: u64,
-    pub(crate) lost: [u64; Lost::ALL.len()],
-    pub(crate) procedures: Vec<u64>,
-}
+/// Numbers of counters: activity, and readings of the clock that had to ask the system.
+pub(crate) const WORK: usize = 0;
+pub(crate) const RESYNCS: usize = 1;
+/// Edges whose operation was seen, and those of which only the wake-up was; lost ones, by cause.
+pub(crate) const EXACT: usize = 2;
+pub(crate) const WOKEN: usize = 3;
+pub(crate) const LOST: usize = 4;
+/// Activity in procedures, by procedure.
+pub(crate) const PROCEDURES: usize = LOST + Lost::ALL.len();
 
-/// Adds to a counter that only the calling thread writes.
-#[inline]
-pub(crate) fn add(counter: &AtomicU64, value: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + value, Ordering::Relaxed);
-}
+/// The sums of [`Totals`], by counter.
+#[derive(Clone, Default)]
+pub(crate) struct Sums(Vec<u64>);
 
 /// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -181,58 +178,62 @@ fn number(names: &Mutex<Names>, name: &str, line: u32) -> Option<u32> {
 }
 
 impl Totals {
-    pub(crate) fn count_lost(&self, cause: Lost) {
-        add(&self.lost[cause as usize], 1);
+    #[inline]
+    pub(crate) fn add(&self, counter: usize, value: u64) {
+        let Some(first) = self.first.get(counter) else {
+            return self.add_other(counter - self.first.len(), value);
+        };
+        // Nobody else writes it.
+        first.store(first.load(Ordering::Relaxed) + value, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn add_other(&self, at: usize, value: u64) {
+        let mut others = lock(&self.others);
+        if others.len() <= at {
+            others.resize(at + 1, 0);
+        }
+        others[at] += value;
+    }
+
+    pub(crate) fn set_resyncs(&self, resyncs: u64) {
+        self.first[RESYNCS].store(resyncs, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn add_work(&self, time: u64, procedure: Option<Procedure>) {
-        add(&self.work, time);
+        self.add(WORK, time);
         if let Some(procedure) = procedure {
-            self.add_procedure(procedure, time);
+            self.add(PROCEDURES + procedure.0 as usize, time);
         }
-    }
-
-    pub(crate) fn add_procedure(&self, procedure: Procedure, time: u64) {
-        let number = procedure.0 as usize;
-        if let Some(counter) = self.dense.get(number) {
-            return add(counter, time);
-        }
-        let mut others = lock(&self.others);
-        let at = number - DENSE;
-        if others.len() <= at {
-            others.resize(at + 1, 0);
-        }
-        others[at] += time;
     }
 
     /// Starts from zero, in another session.
     pub(crate) fn reset(&self, session: u32) {
-        let counters = [&self.work, &self.resyncs, &self.exact, &self.woken];
-        let counters = counters.into_iter().chain(&self.lost).chain(&self.dense);
-        counters.for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.first
+            .iter()
+            .for_each(|counter| counter.store(0, Ordering::Relaxed));
         lock(&self.others).clear();
         self.session.store(session, Ordering::Release);
     }
 }
 
 impl Sums {
+    pub(crate) fn get(&self, counter: usize) -> u64 {
+        self.0.get(counter).copied().unwrap_or(0)
+    }
+
     fn add(&mut self, totals: &Totals) {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.work += value(&totals.work);
-        self.resyncs += value(&totals.resyncs);
-        self.exact += value(&totals.exact);
-        self.woken += value(&totals.woken);
-        for (sum, counter) in self.lost.iter_mut().zip(&totals.lost) {
-            *sum += value(counter);
-        }
         let others = lock(&totals.others);
-        let times = totals.dense.iter().map(value).chain(others.iter().copied());
-        for (number, time) in times.enumerate() {
-            if self.procedures.len() <= number {
-                self.procedures.push(0);
+        let first = totals
+            .first
+            .iter()
+            .map(|counter| counter.load(Ordering::Relaxed));
+        for (counter, value) in first.chain(others.iter().copied()).enumerate() {
+            if self.0.len() <= counter {
+                self.0.push(0);
             }
-            self.procedures[number] += time;
+            self.0[counter] += value;
         }
     }
 }

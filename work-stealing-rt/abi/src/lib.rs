@@ -197,6 +197,8 @@ pub const LOST_UNKNOWN: u32 = 2;
 pub const LOST_PROCEDURE: u32 = 3;
 /// Cause of a lost edge: what orders the threads is one of more objects or messages than are kept.
 pub const LOST_ROOM: u32 = 4;
+/// No edge, but samples: of more contexts between two events of a thread than are kept.
+pub const LOST_SAMPLE: u32 = 5;
 
 /// Command of [`PathTable::control`]: stop tracking.
 pub const PATH_STOP: u32 = 0;

@@ -5,7 +5,7 @@ use super::Path;
 use crate::image::{self, Image};
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
-use critical_path::{Lost, Site};
+use critical_path::{Context, Function, Lost, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path as format;
 use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
@@ -88,6 +88,18 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         on_path: p.on_path,
         zeroed_span: p.zeroed_span,
     };
+    // Views know a function's own work and its time on the path by its contexts.
+    let function = |(function, zeroed): &(Function, u64)| format::Procedure {
+        name: format::ProcedureName::Function(CodeAddress(function.0)),
+        work: 0,
+        on_path: 0,
+        zeroed_span: *zeroed,
+    };
+    let on_path = |(context, time): &(Context, u64)| format::OnPath {
+        profile: context.profile,
+        record: context.record,
+        time: *time,
+    };
     let lost = |(cause, count): (Lost, u64)| (cause.name().to_owned(), count);
     let result = format::CriticalPath {
         pid: image.pid,
@@ -100,9 +112,12 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         spawn_cost: path.settings.spawn_cost,
         message_cost: path.settings.message_cost,
         segments,
-        procedures: report.procedures.into_iter().map(procedure).collect(),
+        procedures: {
+            let marks = report.procedures.into_iter().map(procedure);
+            marks.chain(report.functions.iter().map(function)).collect()
+        },
         near,
-        on_path: Vec::new(),
+        on_path: report.on_path.iter().map(on_path).collect(),
         threads,
         quality: format::Quality {
             resyncs: report.quality.resyncs,

@@ -4,6 +4,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `objects` | strands that are left at locks, conditions, barriers, semaphores, futexes, ended threads |
+//! | `contexts` | the contexts of samples, and the functions in them |
 //! | `tracked` | what the events of a thread do to its strand |
 //! | `file` | the result, in the measurement directory |
 //!
@@ -15,6 +16,7 @@
 //! does not come here. When tracking is over, the thread that ends the process waits until the others are
 //! outside, and publishes their strands ([`ThreadPath::publish_from_outside`]).
 
+mod contexts;
 mod file;
 mod objects;
 mod tracked;
@@ -24,6 +26,7 @@ pub use tracked::Tracked;
 
 use crate::config::Tracking;
 use crate::system;
+use contexts::{Contexts, ThreadSamples};
 pub use critical_path::table::Tracked as OwnThread;
 use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
 use objects::Objects;
@@ -129,6 +132,7 @@ pub fn finish() {
 /// Forgets the parent's tracker in a forked child, where other threads' locks may be held forever.
 pub fn start_anew() {
     if let Some(path) = current() {
+        contexts::forget();
         open(path.settings);
     }
 }
@@ -139,6 +143,8 @@ pub struct ThreadPath {
     /// The thread is in the tracker.
     inside: AtomicBool,
     tracked: UnsafeCell<Option<Box<Tracked>>>,
+    /// Where the signal handler leaves samples: that of `tracked`, or null.
+    samples: AtomicPtr<ThreadSamples>,
     ordinal: Cell<u32>,
     /// Another thread, or process, has the same thread-local storage.
     is_shared: Cell<bool>,
@@ -193,10 +199,34 @@ impl ThreadPath {
     #[cold]
     #[inline(never)]
     fn enter(&self, path: &'static Path, thread: OwnThread) -> Box<Tracked> {
-        let tracked = Box::new(Tracked::new(path, thread));
+        let tracked = Box::new(Tracked::new(path, thread, self.ordinal.get()));
         let numbers = (tracked.thread.number(), self.ordinal.get());
         path.threads().push(numbers);
+        self.samples.store(tracked.samples(), Ordering::Relaxed);
         tracked
+    }
+
+    /// A sample of `time` nanoseconds was added to a record of the thread's profile, which begins at
+    /// `profile`. Async-signal-safe.
+    #[inline]
+    pub fn sample(&self, profile: *mut u8, record: u32, time: u64) {
+        if let Some(samples) = self.samples() {
+            samples.add(profile, record, time);
+        }
+    }
+
+    /// The context of a record of the thread's profile was captured: paths in other trees continue in it.
+    pub fn capture(&self, profile: *mut u8, record: u32) {
+        if let Some(samples) = self.samples() {
+            samples.capture(profile, record);
+        }
+    }
+
+    #[inline]
+    fn samples(&self) -> Option<&ThreadSamples> {
+        // SAFETY: null, or what `tracked` owns. The calling thread, or its handler, is the one that frees it,
+        // after this was set to null.
+        unsafe { self.samples.load(Ordering::Relaxed).as_ref() }
     }
 
     /// The thread ends; whoever joins it knows it by `name`.
@@ -214,6 +244,8 @@ impl ThreadPath {
         self.inside.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if !OVER.load(Ordering::Relaxed) {
+            self.samples.store(ptr::null_mut(), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
             // SAFETY: as in `with`.
             unsafe { (*self.tracked.get()).take() };
         }
@@ -246,6 +278,7 @@ impl ThreadPath {
 
     /// Forgets the thread, in a forked child: its tracker is the parent's.
     pub fn forget(&self) {
+        self.samples.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: the child has one thread, this one, and it runs the fork handler.
         std::mem::forget(unsafe { (*self.tracked.get()).take() });
         self.inside.store(false, Ordering::Relaxed);

@@ -7,8 +7,9 @@
 //! at the same time may take each other's post. Only who waited for whom is then confused, not how many.
 
 use super::objects::{Object, Queue, Sent};
-use super::{OwnThread, Path};
+use super::{Contexts, OwnThread, Path, ThreadSamples};
 use critical_path::{Edge, Lost, Site, Strand};
+use std::sync::Arc;
 
 /// Messages that a semaphore or a futex keeps.
 const MOST_SENT: usize = 1 << 16;
@@ -18,6 +19,7 @@ pub struct Tracked {
     /// Its operations without an object.
     pub thread: OwnThread,
     path: &'static Path,
+    samples: Arc<ThreadSamples>,
     /// The strand that the thread had before its own, for `Thread::end`.
     left: Option<Strand>,
     /// Where it will end: its start routine.
@@ -29,15 +31,23 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    pub(super) fn new(path: &'static Path, thread: OwnThread) -> Tracked {
+    pub(super) fn new(path: &'static Path, mut thread: OwnThread, ordinal: u32) -> Tracked {
+        let samples = ThreadSamples::new(ordinal, thread.samples());
+        thread.set_sampler(Box::new(Contexts(Arc::clone(&samples))));
         Tracked {
             thread,
             path,
+            samples,
             left: None,
             routine: Site(0),
             has_tasks: false,
             waits: false,
         }
+    }
+
+    /// What belongs to this.
+    pub(super) fn samples(&self) -> *mut ThreadSamples {
+        Arc::as_ptr(&self.samples).cast_mut()
     }
 
     /// The thread, which was spawned at `at`, begins with its start routine. `None`: its spawner's strand is

@@ -246,7 +246,11 @@ impl ThreadState {
     ) -> Result<(), LossCause> {
         let mut values = Values::default();
         values.add(periods, charge, now);
-        self.recorder(busy).add_samples(node, &values)
+        let recorder = self.recorder(busy);
+        recorder.add_samples(node, &values)?;
+        self.path
+            .sample(recorder.profile(), node, periods * image::period_ns());
+        Ok(())
     }
 
     /// The identity of a new profile of this thread.

@@ -9,10 +9,11 @@
 //! that, as their decrements release and the last one acquires. The fields are atomics only so that the code
 //! needs no `unsafe` to reach them; all accesses are relaxed, that is, plain loads and stores.
 
+use core::ops::Deref;
+use core::slice;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::Mutex;
 
-use super::block::{Block, Zeros};
 use super::{Edge, Segment, Site};
 
 /// Nodes that a thread takes from, or gives back to, all others at once.
@@ -67,8 +68,56 @@ pub(super) struct Content {
 
 /// The memory of all paths.
 pub(crate) struct Arena {
-    nodes: Block<Node>,
+    nodes: Nodes,
     free: Mutex<Free>,
+}
+
+/// Nodes of zeros, of which what is not touched is not committed: an allocator gets so many words from the
+/// system, which commits a page when it is first written. With an unusual alignment it would clear them itself,
+/// so they are aligned in here.
+struct Nodes {
+    words: *mut [u64],
+    first: *const Node,
+    count: usize,
+}
+
+// SAFETY: it owns the nodes, which are atomic numbers.
+unsafe impl Send for Nodes {}
+// SAFETY: as above.
+unsafe impl Sync for Nodes {}
+
+impl Nodes {
+    fn new(count: usize) -> Self {
+        // One more: room for the alignment.
+        let length = (count + 1) * (size_of::<Node>() / size_of::<u64>());
+        let words = Box::into_raw(vec![0; length].into_boxed_slice());
+        let start = words.cast::<u8>();
+        Nodes {
+            words,
+            first: start
+                .wrapping_add(start.align_offset(align_of::<Node>()))
+                .cast(),
+            count,
+        }
+    }
+}
+
+impl Deref for Nodes {
+    type Target = [Node];
+
+    #[inline]
+    fn deref(&self) -> &[Node] {
+        // SAFETY: `new` has room for so many aligned nodes, of which zeros are a value; they are reached only
+        // here, and not freed before `self`.
+        unsafe { slice::from_raw_parts(self.first, self.count) }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        // SAFETY: from a box, and the nodes need no drop.
+        drop(unsafe { Box::from_raw(self.words) });
+    }
 }
 
 /// The nodes that no thread keeps.
@@ -92,7 +141,7 @@ impl Arena {
     pub(crate) fn new(nodes: usize) -> Self {
         let nodes = nodes.clamp(1, 1 << 30).next_multiple_of(BATCH);
         Arena {
-            nodes: Block::new(nodes),
+            nodes: Nodes::new(nodes),
             free: Mutex::new(Free {
                 batches: Vec::new(),
                 singles: Vec::new(),
@@ -202,9 +251,6 @@ impl Arena {
 /// A place in a list that somebody keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cursor(u32);
-
-// SAFETY: atomic numbers.
-unsafe impl Zeros for Node {}
 
 impl Node {
     #[inline]
@@ -463,5 +509,23 @@ mod tests {
         local.release(&arena, list);
         local.empty(&arena);
         assert_eq!(arena.in_use(), 0);
+    }
+
+    /// Pages of this process that are in memory.
+    fn resident() -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
+        let resident = text.split(' ').nth(1).and_then(|n| n.parse().ok());
+        resident.expect("a number")
+    }
+
+    #[test]
+    fn what_is_not_touched_is_not_committed() {
+        let before = resident();
+        let nodes = Nodes::new(1 << 23);
+        assert_eq!(nodes.as_ptr().addr() % 64, 0);
+        assert_eq!(nodes[12345].time.swap(1, Ordering::Relaxed), 0);
+        // 512 MiB are 131,072 pages of 4 KiB.
+        let after = resident();
+        assert!(after < before + 20_000, "{before} to {after} pages");
     }
 }

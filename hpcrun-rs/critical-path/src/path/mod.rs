@@ -1,11 +1,9 @@
 //! Paths: lists of segments that share their common beginnings.
 //!
-//! `block` has their memory, `arena` keeps the nodes and counts references to them, `list` extends and folds
-//! lists. A node does not change while more than one reference leads to it, so nothing is locked and no
+//! `arena` keeps the nodes and counts references to them, `list` extends and folds lists. A node does not change while more than one reference leads to it, so nothing is locked and no
 //! reader is disturbed.
 
 mod arena;
-mod block;
 mod list;
 
 use hpcrun_abi as abi;

@@ -40,6 +40,15 @@ impl Dag {
 
     /// The longest path if the procedure `zeroed` takes no time, and edges cost something or not.
     pub(crate) fn longest(&self, zeroed: Option<usize>, with_costs: bool) -> Longest {
+        self.longest_without(|procedure| Some(procedure) == zeroed, with_costs)
+    }
+
+    /// The longest path if some procedures take no time.
+    pub(crate) fn longest_without(
+        &self,
+        is_zeroed: impl Fn(usize) -> bool,
+        with_costs: bool,
+    ) -> Longest {
         let mut ends: Vec<u64> = Vec::new();
         let mut from: Vec<Option<usize>> = Vec::new();
         for ((procedure, time), edges) in self.nodes.iter().zip(&self.edges) {
@@ -47,7 +56,7 @@ impl Dag {
                 (ends[*node] + if with_costs { *cost } else { 0 }, *node)
             };
             let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
-            let own = if zeroed.is_some() && *procedure == zeroed {
+            let own = if procedure.is_some_and(&is_zeroed) {
                 0
             } else {
                 *time

@@ -3,8 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use critical_path::{Clock, Edge, Procedure, Report, Settings, Site, Strand, Thread, Tracker};
+use critical_path::{
+    Clock, Context, Edge, Function, Procedure, Report, Sampler, Samples, Settings, Site, Strand,
+    Thread, Tracker,
+};
 
 use crate::dag::Dag;
 
@@ -38,6 +42,7 @@ pub(crate) struct Fiber<'w> {
     world: &'w World,
     clock: Simulated,
     thread: Thread<'w, Simulated>,
+    samples: Arc<Samples>,
     /// Its last node; none before its first.
     node: Option<usize>,
     /// What its thread has left for it, if it was spawned.
@@ -88,9 +93,12 @@ impl World {
     /// A fiber of whose creation nothing is known.
     pub(crate) fn root(&self) -> Fiber<'_> {
         let clock = Simulated::default();
+        let mut thread = Thread::new(&self.tracker, clock.clone(), Site(1));
+        thread.set_sampler(Box::new(Exact));
         Fiber {
             world: self,
-            thread: Thread::new(&self.tracker, clock.clone(), Site(1)),
+            samples: thread.samples(),
+            thread,
             clock,
             node: None,
             left: None,
@@ -126,8 +134,50 @@ impl World {
             let zeroed = dag.longest(Some(number), false).length;
             assert_eq!(found.zeroed_span, zeroed, "span without {name}");
         }
+        self.check_samples(&report, &longest.path);
         assert!(report.quality.lost_edges.is_empty());
         report
+    }
+}
+
+impl World {
+    /// The same by samples, which here are exact. A context is a procedure in one of some callers.
+    fn check_samples(&self, report: &Report, path: &[usize]) {
+        let dag = self.dag.borrow();
+        let on_path = |context: &(Context, u64)| (context.0.record as usize, context.1);
+        let on_path: Vec<(usize, u64)> = report.on_path.iter().map(on_path).collect();
+        let expected =
+            (0..self.names.borrow().len()).map(|number| (number, dag.on_path(path, number)));
+        let expected: Vec<(usize, u64)> = expected.filter(|(_, time)| *time != 0).collect();
+        assert_eq!(on_path, expected, "contexts on the path");
+        for number in 0..self.names.borrow().len() {
+            let functions = Exact.functions(number as u32);
+            for function in functions.iter() {
+                let is_in = |other: usize| Exact.functions(other as u32).contains(function);
+                let expected = dag.longest_without(is_in, false).length;
+                let known = report.functions.iter().find(|known| known.0 == *function);
+                let found = known.map_or(report.span, |known| known.1);
+                assert_eq!(found, expected, "span without {function:?}");
+            }
+        }
+    }
+}
+
+/// Samples of a procedure's number, in itself and in one of some callers.
+struct Exact;
+
+const CALLERS: u32 = 3;
+
+impl Sampler for Exact {
+    fn profile(&self) -> u32 {
+        7
+    }
+
+    fn functions(&mut self, record: u32) -> Arc<[Function]> {
+        let caller = 1000 + record % CALLERS;
+        [record, caller]
+            .map(|number| Function(number.into()))
+            .into()
     }
 }
 
@@ -163,6 +213,7 @@ impl<'w> Fiber<'w> {
         let (number, procedure) = self.world.procedure(name);
         let before = self.thread.enter(procedure);
         self.clock.advance(time);
+        self.samples.add(number as u32, time);
         self.thread.enter(before);
         let before: Vec<(usize, u64)> = self.node.iter().map(|n| (*n, 0)).collect();
         let mut dag = self.world.dag.borrow_mut();
@@ -180,6 +231,8 @@ impl<'w> Fiber<'w> {
     pub(crate) fn wait(&mut self, time: u64) {
         self.thread.pause();
         self.clock.advance(time);
+        // A sample of an idle thread.
+        self.samples.add(1, time);
         self.thread.resume();
     }
 

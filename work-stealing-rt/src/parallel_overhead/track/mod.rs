@@ -26,8 +26,8 @@ use self::forks::Record;
 pub(crate) use self::path::{Strand, at, end, finish, is_active};
 use crate::boundary;
 use crate::deque::{NONE, SlotPtr};
-use crate::job::TaskRef;
 use crate::sched::state::begin_work;
+use crate::task::TaskRef;
 use crate::worker::Worker;
 
 /// What follows is a wait. The result is for [`resume`].
@@ -149,7 +149,7 @@ fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
     let left = path::begin(Some(forked), site);
     worker.own.in_order.set(true);
     // SAFETY: as above; entries catch every panic.
-    unsafe { boundary::enter(task.0, worker, task.site().entry) };
+    unsafe { boundary::enter(task.0, ptr::from_ref(worker).cast(), task.site().entry) };
     begin_work(worker);
     if let Some(left) = left {
         path::end_and_join(left, site);

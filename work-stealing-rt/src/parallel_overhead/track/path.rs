@@ -19,11 +19,13 @@ pub(crate) use crate::profiler::path_is_active as is_active;
 pub(crate) struct Strand(NonZeroUsize);
 
 impl Strand {
+    #[inline(always)]
     fn new(number: abi::Strand) -> Option<Self> {
         NonZeroUsize::new(number).map(Strand)
     }
 }
 
+#[inline(always)]
 fn number(strand: Option<Strand>) -> abi::Strand {
     strand.map_or(0, |strand| strand.0.get())
 }
@@ -37,46 +39,54 @@ fn with<R>(change: impl FnOnce(&'static PathTable) -> R) -> Option<R> {
 
 // In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied.
 
+#[inline(always)]
 pub(crate) fn copy(at: abi::Site) -> Option<Strand> {
     with(|path| Strand::new((path.copy)(at))).flatten()
 }
 
 /// The calling strand has waited for the end of another one; `None`: that was not tracked.
+#[inline(always)]
 pub(crate) fn join(ended: Option<Strand>, at: abi::Site) {
     // SAFETY: see above.
     with(|path| unsafe { (path.merge)(number(ended), at, abi::EDGE_JOIN) });
 }
 
 /// Leaves the current strand for a spawned one.
+#[inline(always)]
 pub(crate) fn begin(spawned: Option<Strand>, at: abi::Site) -> Option<Strand> {
     // SAFETY: see above.
     with(|path| Strand::new(unsafe { (path.begin)(number(spawned), at) })).flatten()
 }
 
 /// Ends it, and goes on with the one that was left.
+#[inline(always)]
 pub(crate) fn end(left: Strand, at: abi::Site) -> Option<Strand> {
     // SAFETY: see above.
     with(|path| Strand::new(unsafe { (path.end)(left.0.get(), at) })).flatten()
 }
 
 /// As [`end`], and the strand that was left has waited for it.
+#[inline(always)]
 pub(crate) fn end_and_join(left: Strand, at: abi::Site) {
     // SAFETY: see above.
     with(|path| unsafe { (path.end_and_merge)(left.0.get(), at) });
 }
 
 /// Of two strands for which the same one waits, one.
+#[inline(always)]
 pub(crate) fn both(first: Option<Strand>, second: Option<Strand>) -> Option<Strand> {
     // SAFETY: see above.
     with(|path| Strand::new(unsafe { (path.both)(number(first), number(second)) })).flatten()
 }
 
+#[inline(always)]
 pub(crate) fn discard(strand: Option<Strand>) {
     // SAFETY: see above.
     with(|path| unsafe { (path.discard)(number(strand)) });
 }
 
 /// A strand has ended for which nobody waits.
+#[inline(always)]
 pub(crate) fn finish(ended: Strand) {
     // SAFETY: see above.
     with(|path| unsafe { (path.finish)(ended.0.get()) });
@@ -86,14 +96,17 @@ pub(crate) fn publish(at: abi::Site) {
     with(|path| (path.publish)(at));
 }
 
+#[inline(always)]
 pub(crate) fn pause() {
     with(|path| (path.pause)());
 }
 
+#[inline(always)]
 pub(crate) fn resume() {
     with(|path| (path.resume)());
 }
 
+#[inline(always)]
 pub(crate) fn lose(cause: u32) {
     with(|path| (path.lose)(cause));
 }
@@ -158,7 +171,14 @@ thread_local! {
 }
 
 /// The number that the profiler gives something; 0 if nothing is tracked.
+#[inline(always)]
 fn known(key: (usize, usize), ask: impl FnOnce(&PathTable) -> u64) -> u64 {
+    if is_active() { look_up(key, ask) } else { 0 }
+}
+
+#[inline(never)]
+#[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
+fn look_up(key: (usize, usize), ask: impl FnOnce(&PathTable) -> u64) -> u64 {
     let look = |known: &RefCell<Vec<((usize, usize), u64)>>| {
         let mut known = known.borrow_mut();
         if let Some((_, number)) = known.iter().find(|(other, _)| *other == key) {
@@ -168,9 +188,5 @@ fn known(key: (usize, usize), ask: impl FnOnce(&PathTable) -> u64) -> u64 {
         known.push((key, number));
         number
     };
-    if is_active() {
-        KNOWN.try_with(look).unwrap_or(0)
-    } else {
-        0
-    }
+    KNOWN.try_with(look).unwrap_or(0)
 }
