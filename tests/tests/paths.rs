@@ -188,21 +188,44 @@ fn pipeline() -> Graph {
     graph
 }
 
+const VALUES: usize = 5;
+
 /// A channel with room for one value: a value is produced when the one before was sent; it is sent when the
 /// one before was received, and received when it was sent and the one before was consumed.
-fn bounded() -> Graph {
+///
+/// A lock orders all who take it, so, where the scheduler has it so, the consumer comes to value v after the
+/// producer was there with the next one (bit v of `late`), or the producer after the consumer that waits for
+/// value v (bit v of `early`).
+fn bounded(late: u32, early: u32) -> Graph {
+    let is_set = |bits: u32, value: usize| bits >> value & 1 == 1;
     let mut graph = Graph::default();
-    let mut sent: Vec<Node> = Vec::new();
-    for value in 0..5_usize {
-        graph = graph.node(("produce", value), &sent);
-        // Received by the consumer, which has consumed the value before that one.
-        sent = vec![("produce", value)];
-        sent.extend(value.checked_sub(2).map(|v| ("consume", v)));
-        let mut received = sent.clone();
-        received.extend(value.checked_sub(1).map(|v| ("consume", v)));
-        graph = graph.node(("consume", value), &received);
+    let mut sent: Vec<Vec<Node>> = Vec::new();
+    let mut consumed = 0;
+    for value in 0..=VALUES {
+        if value < VALUES {
+            let before = sent.last().cloned().unwrap_or_default();
+            graph = graph.node(("produce", value), &before);
+            let mut own = vec![("produce", value)];
+            own.extend(value.checked_sub(2).map(|v| ("consume", v)));
+            own.extend(
+                value
+                    .checked_sub(1)
+                    .filter(|_| is_set(early, value))
+                    .map(|v| ("consume", v)),
+            );
+            sent.push(own);
+        }
+        // The consumer of the value before, and of this one if that is not consumed before it is sent.
+        while consumed < value.min(VALUES) {
+            let mut received = sent[consumed].clone();
+            received.extend(consumed.checked_sub(1).map(|v| ("consume", v)));
+            let is_late = is_set(late, consumed) && consumed + 1 < VALUES;
+            received.extend(is_late.then_some(("produce", consumed + 1)));
+            graph = graph.node(("consume", consumed), &received);
+            consumed += 1;
+        }
     }
-    graph.node(n("tail"), &sent)
+    graph.node(n("tail"), &sent[VALUES - 1])
 }
 
 #[test]
@@ -223,7 +246,24 @@ fn a_thread_that_is_joined_is_on_the_path_if_it_is_longer() {
 fn channels_of_semaphores_and_of_conditions_carry_the_path() {
     let _cores = exclusive_cores();
     check_c("pipeline", &pipeline(), 2, &["channel", "join"]);
-    check_c("bounded", &bounded(), 1, &["condition"]);
+    let run = Spec::new("path-bounded", c_program("paths")).arguments(&["bounded"]);
+    let run = run.critical_path("").succeed();
+    let (path, times) = (run.critical_path(), Times::of_run(&run));
+    check_whole(&path);
+    let orders = (0..1 << VALUES).flat_map(|late| (0..1 << VALUES).map(move |early| (late, early)));
+    let is_right =
+        |(late, early): (u32, u32)| faults(&path, &bounded(late, early), &times, 1).is_empty();
+    let first = faults(&path, &bounded(0, 0), &times, 1);
+    assert!(
+        orders.into_iter().any(is_right),
+        "bounded: {}\n{path:?}",
+        first.join("\n")
+    );
+    assert_eq!(
+        (&path.quality.lost_edges[..], path.quality.woken_edges),
+        (&[][..], 0)
+    );
+    assert!(edges(&path).contains("condition"), "{path:?}");
 }
 
 #[test]
@@ -341,7 +381,7 @@ fn threads_and_channels_of_the_standard_library() {
         ("join", join(), 1),
         ("scope", join(), 1),
         ("pipeline", pipeline(), 2),
-        ("bounded", bounded(), 1),
+        ("bounded", bounded(0, 0), 1),
         ("locks", locks, 1),
     ];
     for (name, graph, threads) in graphs {
