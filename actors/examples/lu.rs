@@ -216,8 +216,8 @@ fn error(system: &System, matrix: &Array<Tile>, tiles: usize, size: usize) -> f6
 
 fn main() {
     let (tiles, size) = (demo::argument("--tiles", 6), demo::argument("--size", 48));
-    let slow = demo::argument("--slow", usize::MAX);
-    let times = demo::argument("--times", 4);
+    let slow = demo::argument("--slow", tiles * tiles - 1);
+    let times = demo::argument("--times", 14);
     let build = move |system: &System| {
         system.array("tile", tiles * tiles, |n, matrix| Tile {
             row: n / tiles,

@@ -26,7 +26,7 @@ use crate::address::{Context, Handle};
 use crate::current::{Current, note_full, take_full};
 use crate::names::{self, Entry};
 use crate::priority::Priority;
-use crate::shared::{Panic, Shared};
+use crate::shared::{RawPanic, Shared};
 use crate::strand::{self, Begin};
 use crate::table::{Path, What};
 use crate::turn::Turn;
@@ -305,7 +305,7 @@ impl<A: Send + 'static> Cell<A> {
         let goes_on = result.is_ok() && !actors_context.is_stopped();
         if let Err(payload) = result {
             self.shared
-                .note_panic(Panic::new(self.number, entry(), payload));
+                .note_panic(RawPanic::new(self.number, entry(), payload));
         }
         while let Some(receiver) = take_full(self.number) {
             self.wait_for(&receiver);
@@ -341,7 +341,7 @@ impl<A: Send + 'static> Cell<A> {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
             let entry = names::entry::<Self>(|| format!("{}::drop", std::any::type_name::<A>()));
             self.shared
-                .note_panic(Panic::new(self.number, entry, payload));
+                .note_panic(RawPanic::new(self.number, entry, payload));
         }
     }
 

@@ -18,12 +18,15 @@ struct Waiting<T> {
     path: Path,
 }
 
+/// Two neighbours meet here, in any number of rounds at the same time.
+type Node<T> = Mutex<Vec<Waiting<T>>>;
+
 struct Inner<T> {
     shared: Arc<Shared>,
     /// For each element, its rounds so far.
     rounds: Box<[AtomicU64]>,
     /// The inner nodes of the tree, level by level.
-    nodes: Vec<Box<[Mutex<Vec<Waiting<T>>>]>>,
+    nodes: Vec<Box<[Node<T>]>>,
     combine: Box<Combine<T>>,
     target: Box<Target<T>>,
 }

@@ -49,8 +49,8 @@ pub(crate) struct RawPanic {
     message: String,
 }
 
-impl Panic {
-    pub(crate) fn new(actor: u64, entry: u32, payload: Box<dyn Any + Send>) -> RawPanic {
+impl RawPanic {
+    pub(crate) fn new(actor: u64, entry: u32, payload: Box<dyn Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         // The payload's destructor might panic too.

@@ -131,7 +131,7 @@ fn panics_of_destructors_are_contained() {
         shells[0].send(Bomb);
         shells[1].send(Order::Stop);
         // Dropped with the actor, if it is so fast.
-        drop(shells[1].try_send(Order::Stop));
+        let _ = shells[1].try_send(Order::Stop);
     };
     let error = system.run(send).expect_err("two panicked");
     let mut panics: Vec<&str> = error.panics.iter().map(|p| p.actor.as_str()).collect();

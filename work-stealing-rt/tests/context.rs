@@ -22,7 +22,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 use hpcrun_abi::{RuntimeTable, TaskHeader, WORKER_WORKING};
 use object::{Object, ObjectSection};
-use work_stealing_rt::{ThreadPoolBuilder, join, par_for_grain, scope};
+use work_stealing_rt::{SpawnContext, ThreadPoolBuilder, join, par_for_grain, scope};
 
 const PRELOADED: &str = "WSRT_TEST_PRELOADED";
 
@@ -425,6 +425,14 @@ fn check_captures() {
                 );
             });
         });
+    });
+    // The handler of a message of another runtime leads to its sender; its panic goes on.
+    pool.install(|| {
+        let sender = SpawnContext::capture();
+        let path = sender.enter(logical_path);
+        assert_eq!((path.crossed, path.captured), (1, Some(1022)), "{path:?}");
+        let panicked = std::panic::catch_unwind(|| sender.enter(|| panic!("handler")));
+        assert!(panicked.is_err());
     });
 }
 

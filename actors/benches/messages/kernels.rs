@@ -96,7 +96,9 @@ fn tasks(kernel: Kernel, workers: usize, messages: u64) -> f64 {
         pool.install(|| match kernel {
             Kernel::FanIn => rayon::scope(|scope| {
                 for n in 0..messages {
-                    scope.spawn(move |_| drop(black_box(n)));
+                    scope.spawn(move |_| {
+                        black_box(n);
+                    });
                 }
             }),
             _ => (0..tokens).for_each(|_| hop(messages / tokens as u64, done.clone())),

@@ -1,7 +1,6 @@
 //! Any activity graph as a program, with an actor for each node, and an evaluator of the graph itself.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use actors::{Array, Context, Handle, MergePoint, PathReport, System, SystemBuilder};
 
@@ -64,19 +63,8 @@ impl Dag {
         system.critical_path()
     }
 
-    /// Runs the graph some times in one system. Returns when each run began, and the end.
-    pub(crate) fn phases(&self, builder: SystemBuilder, phases: usize) -> Vec<Instant> {
-        let system = builder.build().expect("threads");
-        let nodes = self.actors(&system, false);
-        let begun = Instant::now();
-        let run = |_| {
-            system.run(|| self.start(&nodes)).expect("no panic");
-            Instant::now()
-        };
-        std::iter::once(begun).chain((0..phases).map(run)).collect()
-    }
-
-    fn actors(&self, system: &System, merges: bool) -> Array<Node> {
+    /// The graph's actors.
+    pub(crate) fn actors(&self, system: &System, merges: bool) -> Array<Node> {
         let mut after = vec![Vec::new(); self.nodes.len()];
         for (node, (procedure, _, before)) in self.nodes.iter().enumerate() {
             before
@@ -94,7 +82,7 @@ impl Dag {
     }
 
     /// Starts the nodes without predecessors.
-    fn start(&self, nodes: &Array<Node>) {
+    pub(crate) fn start(&self, nodes: &Array<Node>) {
         for (n, (procedure, _, before)) in self.nodes.iter().enumerate() {
             if before.is_empty() {
                 send(nodes, n, *procedure);
@@ -136,7 +124,7 @@ impl Dag {
 /// A predecessor has ended; `P` is the receiver's procedure.
 struct Ended<const P: usize>;
 
-struct Node {
+pub(crate) struct Node {
     before: usize,
     arrived: usize,
     time: u64,

@@ -254,7 +254,11 @@ mod tests {
     fn an_overwritten_entry_is_never_mixed_with_another() {
         let table = Table::new(0, 1);
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..300_000).for_each(|n| drop(table.push(&part(n)))));
+            scope.spawn(|| {
+                for n in 0..300_000 {
+                    table.push(&part(n));
+                }
+            });
             let mut seen = 0;
             while table.len() < 300_000 {
                 for back in [1, 2, 500, 1020, 1023] {
