@@ -1,8 +1,8 @@
 //! `par_for_adaptive`: a parallel loop that runs serially where parallel execution does not pay.
 //!
 //! With t_s the time of the loop's iterations and t_PS the start-up overhead, p workers pay if
-//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions of the loop. One in some is
-//! timed; t_PS of a parallel one is its time less t_s / p, so it has what communication costs in this loop.
+//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions of the loop. One in some
+//! is timed; t_PS of a parallel one is its time less t_s / p, so it has what communication costs in it.
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -138,8 +138,8 @@ fn serial<F: Fn(usize) + Sync>(
 /// Workers that could execute a loop together.
 struct Team<'a> {
     workers: u64,
-    /// t_PS in picoseconds: that of awake workers. Those that sleep take longer, once: then they are awake for
-    /// the next loop.
+    /// t_PS in picoseconds: that of awake workers. Those that sleep take longer, once: then they are awake
+    /// for the next loop.
     start_up: &'a AtomicU64,
 }
 
