@@ -119,7 +119,8 @@ fn write(path: &Path, calibration: &Calibration) -> io::Result<()> {
 fn print(calibration: &Calibration, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "microseconds        p   start-up: awake      asleep  pays from: awake  asleep"
+        "{:<22}{:>4}{:>18}{:>18}{:>18}{:>10}",
+        "microseconds", "p", "start-up: awake", "asleep", "pays from: awake", "asleep"
     )?;
     // Rows of both states lie side by side.
     for pair in calibration.rows.chunks(2) {
@@ -144,7 +145,7 @@ fn print(calibration: &Calibration, out: &mut impl Write) -> io::Result<()> {
         let (costs, pays) = ([cost(awake), cost(asleep)], [pays(awake), pays(asleep)]);
         writeln!(
             out,
-            "{name:<18}{p:>3}{:>18}{:>12}{:>18}{:>8}",
+            "{name:<22}{p:>4}{:>18}{:>18}{:>18}{:>10}",
             costs[0], costs[1], pays[0], pays[1]
         )?;
     }

@@ -57,6 +57,8 @@ const fn at(row: usize, column: usize) -> usize {
 
 /// The body of a loop over `0..size`.
 type Body = fn(&Data, usize, usize);
+/// A loop to be measured.
+type Loop<'a> = dyn Fn() + Sync + 'a;
 /// Name, body, and whether iterations become shorter and shorter.
 type Kernel = (&'static str, Body, bool);
 
@@ -137,13 +139,15 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Medians over rounds of what `a` and `b` take, in turns.
-fn compare(rounds: usize, mut a: impl FnMut(), mut b: impl FnMut()) -> (f64, f64) {
-    let pairs: Vec<(f64, f64)> = (0..rounds)
-        .map(|_| (series(&mut a), series(&mut b)))
-        .collect();
-    let (of_a, of_b) = pairs.into_iter().unzip();
-    (median(of_a), median(of_b))
+/// Medians over rounds of what each of them takes, in turns.
+fn compare<const N: usize>(rounds: usize, mut executes: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut times = [(); N].map(|()| Vec::new());
+    for _ in 0..rounds {
+        for (times, execute) in times.iter_mut().zip(&mut executes) {
+            times.push(series(&mut **execute));
+        }
+    }
+    times.map(median)
 }
 
 /// Executes on a worker of the pool, or here.
@@ -218,9 +222,9 @@ fn break_even(data: &Data, pool: &ThreadPool) {
                 |state| calibration.start_up_ns(Construct::Join, Place::Worker, state, p as u32);
             let start_up = start_up(State::Awake).expect("just measured");
             let time = |size: &usize| {
-                let serial = || serial(data, *size, body);
-                let (serial, parallel) =
-                    compare(15, serial, || joins(data, *size, kernel, 0..p, p));
+                let mut serial = || serial(data, *size, body);
+                let mut parallel = || joins(data, *size, kernel, 0..p, p);
+                let [serial, parallel] = compare(15, [&mut serial, &mut parallel]);
                 (*size, serial, parallel)
             };
             let times: Vec<_> = pool.install(|| sizes.iter().map(time).collect());
@@ -250,49 +254,43 @@ fn break_even(data: &Data, pool: &ThreadPool) {
 }
 
 fn adaptive(data: &Data, pool: &ThreadPool) {
-    println!("kernel, place, size: par_for; par_for_adaptive / par_for");
-    let row = |name: &str, place: Place, size: &str, times: (f64, f64)| {
-        let (today, adaptive) = times;
-        println!(
-            "{name}, {}, {size}: {today:.0} ns; {:.3}",
-            place.name(),
-            adaptive / today
-        );
-    };
+    println!("kernel, place, size: par_for; par_for_adaptive / par_for, par_for again / par_for");
+    let compare =
+        |name: &str, place: Place, size: &str, rounds, today: &Loop<'_>, new: &Loop<'_>| {
+            let run = || compare(rounds, [&mut || today(), &mut || new(), &mut || today()]);
+            let [time, adaptive, again] = at_place(place, pool, run);
+            let (place, ratios) = (place.name(), [adaptive, again].map(|other| other / time));
+            println!(
+                "{name}, {place}, {size}: {time:.0} ns; {:.3}, {:.3}",
+                ratios[0], ratios[1]
+            );
+        };
     for place in [Place::Outside, Place::Worker] {
         for (name, body, _) in KERNELS {
             let today = |size| par_for(0..size, |j| body(data, size, j));
             let new = |size| par_for_adaptive(0..size, |j| body(data, size, j));
-            for size in [2, 5, 10, 20, 40, 80, 160, MOST - 1] {
-                let one = || compare(201, || today(size), || new(size));
-                row(name, place, &size.to_string(), at_place(place, pool, one));
+            for size in [2, 5, 10, 20, 40, 60, 80, 110, 160, 230, MOST - 1] {
+                compare(
+                    name,
+                    place,
+                    &size.to_string(),
+                    201,
+                    &|| today(size),
+                    &|| new(size),
+                );
             }
-            let sweep = || compare(21, || (1..128).for_each(today), || (1..128).for_each(new));
-            row(
-                name,
-                place,
-                "1 to 127 in turn",
-                at_place(place, pool, sweep),
-            );
+            let (today, new) = (|| (1..128).for_each(today), || (1..128).for_each(new));
+            compare(name, place, "1 to 127 in turn", 21, &today, &new);
         }
         for size in [1, 10, 100, 1_000, 10_000, 1_000_000] {
-            let today = || {
-                par_for(0..size, |i| {
-                    black_box(i);
-                })
+            let body = |i| {
+                black_box(i);
             };
-            let new = || {
-                par_for_adaptive(0..size, |i| {
-                    black_box(i);
-                })
-            };
-            let one = || compare(201, today, new);
-            row(
-                "empty",
-                place,
-                &size.to_string(),
-                at_place(place, pool, one),
+            let (today, new) = (
+                || par_for(0..size, body),
+                || par_for_adaptive(0..size, body),
             );
+            compare("empty", place, &size.to_string(), 201, &today, &new);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `par_for_adaptive`: a parallel loop that runs serially where parallel execution does not pay.
 //!
 //! With t_s the time of the loop's iterations and t_PS the start-up overhead, p workers pay if
-//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions: t_s of the loop's site,
-//! t_PS of any site. One execution in some is timed; of a parallel one t_PS is its time less t_s / p.
+//! t_s (1 - 1/p) > t_PS (Sakellariou, 1996). Both are known from earlier executions of the loop. One in some
+//! is timed; t_PS of a parallel one is its time less t_s / p, so it has what communication costs in it.
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -23,8 +23,13 @@ const TIMED: u32 = 16;
 const TRIED: u64 = 4;
 /// By how much an estimate may rise at once. A thread that loses its core measures too much.
 const MOST_RISE: u64 = 8;
-/// By how much t_PS may rise at once: by a part of this.
-const START_UP_RISE: u64 = 16;
+/// By how much t_PS may rise at once: by this part of it.
+const START_UP_RISE: u64 = 4;
+/// What t_PS is about before it is known, in picoseconds, on a worker and outside of a pool.
+const START_UP_ON_WORKER: u64 = 1_000_000;
+const START_UP_OUTSIDE: u64 = 10_000_000;
+/// No task reaches another worker in less.
+const LEAST_START_UP: u64 = 200_000;
 
 /// As [`par_for`](crate::par_for()), but serial on the calling thread while that is faster, by what earlier
 /// executions took at the same place in the source. Outside of a pool `body` then runs on a thread that is no
@@ -53,14 +58,18 @@ where
     F: Fn(usize) + Sync,
 {
     // A place in generic code, or in a function that itself tracks its caller, has several bodies.
-    let code = parallel::<F> as fn(Range<usize>, &F, &Site, &Team) as usize;
-    let Some(site) = Site::find(Location::caller(), code) else {
+    let code = parallel::<F> as fn(Range<usize>, &F, &Site, &Team<'_>) as usize;
+    let is_worker = !Worker::current().is_null();
+    let Some(site) = Site::find(Location::caller(), code, is_worker) else {
         return par_for(range, body);
     };
     if range.is_empty() || track::is_active() {
         return par_for(range, body);
     }
-    let team = Team::here();
+    let team = Team {
+        workers: with_pool(|pool| pool.workers().len() as u64),
+        start_up: &site.start_up_ps,
+    };
     let known = site.iteration_ps.load(Ordering::Relaxed);
     let expected = known.saturating_mul(range.len() as u64);
     let is_timed = known == 0 || is_one_in(TIMED);
@@ -78,17 +87,20 @@ where
 
 /// Executes the loop in parallel, and learns from it.
 #[inline(never)]
-fn parallel<F: Fn(usize) + Sync>(range: Range<usize>, body: &F, site: &Site, team: &Team) {
+fn parallel<F: Fn(usize) + Sync>(range: Range<usize>, body: &F, site: &Site, team: &Team<'_>) {
     let iterations = range.len() as u64;
     let timing = Timing::default();
     let start = Instant::now();
+    let reading = picoseconds(start);
     watched(range, body, &timing);
     let elapsed = picoseconds(start);
     let busy = timing.busy_ps.into_inner();
     site.learn(busy, iterations);
     // Alone, a worker does not show what it takes until others take part.
-    if timing.workers.is_several.into_inner() {
-        team.learn(elapsed.saturating_sub(busy / team.workers));
+    if timing.is_shared.into_inner() {
+        // The clock was read twice for each part, and twice for all.
+        let readings = 2 * timing.own_parts.into_inner() + 2;
+        team.learn(elapsed.saturating_sub(busy / team.workers + readings * reading));
     }
 }
 
@@ -98,7 +110,7 @@ fn serial<F: Fn(usize) + Sync>(
     mut range: Range<usize>,
     body: &F,
     site: &Site,
-    team: &Team,
+    team: &Team<'_>,
     is_timed: bool,
 ) -> Range<usize> {
     // The clock is looked at a few times until parallel execution would have paid.
@@ -124,33 +136,14 @@ fn serial<F: Fn(usize) + Sync>(
 }
 
 /// Workers that could execute a loop together.
-struct Team {
+struct Team<'a> {
     workers: u64,
-    /// t_PS in picoseconds.
-    start_up: &'static AtomicU64,
+    /// t_PS in picoseconds: that of awake workers. Those that sleep take longer, once: then they are awake
+    /// for the next loop.
+    start_up: &'a AtomicU64,
 }
 
-/// t_PS in picoseconds, by whether the caller is a worker, and by whether others are awake: what was
-/// measured, or at first what it is about.
-static START_UPS: [[AtomicU64; 2]; 2] = [
-    [AtomicU64::new(30_000_000), AtomicU64::new(10_000_000)],
-    [AtomicU64::new(15_000_000), AtomicU64::new(1_500_000)],
-];
-
-impl Team {
-    /// The calling worker's pool, or the global one.
-    #[inline]
-    fn here() -> Team {
-        let is_worker = !Worker::current().is_null();
-        with_pool(|pool| {
-            let is_awake = pool.sleep.awake() > usize::from(is_worker);
-            Team {
-                workers: pool.workers().len() as u64,
-                start_up: &START_UPS[usize::from(is_worker)][usize::from(is_awake)],
-            }
-        })
-    }
-
+impl Team<'_> {
     /// Whether parallel execution pays for iterations that take this many picoseconds.
     #[inline]
     fn pays(&self, serial: u64) -> bool {
@@ -169,17 +162,20 @@ impl Team {
     /// The least t_PS of late: what is more was other load, or imbalance.
     fn learn(&self, start_up: u64) {
         let known = self.start_up.load(Ordering::Relaxed);
-        let least = start_up.clamp(1, known + known.div_ceil(START_UP_RISE));
+        let most = known + known / START_UP_RISE;
+        let least = start_up.clamp(LEAST_START_UP, most);
         self.start_up.store(least, Ordering::Relaxed);
     }
 }
 
-/// A call of [`par_for_adaptive`] in the program.
+/// A call of [`par_for_adaptive`] in the program, on a worker or outside of a pool.
 struct Site {
     /// What it is known by; 0: nobody's yet.
     key: AtomicUsize,
     /// Time of an iteration in picoseconds; 0: unknown.
     iteration_ps: AtomicU64,
+    /// t_PS in picoseconds.
+    start_up_ps: AtomicU64,
 }
 
 const SITES: usize = 1024;
@@ -190,31 +186,41 @@ static ALL_SITES: [Site; SITES] = [const {
     Site {
         key: AtomicUsize::new(0),
         iteration_ps: AtomicU64::new(0),
+        start_up_ps: AtomicU64::new(START_UP_ON_WORKER),
     }
 }; SITES];
 
 impl Site {
     /// The site of a place and of the code that is called there; `None` if there are too many.
     #[inline]
-    fn find(place: &'static Location<'static>, code: usize) -> Option<&'static Site> {
-        let key = ptr::from_ref(place).addr() ^ code.rotate_left(usize::BITS / 2) | 1;
+    fn find(
+        place: &'static Location<'static>,
+        code: usize,
+        is_worker: bool,
+    ) -> Option<&'static Site> {
+        let key = ptr::from_ref(place).addr() ^ code.rotate_left(usize::BITS / 2);
+        // Never 0.
+        let key = key & !3 | 1 | usize::from(is_worker) << 1;
         let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = (hash >> 32) as usize;
         (first..first + PROBES).find_map(|index| {
             let site = &ALL_SITES[index % SITES];
             match site.key.load(Ordering::Relaxed) {
                 found if found == key => Some(site),
-                0 => site.claim(key),
+                0 => site.claim(key, is_worker),
                 _ => None,
             }
         })
     }
 
     #[cold]
-    fn claim(&'static self, key: usize) -> Option<&'static Site> {
+    fn claim(&'static self, key: usize, is_worker: bool) -> Option<&'static Site> {
         let claim = self
             .key
             .compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
+        if claim.is_ok() && !is_worker {
+            self.start_up_ps.store(START_UP_OUTSIDE, Ordering::Relaxed);
+        }
         claim.is_ok().then_some(self)
     }
 
@@ -235,27 +241,26 @@ impl Site {
 #[derive(Default)]
 struct Timing {
     busy_ps: AtomicU64,
-    workers: Workers,
-}
-
-/// Who takes part.
-#[derive(Default)]
-struct Workers {
-    /// The first of them; null before.
+    /// The first worker that takes part; null before.
     first: AtomicPtr<Worker>,
-    is_several: AtomicBool,
+    /// How many parts it runs.
+    own_parts: AtomicU64,
+    /// Others take part, too.
+    is_shared: AtomicBool,
 }
 
 impl Watch for &Timing {
     type Start = Instant;
 
     fn start(self) -> Instant {
-        let me = Worker::current().cast_mut();
-        let null = ptr::null_mut();
-        let first = &self.workers.first;
-        let others = first.compare_exchange(null, me, Ordering::Relaxed, Ordering::Relaxed);
-        if others.is_err_and(|first| first != me) {
-            self.workers.is_several.store(true, Ordering::Relaxed);
+        let (me, null) = (Worker::current().cast_mut(), ptr::null_mut());
+        let first = self
+            .first
+            .compare_exchange(null, me, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() || first == Err(me) {
+            self.own_parts.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.is_shared.store(true, Ordering::Relaxed);
         }
         Instant::now()
     }
