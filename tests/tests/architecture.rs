@@ -7,10 +7,11 @@ use hpcrun_tests::repository::{files_with, metadata, read};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi"]),
     ("hpcrun-api", &["hpcrun-abi"]),
+    ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
     ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
