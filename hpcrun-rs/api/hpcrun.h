@@ -1,14 +1,15 @@
-/* What a C or C++ program can tell hpcrun-rs of itself, for its critical path (hpcrun-rs --critical-path): the
- * names of its procedures, and who waits for whom where the profiler cannot see it.
+/* What a C or C++ program can tell hpcrun-rs of itself, for its critical path: the names of its procedures,
+ * and who waits for whom where the profiler cannot see it.
  *
  *     void solve(void) {
  *         HPCRUN_PROCEDURE("solve");               // until the end of the block
  *         ...
  *     }
  *
- * Nothing is linked: the profiler's functions are looked up at run time, with dlsym (before glibc 2.34: -ldl).
- * Without a profiler that tracks, each call costs a load and a branch. Needs GCC or Clang. No function here may
- * be called in a signal handler. The crate hpcrun-api is the same for Rust, and describes it at length. */
+ * Nothing is linked: the profiler's functions are looked up at run time, with dlsym (before glibc 2.34:
+ * -ldl). Without a profiler that tracks (hpcrun-rs --critical-path), each call costs a load and a branch.
+ * Needs GCC or Clang. No function here may be called in a signal handler. The crate hpcrun-api is the same
+ * for Rust, and describes it at length. */
 #ifndef HPCRUN_H
 #define HPCRUN_H
 
@@ -125,7 +126,7 @@ static inline void hpcrun_leave_(const uint32_t *outer) {
     }
 }
 
-/* What follows, to the end of the block, is the procedure of that name, a constant. At most one in a block. */
+/* What follows, to the end of the block, is the procedure of that name, a constant. At most one a block. */
 #define HPCRUN_PROCEDURE(name)                                                 \
     static uint32_t hpcrun_procedure_;                                         \
     __attribute__((cleanup(hpcrun_leave_), unused)) const uint32_t hpcrun_outer_ = \
@@ -153,15 +154,15 @@ static inline void hpcrun_merge_(hpcrun_strand strand, uint64_t at, enum hpcrun_
     }
 }
 
-/* Leaves the current strand and begins a spawned one, from its spawner's copy. The result is for hpcrun_end. */
+/* Leaves the current strand and begins a spawned one, from its spawner's copy. The result: for hpcrun_end. */
 #define hpcrun_begin(spawned) hpcrun_begin_(spawned, HPCRUN_HERE)
 static inline hpcrun_strand hpcrun_begin_(hpcrun_strand spawned, uint64_t at) {
     const struct hpcrun_path *path = spawned ? hpcrun_table() : hpcrun_active();
     return path ? path->begin(spawned, at) : 0;
 }
 
-/* Ends the current strand and goes on with the one that was left for it. The result is for whoever waits for the
- * end, or for hpcrun_finish. */
+/* Ends the current strand and goes on with the one that was left for it. The result is for whoever waits for
+ * the end, or for hpcrun_finish. */
 #define hpcrun_end(left) hpcrun_end_(left, HPCRUN_HERE)
 static inline hpcrun_strand hpcrun_end_(hpcrun_strand left, uint64_t at) {
     return left ? hpcrun_table()->end(left, at) : 0;
@@ -207,9 +208,9 @@ static inline void hpcrun_pause(void) {
     }
 }
 
-/* What follows is activity again. */
+/* What follows is activity again, even if the tracking has been stopped meanwhile. */
 static inline void hpcrun_resume(void) {
-    const struct hpcrun_path *path = hpcrun_active();
+    const struct hpcrun_path *path = hpcrun_table();
     if (path) {
         path->resume();
     }

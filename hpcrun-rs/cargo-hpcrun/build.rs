@@ -1,4 +1,4 @@
-//! Lists the sources of the replacement for rayon-core, so that the binary contains them and an installed
+//! Lists the sources of the replacements for published crates, so that the binary contains them and an installed
 //! `cargo-hpcrun` is complete.
 //!
 //! Output: `replacement_files.rs`, an array of (path in the replacement, bytes), sorted by path.
@@ -9,8 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of Rust sources, relative to this package, and their names in the replacement.
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 5] = [
     ("../../work-stealing-rt/abi/src", "hpcrun-abi/src"),
+    ("../api/src", "hpcrun-api/src"),
+    ("../crossbeam-channel/src", "crossbeam-channel/src"),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
     (
         "../../work-stealing-rt/rayon-core/src",

@@ -1,9 +1,9 @@
 //! What a program can tell hpcrun-rs of itself, for its critical path: the names of its procedures, and who
 //! waits for whom where the profiler cannot see it.
 //!
-//! One duty: be safe Rust over the profiler's table (`hpcrun_abi::PathTable`), which is looked up at run time.
-//! Without a profiler that tracks (`hpcrun-rs --critical-path`) each function costs one load and one branch.
-//! `hpcrun.h`, beside this crate's manifest, is the same for C and C++.
+//! One duty: be safe Rust over the profiler's table (`hpcrun_abi::PathTable`), which is looked up at run
+//! time. Without a profiler that tracks (`hpcrun-rs --critical-path`) each function costs one load and one
+//! branch. `hpcrun.h`, beside this crate's manifest, is the same for C and C++.
 //!
 //! # Procedures
 //! ```
@@ -23,10 +23,10 @@
 //!
 //! | the program | calls |
 //! |---|---|
-//! | spawns a task; it begins, ends; its end is waited for | [`Strand::copy`]; [`Strand::begin`], [`Strand::end`]; [`Strand::merge`] |
-//! | sends; receives | [`Strand::copy`], which travels beside the message; [`Strand::merge`] |
-//! | releases a lock; acquires it | [`Strand::copy`], kept at the lock; [`Strand::share`] of that, and [`Strand::merge`] |
-//! | arrives at a barrier; leaves it | [`Strand::copy`], and [`Strand::both`] of all; [`Strand::share`] and [`Strand::merge`] |
+//! | spawns a task; it begins, ends; is waited for | [`copy`](Strand::copy); `begin`, `end`; `merge` |
+//! | sends; receives | `copy`, which travels beside the message; `merge` |
+//! | releases a lock; acquires it | `copy`, kept at the lock; `share` of that, and `merge` |
+//! | arrives at a barrier; leaves it | `copy`, and `both` of all; `share` of that, and `merge` |
 //! | waits or polls; goes on | [`pause`]; [`resume`] |
 //!
 //! ```
@@ -114,8 +114,8 @@ impl Strand {
         }
     }
 
-    /// Leaves the calling thread's strand, and begins a spawned one, from its spawner's copy; `None` while the
-    /// path is tracked is counted as a lost edge. [`end`](Self::end) the result, on the same thread.
+    /// Leaves the calling thread's strand, and begins a spawned one, from its spawner's copy; `None` while
+    /// the path is tracked is counted as a lost edge. [`end`](Self::end) the result, on the same thread.
     #[track_caller]
     pub fn begin(spawned: Option<Self>) -> Option<Self> {
         let path = active()?;
@@ -182,10 +182,10 @@ pub fn pause() {
     }
 }
 
-/// What follows on the calling thread is activity again.
+/// What follows on the calling thread is activity again, even if the tracking has been stopped meanwhile.
 #[inline]
 pub fn resume() {
-    if let Some(path) = active() {
+    if let Some(path) = table() {
         (path.resume)();
     }
 }

@@ -36,7 +36,9 @@ static hpcrun_strand end(hpcrun_strand left, uint64_t at) {
     hpcrun_strand ended = made(length);
     return line = at, length = taken(left), ended;
 }
-static void end_and_merge(hpcrun_strand left, uint64_t at) { line = at, length = longer(length, taken(left)); }
+static void end_and_merge(hpcrun_strand left, uint64_t at) {
+    line = at, length = longer(length, taken(left));
+}
 static hpcrun_strand both(hpcrun_strand a, hpcrun_strand b) { return made(longer(taken(a), taken(b))); }
 static hpcrun_strand share(hpcrun_strand s) { return made((uint64_t)s - 1); }
 static void discard(hpcrun_strand s) { taken(s); }
@@ -70,8 +72,9 @@ extern "C"
 const struct hpcrun_path *hpcrun_critical_path(void);
 const struct hpcrun_path *hpcrun_critical_path(void) {
     static const struct hpcrun_path table = {
-        sizeof table, 3,       &is_active, copy,   merge,   begin, end,       end_and_merge, both,    share,  discard,
-        discard,      publish, pause_,     resume_, restart, enter, procedure, source,        lose,    control, report,
+        sizeof table, 3,       &is_active, copy,    merge,   begin, end,       end_and_merge, both, share,
+        discard,      discard, publish,    pause_,  resume_, restart, enter, procedure,     source, lose,
+        control,      report,
     };
     return &table;
 }

@@ -1,15 +1,15 @@
 //! The build: cargo as the user would run it, in a target folder of its own, with symbols, and with the
-//! replacement for rayon-core if wanted.
+//! replacements that are wanted.
 //!
 //! Invariant: this program writes only below that target folder, so the user's own builds never find code
-//! that was compiled with the replacement.
+//! that was compiled with a replacement.
 
 use crate::cli::Build;
 use crate::configuration;
 use crate::project::{Kind, Project};
 use crate::replacement;
 use crate::toolchain::cargo;
-use crate::wrapper::{ENV_INNER, ENV_REPLACEMENT};
+use crate::wrapper::{ENV_INNER, ENV_REPLACED, ENV_REPLACEMENT};
 use cargo_metadata::Message;
 use hpcrun_rs::Failure;
 use std::fs;
@@ -31,20 +31,26 @@ pub(crate) fn own_folder(project: &Project) -> PathBuf {
     project.target_dir.join("hpcrun")
 }
 
-/// Builds the project's program, with the replacement from the given folder or with the locked rayon-core.
+/// Builds the project's program, with replacements for these packages (`NAME@VERSION`) or with the locked
+/// ones.
 pub(crate) fn build(
     project: &Project,
     options: &Build,
-    replacement: Option<&Path>,
+    replaced: &[String],
     is_quiet: bool,
 ) -> Result<Built, Failure> {
-    let target = target_folder(project, replacement.is_some());
+    let sources = match replaced {
+        [] => PathBuf::new(),
+        _ => replacement::install()?,
+    };
+    let target = target_folder(project, !replaced.is_empty());
     let mut command = command(project, options, &target, is_quiet);
     let own = std::env::current_exe()
         .map_err(|e| Failure::own(format!("cannot find this program's own file: {e}")))?;
     command
         .env("RUSTC_WRAPPER", own)
-        .env(ENV_REPLACEMENT, replacement.unwrap_or(Path::new("")));
+        .env(ENV_REPLACEMENT, sources)
+        .env(ENV_REPLACED, replaced.join(" "));
     match configuration::wrapper(options) {
         Some(inner) => command
             .env(ENV_INNER, inner)
@@ -80,18 +86,18 @@ pub(crate) fn build(
     Ok(Built { program, libraries })
 }
 
-/// The target folder for the replacement's current content; folders for other contents are removed. Cargo
-/// does not see that rayon-core's source is replaced, so each content needs a folder of its own.
+/// The target folder for the replacements' current content; folders for other contents are removed. Cargo
+/// does not see that a package's source is replaced, so each content needs a folder of its own.
 fn target_folder(project: &Project, is_patched: bool) -> PathBuf {
     let own = own_folder(project);
     if !is_patched {
         return own.join("stock");
     }
-    let name = format!("rayon-{}", replacement::fingerprint());
+    let name = format!("replaced-{}", replacement::fingerprint());
     for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
         let other = entry.file_name();
         let is_older = other.to_str().is_some_and(|o| {
-            o.strip_prefix("rayon-").is_some_and(|digits| {
+            o.strip_prefix("replaced-").is_some_and(|digits| {
                 digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) && o != name
             })
         });

@@ -1,12 +1,12 @@
-//! `cargo hpcrun`: builds a Rust program with symbols and with a rayon whose tasks keep their
-//! logical contexts, profiles it, and prints the report.
+//! `cargo hpcrun`: builds a Rust program with symbols, a rayon whose tasks keep their logical contexts, and
+//! channels through which critical paths go, profiles it, and prints the report.
 //!
 //! | step | module |
 //! |---|---|
 //! | ask cargo which program is meant | [`project`], [`configuration`], [`toolchain`] |
 //! | build it, with this program as the compiler's wrapper | [`compile`] |
-//! | compile the replacement crate in rayon-core's place | [`wrapper`], [`mod@replacement`] |
-//! | check that the program links it | [`marker`] |
+//! | compile replacements for rayon-core and crossbeam-channel | [`wrapper`], [`mod@replacement`] |
+//! | check that the program links them | [`marker`] |
 //! | measure and report | [`profile`] |
 //!
 //! The user's files stay as they are. Exit status: the program's own; 125 if this program or the build fails.
@@ -27,9 +27,9 @@ use clap::Parser;
 use cli::{Action, Options, Profiling};
 use hpcrun_rs::Failure;
 use marker::Linked;
-use project::{Project, Rayon};
+use project::{Locked, Project};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -63,8 +63,8 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     configuration::check_target(&options.build, &toolchain.host)?;
     let project = project::inspect(&options.choice, &options.build, &toolchain.host)?;
     let is_quiet = options.profiling.quiet;
-    let replacement = replacement(&project, options, toolchain.minor)?;
-    let built = compile::build(&project, &options.build, replacement.as_deref(), is_quiet)?;
+    let replaced = replaced(&project, options, toolchain.minor)?;
+    let built = compile::build(&project, &options.build, &replaced, is_quiet)?;
     verify(&project, &built.program, &options.profiling)?;
     match options.action {
         Action::Build => {
@@ -83,32 +83,56 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The folder of the replacement's sources, if the program is to link it.
-fn replacement(
-    project: &Project,
-    options: &Options,
-    rust_minor: u64,
-) -> Result<Option<PathBuf>, Failure> {
+/// The packages that are to be replaced, as `NAME@VERSION`. Without its runtime a program of rayon's has no
+/// logical contexts, which is an error; without the channels it lacks edges of critical paths, which is said.
+fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    if options.profiling.no_patch {
+        return Ok(all);
+    }
     let name = &project.program;
+    let is_old = rust_minor < replacement::OLDEST_RUST_MINOR;
     match &project.rayon {
-        Rayon::Absent | Rayon::Foreign(_) => Ok(None),
-        _ if options.profiling.no_patch => Ok(None),
-        Rayon::Unserved(version) => Err(Failure::own(format!(
-            "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p \
-             rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
-        ))),
-        Rayon::Served(_) if rust_minor < replacement::OLDEST_RUST_MINOR => {
-            Err(Failure::own(format!(
+        Locked::Absent | Locked::Foreign(_) => {}
+        Locked::Unserved(version) => {
+            return Err(Failure::own(format!(
+                "{name} is locked to rayon-core {version}; 1.12 and 1.13 are served: `cargo update -p \
+                 rayon-core --precise 1.13.0`, or --no-patch to profile it as it is"
+            )));
+        }
+        Locked::Served(_) if is_old => {
+            return Err(Failure::own(format!(
                 "Rust 1.{rust_minor} is too old for the runtime that takes rayon-core's place: use 1.{} \
                  or newer (cargo +stable hpcrun), or --no-patch",
                 replacement::OLDEST_RUST_MINOR
-            )))
+            )));
         }
-        Rayon::Served(_) => replacement::install().map(Some),
+        Locked::Served(version) => all.push(format!("{}@{version}", replacement::RAYON.package)),
     }
+    let untracked = |why: String| {
+        if !options.profiling.quiet {
+            eprintln!("cargo hpcrun: {name}: critical paths do not go through its channels: {why}");
+        }
+    };
+    match &project.channel {
+        Locked::Absent => {}
+        Locked::Served(_) if is_old => untracked(format!(
+            "Rust 1.{rust_minor} is too old for that; use 1.{} or newer",
+            replacement::OLDEST_RUST_MINOR
+        )),
+        Locked::Served(version) => all.push(format!("{}@{version}", replacement::CHANNEL.package)),
+        Locked::Unserved(version) => untracked(format!(
+            "it is locked to crossbeam-channel {version}, and 0.5.15 or a later 0.5 is served: `cargo update \
+             -p crossbeam-channel`"
+        )),
+        Locked::Foreign(version) => untracked(format!(
+            "its crossbeam-channel {version} is not the published one"
+        )),
+    }
+    Ok(all)
 }
 
-/// Checks that the program links the replacement crate if it was built with it, and otherwise says why it
+/// Checks that the program links the replacements if it was built with them, and otherwise says why it
 /// does not. For a rayon-core that the project itself chose, the program's symbols tell whether it is this
 /// one.
 fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), Failure> {
@@ -118,16 +142,22 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
             eprintln!("cargo hpcrun: {text}");
         }
     };
-    if project.rayon == Rayon::Absent {
+    if project.rayon == Locked::Absent {
         say(format!("{name} does not use rayon: profiled as it is"));
     }
     if options.no_patch {
         return Ok(());
     }
-    match (&project.rayon, marker::linked(program)?) {
-        (Rayon::Absent, _) | (_, Linked::Replacement) => {}
+    let [rayon, channel] = marker::linked(program)?;
+    if matches!(project.channel, Locked::Served(_)) && channel == Linked::Stock {
+        say(format!(
+            "{name} has a crossbeam-channel in it that is not replaced: critical paths do not go through it"
+        ));
+    }
+    match (&project.rayon, rayon) {
+        (Locked::Absent, _) | (_, Linked::Replacement) => {}
         (_, Linked::Nothing) => say(format!("{name} links no code of rayon: profiled as it is")),
-        (Rayon::Foreign(version), Linked::Stock) => say(format!(
+        (Locked::Foreign(version), Linked::Stock) => say(format!(
             "{name} has a rayon-core {version} that is not the published one: profiled as it is, stolen \
              tasks lie under workers"
         )),

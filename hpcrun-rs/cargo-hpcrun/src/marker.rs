@@ -1,6 +1,6 @@
-//! Whether a built program links the replacement crate, by its symbols.
+//! Whether a built program links a replacement, by its symbols.
 
-use crate::replacement::MARKER;
+use crate::replacement::{CHANNEL, RAYON};
 use hpcrun_rs::Failure;
 use object::{Object, ObjectSymbol, ReadCache};
 use std::fs::File;
@@ -9,16 +9,16 @@ use std::path::Path;
 /// What a program's symbols say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// The replacement crate.
+    /// The replacement.
     Replacement,
-    /// crates.io's rayon-core.
+    /// The published crate.
     Stock,
-    /// No rayon at all.
+    /// Neither.
     Nothing,
 }
 
-/// Reads the symbols of a program.
-pub(crate) fn linked(program: &Path) -> Result<Linked, Failure> {
+/// Reads the symbols of a program: what it has of rayon-core, and of crossbeam-channel.
+pub(crate) fn linked(program: &Path) -> Result<[Linked; 2], Failure> {
     let failure = |problem: &str| Failure::own(format!("{}: {problem}", program.display()));
     let file = File::open(program).map_err(|e| failure(&e.to_string()))?;
     let cache = ReadCache::new(file);
@@ -29,16 +29,19 @@ pub(crate) fn linked(program: &Path) -> Result<Linked, Failure> {
              and strip out of a package's profile",
         ));
     }
-    let defined = object.symbols().filter(ObjectSymbol::is_definition);
-    Ok(judge(defined.filter_map(|s| s.name().ok())))
+    let names = || {
+        let defined = object.symbols().filter(ObjectSymbol::is_definition);
+        defined.filter_map(|s| s.name().ok())
+    };
+    Ok([judge(names()), judge_channel(names())])
 }
 
 /// Decides by the names of the defined symbols. Some linkers drop the marker, as nothing reads it. The
-/// replacement crate has no code beside the runtime's, while rayon-core has code of its own.
+/// replacement has no code beside the runtime's, while rayon-core has code of its own.
 fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
     let mut found = Linked::Nothing;
     for name in names {
-        if name == MARKER {
+        if name == RAYON.marker {
             return Linked::Replacement;
         }
         if name.contains("rayon_core") {
@@ -50,9 +53,36 @@ fn judge<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
     found
 }
 
+/// The replacement for crossbeam-channel has the published crate's code in it, under another name.
+fn judge_channel<'a>(names: impl Iterator<Item = &'a str>) -> Linked {
+    let mut found = Linked::Nothing;
+    for name in names.filter(|name| name.contains(CHANNEL.top.name)) {
+        if name.contains(CHANNEL.marker) {
+            return Linked::Replacement;
+        }
+        found = Linked::Stock;
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MARKER: &str = RAYON.marker;
+
+    #[test]
+    fn the_channels_are_known_by_the_name_below_them() {
+        let published = "_ZN27published_crossbeam_channel7flavors4list17h0123456789abcdefE";
+        let wrapper = "_ZN17crossbeam_channel4back4Room4take17h0123456789abcdefE";
+        for (names, expected) in [
+            (&["main"][..], Linked::Nothing),
+            (&[wrapper], Linked::Stock),
+            (&[wrapper, published], Linked::Replacement),
+        ] {
+            assert_eq!(judge_channel(names.iter().copied()), expected, "{names:?}");
+        }
+    }
 
     #[test]
     fn the_replacement_is_known_without_its_marker() {

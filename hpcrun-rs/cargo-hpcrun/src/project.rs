@@ -1,11 +1,11 @@
-//! Which program is meant, and which rayon-core it is locked to.
+//! Which program is meant, and which versions of the packages it is locked to that can be replaced.
 //!
 //! Input: `cargo metadata`, which resolves as `cargo build` does and changes nothing that the build would not
 //! change. Offline it fails if a dependency that only tests need was never fetched. Then the lock file names
-//! the rayon-core, and [`crate::marker`] finds out whether the program links it.
+//! the packages, and [`crate::marker`] finds out whether the program links them.
 
 use crate::cli::{Build, Choice};
-use crate::replacement::SERVED;
+use crate::replacement::{CHANNEL, RAYON, Replacement};
 use crate::toolchain::cargo;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{
@@ -57,9 +57,9 @@ impl Kind {
     }
 }
 
-/// The rayon-core among a program's dependencies.
+/// A package that can be replaced, among a program's dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Rayon {
+pub(crate) enum Locked {
     /// None.
     Absent,
     /// A version that can be replaced.
@@ -80,7 +80,9 @@ pub(crate) struct Project {
     /// Its name.
     pub(crate) program: String,
     /// Its rayon-core.
-    pub(crate) rayon: Rayon,
+    pub(crate) rayon: Locked,
+    /// Its crossbeam-channel.
+    pub(crate) channel: Locked,
     /// Cargo's target folder for this project.
     pub(crate) target_dir: PathBuf,
 }
@@ -91,10 +93,11 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
     let metadata = metadata(build, host, &manifest)?;
     let candidates = candidates(&metadata, choice.package.as_deref(), &manifest)?;
     let (package, kind, program) = choose(&candidates, choice, &metadata.workspace_packages())?;
-    let rayon = match &metadata.resolve {
-        Some(_) => rayon(&metadata, &package.id, kind),
-        None => locked_rayon(&lock_file(&metadata)?),
+    let locked = |replacement| match &metadata.resolve {
+        Some(_) => Ok(linked(&metadata, &package.id, kind, replacement)),
+        None => lock_file(&metadata).map(|lock| locked(&lock, replacement)),
     };
+    let (rayon, channel) = (locked(&RAYON)?, locked(&CHANNEL)?);
     let target_dir = match &build.target_dir {
         Some(dir) => std::path::absolute(dir)
             .map_err(|e| Failure::own(format!("--target-dir {}: {e}", dir.display())))?,
@@ -105,6 +108,7 @@ pub(crate) fn inspect(choice: &Choice, build: &Build, host: &str) -> Result<Proj
         kind,
         program,
         rayon,
+        channel,
         target_dir,
     })
 }
@@ -159,19 +163,33 @@ fn lock_file(metadata: &Metadata) -> Result<String, Failure> {
     std::fs::read_to_string(&path).map_err(|e| Failure::own(format!("{path}: {e}")))
 }
 
-/// The rayon-core of a lock file, which cargo writes one key a line.
-fn locked_rayon(lock: &str) -> Rayon {
-    let package = lock
+/// The package of a lock file, which cargo writes one key a line.
+fn locked(lock: &str, replacement: &Replacement) -> Locked {
+    let name = format!("name = \"{}\"", replacement.package);
+    let of_package = |text: &str| {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+            Some(line.trim_start_matches(" = \"").trim_end_matches('"'))
+        };
+        let version = field("version").and_then(|v| Version::parse(v).ok())?;
+        Some(judge(version, field("source"), replacement))
+    };
+    let packages = lock
         .split("[[package]]")
-        .find(|p| p.lines().any(|l| l == "name = \"rayon-core\""));
-    let field = |name: &str| {
-        let line = package?.lines().find_map(|l| l.strip_prefix(name))?;
-        Some(line.trim_start_matches(" = \"").trim_end_matches('"'))
+        .filter(|p| p.lines().any(|l| l == name));
+    best(packages.filter_map(of_package))
+}
+
+/// Of several versions of a package, the one that can be replaced.
+fn best(mut versions: impl Iterator<Item = Locked>) -> Locked {
+    let Some(first) = versions.next() else {
+        return Locked::Absent;
     };
-    let Some(version) = field("version").and_then(|v| Version::parse(v).ok()) else {
-        return Rayon::Absent;
-    };
-    judge(version, field("source"))
+    let is_served = |l: &Locked| matches!(l, Locked::Served(_));
+    match is_served(&first) {
+        true => first,
+        false => versions.find(is_served).unwrap_or(first),
+    }
 }
 
 /// The packages that cargo would choose among.
@@ -324,21 +342,27 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// The rayon-core that a program links, by the graph of dependencies.
-fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
+/// The version of a package that a program links, by the graph of dependencies.
+fn linked(
+    metadata: &Metadata,
+    package: &PackageId,
+    kind: Kind,
+    replacement: &Replacement,
+) -> Locked {
     let Some(resolve) = &metadata.resolve else {
-        return Rayon::Absent;
+        return Locked::Absent;
     };
+    let mut versions = Vec::new();
     let mut seen = BTreeSet::new();
     let mut open = vec![package];
     while let Some(id) = open.pop() {
         if !seen.insert(id) {
             continue;
         }
-        if metadata[id].name == "rayon-core" {
-            let found = &metadata[id];
+        let found = &metadata[id];
+        if found.name == replacement.package {
             let source = found.source.as_ref().map(|s| s.repr.as_str());
-            return judge(found.version.clone(), source);
+            versions.push(judge(found.version.clone(), source, replacement));
         }
         let Some(node) = resolve.nodes.iter().find(|n| n.id == *id) else {
             continue;
@@ -354,24 +378,27 @@ fn rayon(metadata: &Metadata, package: &PackageId, kind: Kind) -> Rayon {
             }
         }
     }
-    Rayon::Absent
+    best(versions.into_iter())
 }
 
 /// Decides by version and source, as cargo writes them.
-fn judge(version: Version, source: Option<&str>) -> Rayon {
+fn judge(version: Version, source: Option<&str>, replacement: &Replacement) -> Locked {
     let is_published =
         source.is_some_and(|s| s.starts_with("registry+") || s.starts_with("sparse+"));
     if !is_published {
-        Rayon::Foreign(version)
-    } else if is_served(&version) {
-        Rayon::Served(version)
+        Locked::Foreign(version)
+    } else if is_served(&version, replacement) {
+        Locked::Served(version)
     } else {
-        Rayon::Unserved(version)
+        Locked::Unserved(version)
     }
 }
 
-fn is_served(version: &Version) -> bool {
-    version.pre.is_empty() && SERVED.contains(&(version.major, version.minor))
+fn is_served(version: &Version, replacement: &Replacement) -> bool {
+    let is_of = |(major, minor, patch): &(u64, u64, u64)| {
+        (version.major, version.minor) == (*major, *minor) && version.patch >= *patch
+    };
+    version.pre.is_empty() && replacement.served.iter().any(is_of)
 }
 
 #[cfg(test)]
@@ -399,7 +426,7 @@ mod tests {
             ("2.12.0", false),
         ] {
             let version = Version::parse(text).expect("a version");
-            assert_eq!(is_served(&version), served, "{text}");
+            assert_eq!(is_served(&version, &RAYON), served, "{text}");
         }
     }
 
@@ -431,12 +458,12 @@ mod tests {
         };
         let registry = "source = \"registry+https://example.org/index\"\n";
         let version = |text| Version::parse(text).expect("a version");
-        let served = locked_rayon(&lock("1.12.1", registry));
-        assert_eq!(served, Rayon::Served(version("1.12.1")));
-        let unserved = locked_rayon(&lock("1.11.0", registry));
-        assert_eq!(unserved, Rayon::Unserved(version("1.11.0")));
-        let foreign = locked_rayon(&lock("1.13.0", ""));
-        assert_eq!(foreign, Rayon::Foreign(version("1.13.0")));
-        assert_eq!(locked_rayon("version = 4\n"), Rayon::Absent);
+        let served = locked(&lock("1.12.1", registry), &RAYON);
+        assert_eq!(served, Locked::Served(version("1.12.1")));
+        let unserved = locked(&lock("1.11.0", registry), &RAYON);
+        assert_eq!(unserved, Locked::Unserved(version("1.11.0")));
+        let foreign = locked(&lock("1.13.0", ""), &RAYON);
+        assert_eq!(foreign, Locked::Foreign(version("1.13.0")));
+        assert_eq!(locked("version = 4\n", &RAYON), Locked::Absent);
     }
 }

@@ -1,4 +1,4 @@
-//! The replacement for rayon-core: the sources of work-stealing-rt, which this binary contains.
+//! The replacements for published crates: sources that this binary contains.
 //!
 //! Lists the crates in the order of their compilation, and writes the sources to the user's cache. Invariant:
 //! a folder whose name is a fingerprint is complete and has exactly that content.
@@ -10,57 +10,111 @@ use std::path::{Path, PathBuf};
 
 include!(concat!(env!("OUT_DIR"), "/replacement_files.rs"));
 
-/// A symbol that the replacement crate defines: a program that has it links the replacement.
-pub(crate) const MARKER: &str = "work_stealing_rt_rayon_core";
-
-/// The versions of rayon-core whose interface the replacement crate has: (major, minor).
-pub(crate) const SERVED: [(u64, u64); 2] = [(1, 12), (1, 13)];
-
-/// The oldest compiler that compiles the replacement crate is Rust 1.MINOR.
-pub(crate) const OLDEST_RUST_MINOR: u64 = 85;
+/// A published package, and what is compiled in its place.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    /// The package's name.
+    pub(crate) package: &'static str,
+    /// The versions whose interface the replacement has: (major, minor, least patch).
+    pub(crate) served: &'static [(u64, u64, u64)],
+    /// The crates that the replacement needs, each after those that it uses.
+    pub(crate) below: &'static [Crate],
+    /// The crate that takes the package's place.
+    pub(crate) top: Crate,
+    /// What the replacement is told (`--cfg`) if the version is older than this patch.
+    pub(crate) before_patch: Option<(u64, &'static str)>,
+    /// What the replacement defines or contains: part of the names of symbols.
+    pub(crate) marker: &'static str,
+}
 
 /// One of the crates that are compiled.
 #[derive(Debug)]
 pub(crate) struct Crate {
     /// As the compiler names it.
     pub(crate) name: &'static str,
-    /// Its root file in the folder of sources.
+    /// Its root file in the folder of sources; empty: the replaced package's own, as it is.
     pub(crate) root: &'static str,
-    /// Features that are on.
+    /// Features that are on, if it has a root file.
     pub(crate) features: &'static [&'static str],
-    /// The crates of this list that it uses; others come from rayon-core's own dependencies.
+    /// The crates listed before it that it uses.
     pub(crate) uses: &'static [&'static str],
+    /// The crates that it uses of those that the replaced package depends on.
+    pub(crate) given: &'static [&'static str],
 }
 
-/// The edition of all these crates.
+/// The edition of all crates with a root file.
 pub(crate) const EDITION: &str = "2024";
 
-/// The crates that rayon-core's own dependencies provide.
-pub(crate) const FROM_RAYON_CORE: [&str; 2] = ["crossbeam_deque", "crossbeam_utils"];
+/// The oldest compiler that compiles the replacements is Rust 1.MINOR.
+pub(crate) const OLDEST_RUST_MINOR: u64 = 85;
 
-/// The crates that the replacement crate needs, each after those that it uses.
-pub(crate) const BELOW: [Crate; 2] = [
-    Crate {
-        name: "hpcrun_abi",
-        root: "hpcrun-abi/src/lib.rs",
-        features: &[],
-        uses: &[],
-    },
-    Crate {
-        name: "work_stealing_rt",
-        root: "work-stealing-rt/src/lib.rs",
-        features: &["default", "context"],
-        uses: &["hpcrun_abi"],
-    },
-];
-
-/// The crate that takes rayon-core's place.
-pub(crate) const TOP: Crate = Crate {
-    name: "rayon_core",
-    root: "work-stealing-rt/rayon-core/src/lib.rs",
+const ABI: Crate = Crate {
+    name: "hpcrun_abi",
+    root: "hpcrun-abi/src/lib.rs",
     features: &[],
-    uses: &["work_stealing_rt"],
+    uses: &[],
+    given: &[],
 };
+
+/// rayon-core, on top of work-stealing-rt.
+pub(crate) const RAYON: Replacement = Replacement {
+    package: "rayon-core",
+    served: &[(1, 12, 0), (1, 13, 0)],
+    below: &[
+        ABI,
+        Crate {
+            name: "work_stealing_rt",
+            root: "work-stealing-rt/src/lib.rs",
+            features: &["default", "context"],
+            uses: &["hpcrun_abi"],
+            given: &["crossbeam_deque", "crossbeam_utils"],
+        },
+    ],
+    top: Crate {
+        name: "rayon_core",
+        root: "work-stealing-rt/rayon-core/src/lib.rs",
+        features: &[],
+        uses: &["work_stealing_rt"],
+        given: &[],
+    },
+    before_patch: None,
+    marker: "work_stealing_rt_rayon_core",
+};
+
+/// crossbeam-channel, on top of the published crate under another name.
+pub(crate) const CHANNEL: Replacement = Replacement {
+    package: "crossbeam-channel",
+    served: &[(0, 5, 15)],
+    below: &[
+        ABI,
+        Crate {
+            name: "hpcrun_api",
+            root: "hpcrun-api/src/lib.rs",
+            features: &[],
+            uses: &["hpcrun_abi"],
+            given: &[],
+        },
+        Crate {
+            name: "published_crossbeam_channel",
+            root: "",
+            features: &[],
+            uses: &[],
+            given: &["crossbeam_utils"],
+        },
+    ],
+    top: Crate {
+        name: "crossbeam_channel",
+        root: "crossbeam-channel/src/lib.rs",
+        features: &[],
+        uses: &["hpcrun_api", "published_crossbeam_channel"],
+        given: &[],
+    },
+    before_patch: Some((16, "never_is_not_const")),
+    marker: "published_crossbeam_channel",
+};
+
+/// All of them.
+pub(crate) const ALL: [&Replacement; 2] = [&RAYON, &CHANNEL];
 
 /// A fingerprint of the content: sixteen hexadecimal digits.
 pub(crate) fn fingerprint() -> String {
@@ -72,8 +126,10 @@ pub(crate) fn fingerprint() -> String {
 
 /// Writes the sources unless they are there, and returns their folder.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
-    let name = format!("rayon-core-{}", fingerprint());
-    cache::install("the runtime's sources", |folder| install_in(folder, &name))
+    let name = format!("replacements-{}", fingerprint());
+    cache::install("the replacements' sources", |folder| {
+        install_in(folder, &name)
+    })
 }
 
 fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
@@ -147,31 +203,37 @@ mod tests {
 
     #[test]
     fn the_crates_are_those_that_the_manifests_name() {
-        let expected = |c: &Crate, more: &[&str]| -> BTreeSet<String> {
-            c.uses.iter().chain(more).map(|n| (*n).to_owned()).collect()
-        };
-        let runtime = &BELOW[1];
-        assert_eq!(
-            dependencies("Cargo.toml"),
-            expected(runtime, &FROM_RAYON_CORE)
-        );
-        assert_eq!(dependencies("abi/Cargo.toml"), BTreeSet::new());
-        assert_eq!(
-            dependencies("rayon-core/Cargo.toml"),
-            expected(&TOP, &[]),
-            "a dependency that the replacement lacks"
-        );
+        let all = ALL.iter().flat_map(|r| r.below.iter().chain([&r.top]));
+        for c in all.filter(|c| !c.root.is_empty()) {
+            let manifest = match c.name {
+                "hpcrun_abi" => "abi/Cargo.toml",
+                "hpcrun_api" => "../hpcrun-rs/api/Cargo.toml",
+                "work_stealing_rt" => "Cargo.toml",
+                "rayon_core" => "rayon-core/Cargo.toml",
+                _ => "../hpcrun-rs/crossbeam-channel/Cargo.toml",
+            };
+            let listed: BTreeSet<String> = c
+                .uses
+                .iter()
+                .chain(c.given)
+                .map(|n| (*n).to_owned())
+                .collect();
+            assert_eq!(dependencies(manifest), listed, "{}", c.name);
+        }
     }
 
     #[test]
     fn every_root_is_carried_and_every_use_is_compiled_before() {
-        let mut before = Vec::new();
-        for c in BELOW.iter().chain([&TOP]) {
-            assert!(FILES.iter().any(|(name, _)| *name == c.root), "{}", c.root);
-            for used in c.uses {
-                assert!(before.contains(used), "{} uses {used}", c.name);
+        for replacement in ALL {
+            let mut before = Vec::new();
+            for c in replacement.below.iter().chain([&replacement.top]) {
+                let is_carried = FILES.iter().any(|(name, _)| *name == c.root);
+                assert!(is_carried || c.root.is_empty(), "{}", c.root);
+                for used in c.uses {
+                    assert!(before.contains(used), "{} uses {used}", c.name);
+                }
+                before.push(c.name);
             }
-            before.push(c.name);
         }
     }
 
@@ -180,7 +242,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("cargo-hpcrun-{}", std::process::id()));
         let path = install_in(&folder, "x").expect("it is written");
         assert!(is_whole(&path));
-        fs::write(path.join(TOP.root), "").expect("the copy is ours");
+        fs::write(path.join(RAYON.top.root), "").expect("the copy is ours");
         assert!(!is_whole(&path));
         assert_eq!(install_in(&folder, "x"), Ok(path.clone()));
         assert!(is_whole(&path));

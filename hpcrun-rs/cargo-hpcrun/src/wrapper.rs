@@ -1,20 +1,22 @@
 //! The compiler's wrapper: cargo runs it in place of rustc. It runs rustc, adds line tables where they are
-//! missing, and compiles the replacement crate when cargo asks for rayon-core.
+//! missing, and compiles a replacement when cargo asks for a package that is to be replaced.
 //!
 //! Cargo resolves, locks and checks as always, and the user's files stay as they are. The replacement happens
-//! where a crate's name, version and compiler options are final. The replacement crate is compiled with
-//! rayon-core's options: optimisation, panics, link-time optimisation, the user's flags. The crates it needs
-//! are compiled into the same folder.
+//! where a crate's name, version and compiler options are final. The replacement is compiled with the
+//! package's options: optimisation, panics, link-time optimisation, the user's flags. The crates it needs,
+//! which the published one may be among, are compiled into the same folder.
 
-use crate::replacement::{BELOW, Crate, EDITION, FROM_RAYON_CORE, TOP};
+use crate::replacement::{ALL, Crate, EDITION, Replacement};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Environment variable: the folder of the replacement's sources, empty if none is wanted. If it is set, this
+/// Environment variable: the folder of the replacements' sources, empty if none is wanted. If it is set, this
 /// program acts as the wrapper.
 pub(crate) const ENV_REPLACEMENT: &str = "CARGO_HPCRUN_REPLACEMENT";
+/// Environment variable: the packages that are replaced, as `NAME@VERSION`, with spaces between them.
+pub(crate) const ENV_REPLACED: &str = "CARGO_HPCRUN_REPLACED";
 /// Environment variable: the user's own wrapper, which this one runs.
 pub(crate) const ENV_INNER: &str = "CARGO_HPCRUN_INNER_WRAPPER";
 
@@ -29,18 +31,32 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
         path: compiler.clone(),
     };
     let arguments = &with_lines(arguments);
-    let is_rayon_core = std::env::var_os("CARGO_PKG_NAME").is_some_and(|n| n == "rayon-core")
-        && value_of(arguments, "--crate-name").is_some_and(|n| n == "rayon_core");
-    let Some(folder) = folder.filter(|_| is_rayon_core) else {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let package = format!(
+        "{}@{}",
+        variable("CARGO_PKG_NAME"),
+        variable("CARGO_PKG_VERSION")
+    );
+    let is_listed = variable(ENV_REPLACED).split(' ').any(|p| p == package);
+    let crate_name = value_of(arguments, "--crate-name");
+    let replacement = ALL.iter().find(|r| {
+        is_listed
+            && variable("CARGO_PKG_NAME") == r.package
+            && crate_name.is_some_and(|n| n == r.top.name)
+    });
+    let (Some(folder), Some(replacement)) = (folder, replacement) else {
         return compiler.replace_us(arguments);
     };
-    for c in &BELOW {
+    let patch = variable("CARGO_PKG_VERSION_PATCH")
+        .parse()
+        .unwrap_or(u64::MAX);
+    for c in replacement.below {
         if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
             eprintln!("{text}");
             return ExitCode::FAILURE;
         }
     }
-    compiler.replace_us(&in_place(arguments, folder))
+    compiler.replace_us(&in_place(arguments, folder, replacement, patch))
 }
 
 /// The arguments, with line tables for optimised crates that would have none.
@@ -185,7 +201,7 @@ fn is_source(group: &[OsString]) -> bool {
     group.len() == 1 && !name.starts_with(b"-") && name.ends_with(b".rs")
 }
 
-/// The compiled file of a crate that the replacement needs: beside rayon-core's, with the same suffix.
+/// The compiled file of a crate that the replacement needs: beside the package's, with the same suffix.
 fn artifact(arguments: &[OsString], name: &str) -> PathBuf {
     let folder = value_of(arguments, "--out-dir").unwrap_or(OsStr::new("."));
     let ending = codegen(arguments, "extra-filename").unwrap_or("");
@@ -199,35 +215,46 @@ fn external(arguments: &[OsString], name: &str) -> [OsString; 2] {
     ["--extern".into(), value]
 }
 
-/// rayon-core's arguments, with the replacement crate's source, edition and dependencies.
-fn in_place(arguments: &[OsString], folder: &Path) -> Vec<OsString> {
+/// The package's arguments, with the replacement crate's source, edition and dependencies.
+fn in_place(
+    arguments: &[OsString],
+    folder: &Path,
+    replacement: &Replacement,
+    patch: u64,
+) -> Vec<OsString> {
     let mut all = Vec::new();
     for group in groups(arguments) {
         if is_source(group) {
-            all.push(folder.join(TOP.root).into_os_string());
+            all.push(folder.join(replacement.top.root).into_os_string());
         } else if !matches!(option(group).0, b"--edition" | b"--cap-lints") {
             all.extend(group.iter().cloned());
         }
     }
     all.push(format!("--edition={EDITION}").into());
     all.extend(["--cap-lints".into(), "allow".into()]);
-    for name in TOP.uses {
+    for name in replacement.top.uses {
         all.extend(external(arguments, name));
+    }
+    if let Some((_, cfg)) = replacement.before_patch.filter(|(first, _)| patch < *first) {
+        all.extend(["--cfg".into(), cfg.into()]);
     }
     all
 }
 
-/// The arguments for a crate that the replacement needs, derived from rayon-core's.
+/// The arguments for a crate that the replacement needs, derived from the package's.
 fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec![
         "--crate-name".into(),
         c.name.into(),
-        format!("--edition={EDITION}").into(),
-        folder.join(c.root).into(),
         "--emit=metadata,link".into(),
         "--cap-lints".into(),
         "allow".into(),
     ];
+    let is_published = c.root.is_empty();
+    if !is_published {
+        all.push(format!("--edition={EDITION}").into());
+        all.push(folder.join(c.root).into());
+    }
     for feature in c.features {
         all.extend(["--cfg".into(), format!("feature=\"{feature}\"").into()]);
     }
@@ -237,13 +264,13 @@ fn below(arguments: &[OsString], folder: &Path, c: &Crate) -> Vec<OsString> {
     for group in groups(arguments) {
         let (name, value) = option(group);
         let is_dropped = match name {
-            b"--crate-name" | b"--edition" | b"--emit" | b"--cap-lints" | b"--check-cfg" => true,
-            // Cargo would take this crate's messages for rayon-core's.
+            b"--crate-name" | b"--emit" | b"--cap-lints" | b"--check-cfg" => true,
+            // Cargo would take this crate's messages for the package's.
             b"--error-format" | b"--json" | b"--diagnostic-width" => true,
+            b"--extern" => !c.given.iter().any(|n| has_name(value, n)),
+            _ if is_published => false,
+            b"--edition" => true,
             b"--cfg" => value.starts_with(b"feature="),
-            b"--extern" => !FROM_RAYON_CORE
-                .iter()
-                .any(|n| c.name == "work_stealing_rt" && has_name(value, n)),
             _ => is_source(group),
         };
         if !is_dropped {
@@ -264,6 +291,7 @@ fn has_name(value: &[u8], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replacement::{CHANNEL, RAYON};
 
     fn arguments() -> Vec<OsString> {
         "--crate-name rayon_core --edition=2021 /r/rayon-core-1.13.0/src/lib.rs \
@@ -286,7 +314,7 @@ mod tests {
 
     #[test]
     fn rayon_core_is_compiled_from_our_source() {
-        let all = text(&in_place(&arguments(), Path::new("/s p")));
+        let all = text(&in_place(&arguments(), Path::new("/s p"), &RAYON, 0));
         for part in [
             "--crate-name rayon_core",
             "/s p/work-stealing-rt/rayon-core/src/lib.rs",
@@ -340,10 +368,10 @@ mod tests {
 
     #[test]
     fn the_crates_below_share_its_code_generation() {
-        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[1]));
+        let all = text(&below(&arguments(), Path::new("/s"), &RAYON.below[1]));
         for part in [
-            "--crate-name work_stealing_rt --edition=2024 /s/work-stealing-rt/src/lib.rs",
-            "--emit=metadata,link",
+            "--crate-name work_stealing_rt --emit=metadata,link",
+            "--edition=2024 /s/work-stealing-rt/src/lib.rs",
             "--cfg feature=\"context\"",
             "--cfg special",
             "--crate-type lib",
@@ -359,7 +387,38 @@ mod tests {
         for part in ["json", "web_spin", "wasm_sync", "check-cfg", "rayon"] {
             assert!(!all.contains(part), "{part} in {all}");
         }
-        let all = text(&below(&arguments(), Path::new("/s"), &BELOW[0]));
+        let all = text(&below(&arguments(), Path::new("/s"), &RAYON.below[0]));
         assert!(!all.contains("--extern"), "{all}");
+    }
+
+    #[test]
+    fn the_published_crate_is_compiled_under_another_name() {
+        let line = "--crate-name crossbeam_channel --edition=2021 /r/crossbeam-channel-0.5.15/src/lib.rs \
+                    --emit=dep-info,metadata,link --cfg feature=\"std\" -C metadata=88d3 \
+                    -C extra-filename=-e3ea --out-dir /t/deps \
+                    --extern crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta";
+        let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let all = text(&below(&arguments, Path::new("/s"), &CHANNEL.below[2]));
+        for part in [
+            "--crate-name published_crossbeam_channel --emit=metadata,link",
+            "--edition=2021 /r/crossbeam-channel-0.5.15/src/lib.rs",
+            "--cfg feature=\"std\" -C metadata=88d3",
+            "--extern crossbeam_utils=/t/deps/libcrossbeam_utils-e4.rmeta",
+        ] {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+        assert!(
+            !all.contains("/s") && !all.contains("--crate-name crossbeam_channel"),
+            "{all}"
+        );
+        for (patch, is_told) in [(15, true), (16, false)] {
+            let all = text(&in_place(&arguments, Path::new("/s"), &CHANNEL, patch));
+            assert_eq!(all.contains("--cfg never_is_not_const"), is_told, "{all}");
+            assert!(all.contains("/s/crossbeam-channel/src/lib.rs"), "{all}");
+            assert!(
+                all.contains("=/t/deps/libpublished_crossbeam_channel-e3ea.rlib"),
+                "{all}"
+            );
+        }
     }
 }
