@@ -66,8 +66,8 @@ impl<M> std::error::Error for SendError<M> {}
 pub struct Address<A>(pub(crate) Arc<Cell<A>>);
 
 impl<A: Send + 'static> Address<A> {
-    /// Sends a message. It is handled later, after those that the caller has sent before to this actor, unless
-    /// it is more urgent. To an actor that has stopped it is not delivered but counted, see
+    /// Sends a message. It is handled later, after those that the caller has sent before to this actor,
+    /// unless it is more urgent. To an actor that has stopped it is not delivered but counted, see
     /// [`System::undelivered`](crate::System::undelivered).
     ///
     /// If the mailbox is bounded and has no room: an actor that sends handles no further message until there

@@ -30,9 +30,9 @@ impl Setup {
         self
     }
 
-    /// Bounds the mailbox: who sends more than so many messages waits until half of them are handled. An actor
-    /// waits between two messages, so the mailbox may have, for each sender, what one handler sends beyond.
-    /// An actor never waits for itself. At least 1; default: no bound.
+    /// Bounds the mailbox: who sends more than so many messages waits until half of them are handled. An
+    /// actor waits between two messages, so the mailbox may have, for each sender, what one handler sends
+    /// beyond. An actor never waits for itself. At least 1; default: no bound.
     #[must_use]
     pub fn mailbox(mut self, messages: usize) -> Self {
         self.room = messages.max(1);

@@ -1,5 +1,5 @@
-//! Lists the sources of the replacements for published crates, so that the binary contains them and an installed
-//! `cargo-hpcrun` is complete.
+//! Lists the sources of the replacements for published crates, so that the binary contains them and an
+//! installed `cargo-hpcrun` is complete.
 //!
 //! Output: `replacement_files.rs`, an array of (path in the replacement, bytes), sorted by path.
 

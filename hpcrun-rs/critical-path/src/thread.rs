@@ -98,8 +98,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`] happens
-    /// at this moment. Returns the time since the last event, in nanoseconds.
+    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`]
+    /// happens at this moment. Returns the time since the last event, in nanoseconds.
     #[inline]
     pub fn since_last(&mut self) -> u64 {
         let before = self.last;
@@ -317,8 +317,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.tracker.end(copy);
     }
 
-    /// The strand ends, as far as a report now is concerned, when the thread's CPU clock, by the system, shows
-    /// `cpu` nanoseconds. For another thread: the one that the strand belongs to must not use this any more.
+    /// The strand ends, as far as a report now is concerned, when the thread's CPU clock, by the system,
+    /// shows `cpu` nanoseconds. For another thread: the one that the strand belongs to must not use this any
+    /// more.
     pub fn publish_from_outside(&mut self, cpu: u64) {
         let now = self.clock.at(cpu).max(self.last);
         self.advance(now);

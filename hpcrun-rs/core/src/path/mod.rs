@@ -12,9 +12,9 @@
 //!
 //! # Who uses a thread's part
 //! The thread itself, from its hooks: [`ThreadPath::with`]. An event that arrives inside of that, from the
-//! tracker's own locks or from a signal handler of the program, is ignored. The signal handler of the profiler
-//! does not come here. When tracking is over, the thread that ends the process waits until the others are
-//! outside, and publishes their strands ([`ThreadPath::publish_from_outside`]).
+//! tracker's own locks or from a signal handler of the program, is ignored. The signal handler of the
+//! profiler does not come here. When tracking is over, the thread that ends the process waits until the
+//! others are outside, and publishes their strands ([`ThreadPath::publish_from_outside`]).
 
 mod contexts;
 mod file;
@@ -265,9 +265,9 @@ impl ThreadPath {
         self.is_shared.set(true);
     }
 
-    /// The strand of a thread, which may run, counts as ended now. Called by the thread that ends the process,
-    /// after [`finish`], when the thread is outside. `cpu`: the thread's CPU clock, in nanoseconds; `None`:
-    /// the calling thread.
+    /// The strand of a thread, which may run, counts as ended now. Called by the thread that ends the
+    /// process, after [`finish`], when the thread is outside. `cpu`: the thread's CPU clock, in nanoseconds;
+    /// `None`: the calling thread.
     pub fn publish_from_outside(&self, cpu: Option<u64>) {
         // SAFETY: tracking is over, so the thread does not enter any more, and it is outside (the caller's
         // promise).

@@ -1,8 +1,8 @@
 //! Strands that are left at objects, which addresses name, until others have waited for them there.
 //!
-//! Objects are found by a hash table of a fixed number of lists. Whoever uses an object holds the list's lock,
-//! for some tens of nanoseconds; a holder that lost its core is waited for by sleeping. An object that is
-//! destroyed, or initialised again, is forgotten. Beyond [`MOST`] objects none is added.
+//! Objects are found by a hash table of a fixed number of lists. Whoever uses an object holds the list's
+//! lock, for some tens of nanoseconds; a holder that lost its core is waited for by sleeping. An object that
+//! is destroyed, or initialised again, is forgotten. Beyond [`MOST`] objects none is added.
 
 use critical_path::Strand;
 use std::cell::UnsafeCell;
@@ -66,7 +66,8 @@ pub(super) struct Lock {
     pub(super) is_exclusive: bool,
 }
 
-/// The name of a thread is that of another one as soon as the join has returned, before the joiner can say so.
+/// The name of a thread is that of another one as soon as the join has returned, before the joiner can say
+/// so.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Threads in a join, or just behind one.

@@ -16,8 +16,8 @@ impl ThreadState {
         &self.path
     }
 
-    /// An event of the thread, which `act` reports. Its site is the instruction at `address`; if that is 0, or
-    /// a long segment ends here, the current context.
+    /// An event of the thread, which `act` reports. Its site is the instruction at `address`; if that is 0,
+    /// or a long segment ends here, the current context.
     #[inline]
     pub fn event<R>(&self, address: u64, act: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
         self.path.with(|tracked| {

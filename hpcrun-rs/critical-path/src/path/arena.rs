@@ -73,8 +73,8 @@ pub(crate) struct Arena {
 }
 
 /// Nodes of zeros, of which what is not touched is not committed: an allocator gets so many words from the
-/// system, which commits a page when it is first written. With an unusual alignment it would clear them itself,
-/// so they are aligned in here.
+/// system, which commits a page when it is first written. With an unusual alignment it would clear them
+/// itself, so they are aligned in here.
 struct Nodes {
     words: *mut [u64],
     first: *const Node,

@@ -1,7 +1,7 @@
 //! Paths: lists of segments that share their common beginnings.
 //!
-//! `arena` keeps the nodes and counts references to them, `list` extends and folds lists. A node does not change while more than one reference leads to it, so nothing is locked and no
-//! reader is disturbed.
+//! `arena` keeps the nodes and counts references to them, `list` extends and folds lists. A node does not
+//! change while more than one reference leads to it, so nothing is locked and no reader is disturbed.
 
 mod arena;
 mod list;
