@@ -6,10 +6,10 @@ use std::sync::Arc;
 use critical_path::Clock;
 use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::address::{Address, Array};
+use crate::actor::address::{Address, Array};
+use crate::actor::setup::Setup;
 use crate::reduction::Reduction;
 use crate::report::PathReport;
-use crate::setup::Setup;
 use crate::shared::{Panic, Shared};
 use crate::strand::{NewClock, Tables};
 use crate::table::Table;

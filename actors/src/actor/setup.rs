@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::address::{Address, Array};
-use crate::cell::Cell;
+use crate::actor::address::{Address, Array};
+use crate::actor::cell::Cell;
 use crate::shared::Shared;
 
 /// How actors are made: their name, and the room of their mailboxes.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
-use crate::cell::{Cell, Refused, WhenFull};
+use crate::actor::cell::{Cell, Refused, WhenFull};
+use crate::actor::setup::Setup;
 use crate::merge::MergePoint;
 use crate::priority::Priority;
 use crate::report::PathReport;
-use crate::setup::Setup;
 use crate::strand;
 
 /// An actor type with an entry method for messages of type `M`.

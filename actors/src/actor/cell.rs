@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use work_stealing_rt::SpawnContext;
 
-use crate::address::{Context, Handle};
+use crate::actor::address::{Context, Handle};
 use crate::current::{Current, note_full, take_full};
 use crate::names::{self, Entry};
 use crate::priority::Priority;
