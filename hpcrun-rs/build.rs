@@ -21,6 +21,7 @@ fn main() {
     for source in [
         "preload",
         "core",
+        "critical-path",
         "../formats",
         "../work-stealing-rt/abi",
         "../Cargo.lock",

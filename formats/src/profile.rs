@@ -24,7 +24,7 @@ use std::fmt;
 /// First bytes of every profile.
 pub const MAGIC: [u8; 8] = *b"HPCRSPRF";
 /// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 2;
+pub const VERSION_MAJOR: u16 = 3;
 /// Readers accept any minor version.
 pub const VERSION_MINOR: u16 = 0;
 /// Bytes before the first record.

@@ -3,9 +3,9 @@
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
 use crate::model::experiment::Experiment;
+use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
 use crate::model::symbols::Symbols;
-use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
@@ -18,19 +18,21 @@ use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
 use crate::passes::{code, critical_path, load_map, missing, parallel, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Logical};
-use crate::sinks::database::{self, FoldedTree};
+use crate::sinks::database::{Catalogue, Results};
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements, ProcessInput};
 use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
-use crate::views::fold::{FoldOptions, fold_contexts};
+use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
+use crate::views::stored;
 use hpc_formats::process;
 use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Builds a database from measurement directories; returns its path.
@@ -108,64 +110,87 @@ fn write(
     experiment.metrics = metrics::all(&categories, others);
     let layout = layout(&experiment.metrics, symbols);
     let trees = std::mem::take(&mut merged.trees);
-    let numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
+    let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
     drop(trees);
+    let physical_of = numbered
+        .physical
+        .as_mut()
+        .map(|p| std::mem::take(&mut p.of));
+    let logical_of = std::mem::take(&mut numbered.logical.of);
+    merged.number(&logical_of, physical_of.as_deref());
+    drop((logical_of, physical_of));
+    experiment.code = std::mem::take(&mut numbered.code);
     let logical = &numbered.logical;
-    let has_values = |context: u32| logical.sampled[context as usize];
-    let mut folded = fold_contexts(
-        &logical.tree,
-        has_values,
-        &numbered.code,
-        FoldOptions::STORED,
-    );
     let physical = numbered.physical.as_ref().map(|p| &p.tree);
-    let scopes = ScopeIds::new(&numbered.code, &logical.tree, physical, &folded.tree);
+    experiment.logical_contexts = logical.tree.nodes.len();
+    experiment.physical_contexts = physical.map(|tree| tree.nodes.len());
+    let (experiment, code) = (&experiment, &experiment.code);
+    let has_values = |context: u32| logical.sampled[context as usize];
+    let (keys, folded) = parallel::both(
+        threads,
+        || keys::contexts(&logical.tree, code),
+        || fold_contexts(&logical.tree, has_values, code, FoldOptions::STORED),
+    );
+    let Folded { tree: folded, of } = folded;
+    let scopes = ScopeIds::new(code, &logical.tree, physical, &folded);
+    let parents: Vec<_> = folded.nodes.iter().map(|node| node.parent).collect();
+    let scope_ids = &scopes;
     let columns = ColumnFiles {
         directory: directory.path(),
-        experiment: &experiment,
-        code: &numbered.code,
-        logical: Logical::new(&logical.tree, &folded.of, &numbered.code),
+        experiment,
+        logical: Logical {
+            tree: &logical.tree,
+            folded: &of,
+            keys,
+        },
         physical,
-        scopes: &scopes,
+        scopes: scope_ids,
+        files: Mutex::default(),
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
-    let target = values::Folded {
-        tree: &folded.tree,
-        of: &folded.of,
+    let inputs = values::Inputs {
+        merged,
+        runs: &runs,
+        numbered: &numbered,
+        layout: &layout,
+        folded: values::Folded {
+            parents: &parents,
+            of: &of,
+        },
+        sink: &columns,
+        threads,
     };
-    let sums = values::add_up(
-        &merged,
-        &runs,
-        &numbered,
-        &layout,
-        target,
-        (threads, &columns),
+    let mut written = None;
+    values::add_up(
+        inputs,
+        move || Catalogue::begin(experiment, (folded, scope_ids), warnings, directory),
+        |mut catalogue, sums, spreads| {
+            let mut loops = code.loops.clone();
+            let contexts = (logical.tree.nodes.as_slice(), &sums.logical);
+            counts::add_task_times(&groups, &numbered.loops, &mut loops, contexts);
+            let mut folded = catalogue.take_folded();
+            folded.exclusive = fold::sums(parents.len(), &of, &sums.logical);
+            let mut scopes = scope_ids.without_contexts();
+            let summaries = stored::summaries(&folded, code).map(|(view, summary)| {
+                let ids = scopes.of_summary(code, &summary);
+                (view, summary, ids)
+            });
+            let results = Results {
+                parents: &parents,
+                exclusive: &folded.exclusive,
+                spreads,
+                loops: &loops,
+                summaries: &summaries,
+                scopes: &scopes,
+            };
+            written = Some(catalogue.write_results(results)?);
+            Ok(())
+        },
     )?;
-    drop(merged);
-    folded.add(&sums.logical);
-    experiment.totals = sums.logical.totals();
-    experiment.logical_contexts = numbered.logical.tree.nodes.len();
-    experiment.physical_contexts = numbered.physical.as_ref().map(|p| p.tree.nodes.len());
-    experiment.code = numbered.code;
-    let logical = Tree {
-        exclusive: sums.logical,
-        ..numbered.logical.tree
-    };
-    counts::add_task_times(&groups, &numbered.loops, &mut experiment.code, &logical);
-    // From here on only the folded tree is needed.
-    drop((
-        logical,
-        numbered.logical.of,
-        numbered.physical,
-        sums.physical,
-        folded.of,
-    ));
-    let folded = FoldedTree {
-        tree: &folded.tree,
-        spreads: &sums.spreads,
-        scopes: &scopes,
-    };
-    database::write(&experiment, folded, warnings, directory)
+    let files = columns.files.into_inner();
+    let mut files = files.unwrap_or_else(PoisonError::into_inner);
+    files.sort();
+    written.map_or(Ok(()), |catalogue| catalogue.end(&files))
 }
 
 /// The overhead categories that occur, sorted.

@@ -41,6 +41,15 @@ Examples:
   hpcprof-rs threads hpcrun-app-database --format csv > threads.csv
       all threads and their statistics for scripts";
 
+const REGIONS_EXAMPLES: &str = "\
+Examples:
+  hpcprof-rs regions hpcrun-app-database
+      what each parallel region costs beside its work, and from which size it pays
+  hpcprof-rs regions --executions solve=2741 --workers asleep
+      the newest database here: with the start-up of a region that ran 2741 times
+  hpcprof-rs regions hpcrun-app-database --serial serial-database --format json
+      serial times from a run on one worker, for scripts";
+
 const PATH_EXAMPLES: &str = "\
 Examples:
   hpcprof-rs critical-path hpcrun-app-database
@@ -88,6 +97,9 @@ pub enum Command {
     /// What each thread did, with the imbalance over threads and processes
     #[command(after_long_help = THREADS_EXAMPLES)]
     Threads(ThreadsArgs),
+    /// What each parallel region costs beside its work, and whether it should be parallel
+    #[command(after_long_help = REGIONS_EXAMPLES)]
+    Regions(RegionsArgs),
     /// The longest chain of work over all threads, and what shortening it would gain
     #[command(after_long_help = PATH_EXAMPLES)]
     CriticalPath(PathArgs),
@@ -166,7 +178,7 @@ pub struct ViewArgs {
     /// characters is in quotes: "work/'L1 misses'".
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Show how the work of each context is spread over threads (default top-down view, text or JSON)
+    /// Show how the work of each row is spread over threads (logical projection, text or JSON)
     #[arg(long)]
     pub statistics: bool,
     /// Call paths of the user's program, or of the machine
@@ -226,6 +238,47 @@ pub struct ThreadsArgs {
     /// Threads that text lists; what is left is one row
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub rows: usize,
+}
+
+/// Formats of the regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum RegionsFormat {
+    /// To read
+    Text,
+    /// Everything, for scripts
+    Json,
+}
+
+/// What the workers do when a region begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Workers {
+    /// They have just ended the region before
+    Awake,
+    /// They sleep
+    Asleep,
+}
+
+/// Options of the regions.
+#[derive(Debug, Args)]
+pub struct RegionsArgs {
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = RegionsFormat::Text)]
+    pub format: RegionsFormat,
+    /// Start-up overheads, by `hpcrun-rs calibrate` [default: those of the run's host in the user's cache]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// How often a region was executed, by its name or the end of it
+    #[arg(long, value_name = "NAME=COUNT", value_parser = execution)]
+    pub executions: Vec<(String, u64)>,
+    /// Database of a run on one worker, for serial times
+    #[arg(long, value_name = "DATABASE")]
+    pub serial: Option<PathBuf>,
+    /// What the workers do when a region begins
+    #[arg(long, value_enum, default_value_t = Workers::Awake)]
+    pub workers: Workers,
 }
 
 /// Formats of a critical path.
@@ -303,6 +356,15 @@ fn percentage(text: &str) -> Result<f64, String> {
     }
 }
 
+fn execution(text: &str) -> Result<(String, u64), String> {
+    let (name, count) = text.rsplit_once('=').ok_or("not NAME=COUNT")?;
+    let count = count.parse().ok().filter(|count| *count > 0);
+    Ok((
+        name.to_owned(),
+        count.ok_or("COUNT is not a number from 1")?,
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +379,7 @@ mod tests {
             EXPORT_EXAMPLES,
             THREADS_EXAMPLES,
             PATH_EXAMPLES,
+            REGIONS_EXAMPLES,
         ];
         for line in examples.iter().flat_map(|text| text.lines()) {
             let words = line.trim().split(" > ").next().unwrap_or_default();
@@ -326,6 +389,6 @@ mod tests {
             }
         }
         let shown = examples.map(|text| text.matches("\n  hpcprof-rs ").count());
-        assert_eq!(shown, [3; 5]);
+        assert_eq!(shown, [3; 6]);
     }
 }

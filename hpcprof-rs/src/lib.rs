@@ -5,8 +5,9 @@
 //! them into the [`model`], and [`sinks`] write it by the [`schema`].
 //!
 //! To show a database, the [`catalogue`] reads it, [`metrics`] derive further ones from its own, [`views`]
-//! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats, and
-//! [`advice`] says what the figures mean. Nothing but the database is read, so it can be moved and kept.
+//! arrange its contexts as trees, [`render`] prints them, [`exports`] write other profilers' formats,
+//! [`regions`] tell the overheads of parallel regions apart, and [`advice`] says what the figures mean. Only
+//! the database is read (for regions also the machine's calibration), so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
 
@@ -21,6 +22,7 @@ pub mod exports;
 pub mod metrics;
 pub mod model;
 pub mod passes;
+pub mod regions;
 pub mod render;
 pub mod run;
 pub mod schema;

@@ -6,17 +6,19 @@ use crate::advice::efficiency::Thresholds;
 use crate::advice::first_screen;
 use crate::advice::headline::headline;
 use crate::build::build;
-use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, WORK};
+use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
-    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, TableFormat, ThreadsArgs,
-    ViewArgs,
+    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, RegionsArgs, RegionsFormat,
+    TableFormat, ThreadsArgs, ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
 use crate::metrics::expression::Expression;
 use crate::model::metrics::Metric;
+use crate::model::tree::Tree;
 use crate::model::warnings::Warnings;
+use crate::regions::{find, overheads, print};
 use crate::render::critical_path::PathView;
 use crate::render::json::Form;
 use crate::render::style::Style;
@@ -24,10 +26,11 @@ use crate::render::threads::Threads;
 use crate::render::{csv, folded, json, text};
 use crate::schema;
 use crate::sources::newest;
-use crate::views::fold::{FoldOptions, fold};
+use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
-use crate::views::{bottom_up, flat, threads, top_down};
-use hpc_formats::profile::SAMPLES;
+use crate::views::view::View;
+use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
+use start_up::calibration::{self, Calibration, State};
 use std::io::Write;
 use std::path::Path;
 
@@ -40,6 +43,7 @@ pub fn run(cli: Cli, style: Style, out: &mut impl Write) -> Result<()> {
         Some(Command::BottomUp(args)) => show(&args, ViewKind::BottomUp, style, out),
         Some(Command::Flat(args)) => show(&args, ViewKind::Flat, style, out),
         Some(Command::Threads(args)) => threads(&args, style, out),
+        Some(Command::Regions(args)) => regions(&args, style, out),
         Some(Command::CriticalPath(args)) => critical_path(&args, style, out),
         Some(Command::Export(args)) => export(args, out),
     }
@@ -119,23 +123,15 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
     let context = context
         .map(|text| catalogue.find_contexts(text))
         .transpose()?;
-    // The table `thread` has effort and samples; what else was counted is in the values of contexts.
-    let counted = catalogue
-        .metrics
-        .iter()
-        .rev()
-        .take_while(|m| m.name != SAMPLES);
     let rows = match &context {
         Some(contexts) => catalogue.threads_in(contexts)?,
-        None if metric.derived().is_some() && counted.count() > 0 => {
-            catalogue.threads_in(&catalogue.all_contexts())?
-        }
         None => catalogue.threads()?,
     };
     let table = threads::arrange(rows, metric, context.is_none());
     let threads = Threads {
         table: &table,
         catalogue: &catalogue,
+        metric,
         context: context.as_ref().map(|c| c.name.as_str()),
     };
     match args.format {
@@ -144,6 +140,71 @@ fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()>
         TableFormat::Csv => threads.csv(out),
     }
     .map_err(Error::output)
+}
+
+fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()> {
+    let catalogue = open(args.database.as_deref())?;
+    let find = |of: &Catalogue| Ok(find::find(of, &of.contexts(Projection::Logical)?));
+    let regions = find(&catalogue)?;
+    let serial = args
+        .serial
+        .as_deref()
+        .map(|path| find(&Catalogue::open(path)?));
+    let (calibration, no_calibration) =
+        match calibration_of(&catalogue, args.calibration.as_deref())? {
+            Ok(calibration) => (Some(calibration), None),
+            Err(problem) => (None, Some(problem)),
+        };
+    let known = overheads::Known {
+        calibration,
+        state: Some(match args.workers {
+            Workers::Awake => State::Awake,
+            Workers::Asleep => State::Asleep,
+        }),
+        executions: args.executions.clone(),
+        serial: serial.transpose()?,
+    };
+    let report = print::Report {
+        assessed: &overheads::assess(&regions, catalogue.statistics.cores, &known)?,
+        catalogue: &catalogue,
+        regions: &regions,
+        known: &known,
+        no_calibration: no_calibration.as_deref(),
+    };
+    match args.format {
+        RegionsFormat::Text => report.text(style, out),
+        RegionsFormat::Json => report.json(out),
+    }
+    .map_err(Error::output)
+}
+
+/// The calibration that is named, else that of the run's host, or why there is none.
+fn calibration_of(
+    catalogue: &Catalogue,
+    named: Option<&Path>,
+) -> Result<std::result::Result<Calibration, String>> {
+    let path = match (named, catalogue.statistics.hosts.as_slice()) {
+        (Some(path), _) => path.to_owned(),
+        (None, [host]) => match calibration::file(host).filter(|file| file.is_file()) {
+            Some(file) => file,
+            None => {
+                return Ok(Err(format!(
+                    "run `hpcrun-rs calibrate` on {host}, or give --calibration FILE"
+                )));
+            }
+        },
+        (None, hosts) => {
+            let problem = format!("the run has {} hosts; give --calibration FILE", hosts.len());
+            return Ok(Err(problem));
+        }
+    };
+    let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let calibration = Calibration::parse(&text).map_err(|problem| Error::Input {
+        path,
+        problem: format!("is no calibration: {problem}"),
+        remedy: "write one with `hpcrun-rs calibrate`",
+    })?;
+    Ok(Ok(calibration))
 }
 
 fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<()> {
@@ -222,20 +283,20 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         projection: args.projection,
         lines: args.lines,
         call_lines: false,
-        // Callers are procedures.
-        loops: kind != ViewKind::BottomUp,
         std_inlined: args.std_inlined,
         runtime_frames: args.runtime_frames,
         recursion: (is_text || args.statistics) && !args.no_fold_recursion,
         start_up: is_text || args.statistics,
     };
-    let has_spreads = matches!(args.format, Format::Text | Format::Json)
-        && kind == ViewKind::TopDown
-        && options == FoldOptions::STORED;
-    if args.statistics && !has_spreads {
-        let problem = "--statistics are of the default view only: give `top-down` as text or JSON, without \
-                       options that unfold contexts, or `threads --context PROCEDURE`";
-        return Err(Error::Usage(problem.to_owned()));
+    if args.statistics {
+        let problem = match (args.format, args.projection) {
+            (Format::Text | Format::Json, Projection::Logical) => None,
+            (_, Projection::Logical) => Some("as text and JSON only: give --format json"),
+            (_, Projection::Physical) => Some("by logical context only: leave --projection out"),
+        };
+        if let Some(problem) = problem {
+            return Err(Error::Usage(format!("--statistics are known {problem}")));
+        }
     }
     let default = match args.format {
         Format::Text => text_limits(kind),
@@ -245,41 +306,31 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         depth: args.depth.map(|d| d as usize).or(default.depth),
         threshold: args.threshold.or(default.threshold),
     };
-    let is_stored = options == FoldOptions::STORED && metric.derived().is_none();
-    if is_text && kind == ViewKind::TopDown && is_stored && !args.statistics {
-        let view = top_down::stored(&catalogue, limits, metric)?;
-        return text::print(&view, &catalogue, metric, None, style, out).map_err(Error::output);
-    }
-    let tree = fold(
-        &catalogue.contexts(args.projection)?,
-        &catalogue.code,
-        options,
-    );
-    if args.format == Format::Folded {
-        let contexts = 0..tree.nodes.len() as u32;
-        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
-    }
-    let mut view = match kind {
-        ViewKind::TopDown => top_down::arrange(&tree),
-        ViewKind::BottomUp => bottom_up::arrange(&tree, limits.depth),
-        ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
+    let stored = match is_text && options == FoldOptions::STORED {
+        true => stored_view(args, &catalogue, kind, (limits, metric))?,
+        false => None,
     };
-    if args.statistics {
-        // Nodes are numbered as the stored contexts.
-        let spreads = catalogue.work_spreads()?;
-        for (id, node) in (0..).zip(&mut view.nodes) {
-            node.spread = spreads.get(&id).copied();
+    let has_headline = is_text && kind == ViewKind::BottomUp;
+    let (mut view, user_code) = match stored {
+        Some(view) if has_headline => {
+            let user_code = catalogue.summary(user_code::NAME)?;
+            (view, Some(user_code.into_tree()))
         }
-    }
+        Some(view) => (view, None),
+        None => {
+            let (view, tree) = whole_view(args, &catalogue, kind, options, (limits.depth, metric))?;
+            let user_code = || user_code::arrange(&tree, &catalogue.code);
+            (view, has_headline.then(user_code))
+        }
+    };
     view.sort(metric);
     let view = prune(view, limits, metric);
     match args.format {
         Format::Text => {
-            let headline = match kind {
-                ViewKind::BottomUp => headline(&tree, &catalogue, metric, style.width),
-                ViewKind::TopDown | ViewKind::Flat => None,
-            };
-            text::print(&view, &catalogue, metric, headline.as_deref(), style, out)
+            let metric_of = (metric, view.totals.as_slice());
+            let line = |code| headline(&code, &catalogue, metric_of, style.width);
+            let line = user_code.and_then(line);
+            text::print(&view, &catalogue, metric, line.as_deref(), style, out)
         }
         Format::Json if args.flat => {
             json::print(&view, &catalogue, metric, options, Form::Flat, out)
@@ -298,4 +349,55 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Format::Folded => folded::print(&view, &catalogue.code, metric, out),
     }
     .map_err(Error::output)
+}
+
+/// The view as far as a database has it ready, if that is all that is shown.
+fn stored_view(
+    args: &ViewArgs,
+    catalogue: &Catalogue,
+    kind: ViewKind,
+    (limits, metric): (Limits, MetricSelector<'_>),
+) -> Result<Option<View>> {
+    match kind {
+        ViewKind::TopDown if !stored::can_prune_by(metric, &catalogue.totals()?) => Ok(None),
+        ViewKind::TopDown => top_down::stored(catalogue, limits, metric, args.statistics).map(Some),
+        // Spreads are stored by context.
+        ViewKind::BottomUp | ViewKind::Flat if args.statistics => Ok(None),
+        ViewKind::BottomUp => bottom_up::stored(catalogue, limits, metric),
+        ViewKind::Flat => flat::stored(catalogue).map(Some),
+    }
+}
+
+/// The view of all contexts, and their folded tree.
+fn whole_view(
+    args: &ViewArgs,
+    catalogue: &Catalogue,
+    kind: ViewKind,
+    options: FoldOptions,
+    (depth, metric): (Option<usize>, MetricSelector<'_>),
+) -> Result<(View, Tree)> {
+    let Folded { tree, of } = fold(
+        &catalogue.contexts(args.projection)?,
+        &catalogue.code,
+        options,
+    );
+    if args.format == Format::Folded {
+        let contexts = 0..tree.nodes.len() as u32;
+        metric.check_stackable(contexts.map(|context| tree.exclusive.of(context)))?;
+    }
+    let (mut view, nodes) = match kind {
+        ViewKind::TopDown => top_down::arrange(&tree),
+        ViewKind::BottomUp => bottom_up::arrange(&tree, depth),
+        ViewKind::Flat => flat::arrange(&tree, &catalogue.code),
+    };
+    if args.statistics {
+        let node = |folded: &Option<u32>| nodes[(*folded)? as usize];
+        let nodes: Vec<Option<u32>> = of.iter().map(node).collect();
+        let parents: Vec<Option<u32>> = view.nodes.iter().map(|n| n.parent).collect();
+        let spreads = catalogue.work_spreads(&nodes, &parents)?;
+        for (node, spread) in view.nodes.iter_mut().zip(spreads) {
+            node.spread = spread;
+        }
+    }
+    Ok((view, tree))
 }

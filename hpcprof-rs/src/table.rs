@@ -70,18 +70,21 @@ impl<W: Write + Send> Table<W> {
         )?))
     }
 
-    /// Writes a group of rows: all columns, of one length.
-    pub fn write(&mut self, columns: &[Column]) -> Result<()> {
+    /// Writes a group of rows: all columns, of one length. The columns are empty afterwards.
+    pub fn write(&mut self, columns: &mut [Column]) -> Result<()> {
         write(&mut self.0, columns)
     }
 
-    /// Ends the file.
-    pub fn close(self) -> Result<()> {
-        self.0.close().map(|_| ())
+    /// Ends the file; returns what it was written to.
+    pub fn close(self) -> Result<W> {
+        self.0.into_inner()
     }
 }
 
-fn write<W: Write + Send>(writer: &mut SerializedFileWriter<W>, columns: &[Column]) -> Result<()> {
+fn write<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    columns: &mut [Column],
+) -> Result<()> {
     let mut group = writer.next_row_group()?;
     for column in columns {
         let Some(mut out) = group.next_column()? else {
@@ -90,13 +93,16 @@ fn write<W: Write + Send>(writer: &mut SerializedFileWriter<W>, columns: &[Colum
         match column {
             Column::Int(values) => {
                 out.typed::<Int32Type>().write_batch(values, None, None)?;
+                values.clear();
             }
             Column::Long(values) => {
                 out.typed::<Int64Type>().write_batch(values, None, None)?;
+                values.clear();
             }
             Column::Text(values) => {
                 out.typed::<ByteArrayType>()
                     .write_batch(values, None, None)?;
+                values.clear();
             }
             Column::OptionalInt(values) => {
                 let (known, levels) = present(values);
@@ -115,11 +121,8 @@ fn write<W: Write + Send>(writer: &mut SerializedFileWriter<W>, columns: &[Colum
     Ok(())
 }
 
-/// The values that are not null, and which they are.
-fn present<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let known = values.iter().flatten().cloned().collect();
-    (
-        known,
-        values.iter().map(|v| i16::from(v.is_some())).collect(),
-    )
+/// Takes the values that are not null, and says which they are.
+fn present<T>(values: &mut Vec<Option<T>>) -> (Vec<T>, Vec<i16>) {
+    let levels = values.iter().map(|v| i16::from(v.is_some())).collect();
+    (values.drain(..).flatten().collect(), levels)
 }

@@ -1,12 +1,10 @@
 //! Load modules are analysed once: later builds take them from the user's cache, and nothing that
 //! is kept there hides what a later run sampled.
 
-mod support;
-
+use crate::support::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use support::*;
 
 const C: &str = "\
 volatile int word;

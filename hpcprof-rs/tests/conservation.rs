@@ -1,14 +1,12 @@
 //! For random measurements, every view with every flag keeps every metric: totals, sums of
 //! exclusives, sums over roots and what was recorded are equal to the nanosecond.
 
-mod support;
-
+use crate::support::random;
+use crate::support::*;
 use fastrand::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::random;
-use support::*;
 
 type Sums = BTreeMap<String, i64>;
 
@@ -266,11 +264,11 @@ fn without_anchors(thread: &ThreadBuilder, seed: u64) -> ThreadBuilder {
     for _ in 0..60 {
         let parent = nodes[random.usize(..nodes.len())];
         let address = random.choice([
-            support::program::MAIN,
-            support::program::CALLER_JOIN_CLOSURE,
-            support::program::LEAF,
-            support::program::MEMCPY,
-            support::program::CALLER_PUSH,
+            crate::support::program::MAIN,
+            crate::support::program::CALLER_JOIN_CLOSURE,
+            crate::support::program::LEAF,
+            crate::support::program::MEMCPY,
+            crate::support::program::CALLER_PUSH,
         ]);
         let node = out.native(parent, address.expect("there are some"));
         nodes.push(node);

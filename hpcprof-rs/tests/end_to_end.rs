@@ -1,12 +1,10 @@
 //! From synthetic measurements to JSON views: what each kind of path must look like.
 
-mod support;
-
+use crate::support::program::{self, *};
+use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
-use support::program::{self, *};
-use support::*;
 
 const MS: i64 = 1_000_000;
 const SAMPLE: i64 = 5 * MS;

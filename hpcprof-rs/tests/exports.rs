@@ -1,16 +1,12 @@
 //! Exports: each file is read back by an independent reader, and by the format's own tool where that is
 //! installed, and must have exactly the amounts of the JSON views, path by path.
 
-#[path = "support/readers.rs"]
-mod readers;
-mod support;
-
-use readers::{Callgrind, Paths, Place, Pprof, Profiles};
+use crate::support::program::*;
+use crate::support::readers::{self, Callgrind, Paths, Place, Pprof, Profiles};
+use crate::support::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::program::*;
-use support::*;
 
 const FORMATS: [&str; 6] = [
     "folded",
@@ -453,7 +449,7 @@ fn what_does_not_fit_together_is_one_line_with_the_remedy() {
         &error("folded", &["--metric", "speed"]),
         "it has: effort, work, idleness",
     );
-    let quiet = support::database(&run_of(|thread, entry| thread.sample(entry, 1, 0.0)));
+    let quiet = crate::support::database(&run_of(|thread, entry| thread.sample(entry, 1, 0.0)));
     let line = export(&quiet, "flamegraph", &["--metric", "idleness"]).expect_err("empty");
     has(&line, "nothing was recorded for the metric `idleness`");
     has(&line, "choose another --metric");

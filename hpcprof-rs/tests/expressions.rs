@@ -1,13 +1,11 @@
 //! Expressions over metrics: random ones against an evaluator of their own, units, errors, and the views.
 
-mod support;
-
+use crate::support::program::full_run;
+use crate::support::*;
 use fastrand::Rng;
 use hpcprof_rs::metrics::expression::{Expression, Problem, Variable};
 use hpcprof_rs::metrics::unit::Unit;
 use serde_json::Value;
-use support::program::full_run;
-use support::*;
 
 /// Names with the powers of second, count and byte, and whether values add up.
 const METRICS: [(&str, [i32; 3], bool); 9] = [

@@ -1,12 +1,10 @@
 //! The first screen: rows are the user's procedures, verdicts are given where the figures carry them, tasks
 //! of unknown callers are said by runtime, and nothing from outside steers the terminal.
 
-mod support;
-
+use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::structure::Origin::{self, Runtime, System, User};
-use support::*;
 
 const MS: u64 = 1_000_000;
 const FILE: &str = "/src/app/main.cpp";

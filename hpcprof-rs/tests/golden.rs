@@ -1,12 +1,10 @@
 //! Golden outputs of the text views, the first screen and one view of each other format.
 //! `UPDATE_EXPECT=1` rewrites them; the sums in them are checked against the input all the same.
 
-mod support;
-
+use crate::support::program::full_run;
+use crate::support::*;
 use expect_test::{ExpectFile, expect_file};
 use std::path::Path;
-use support::program::full_run;
-use support::*;
 
 fn check(expected: ExpectFile, database: &Path, arguments: &[&str]) -> String {
     let all: Vec<&str> = arguments

@@ -1,12 +1,10 @@
 //! CPU time that no sample stands for is said, with whose it is; what is noise is not.
 
-mod support;
-
+use crate::support::program::{self, LEAF, MAIN, START, run_of};
+use crate::support::*;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::Unprofiled;
 use serde_json::Value;
-use support::program::{self, LEAF, MAIN, START, run_of};
-use support::*;
 
 const MS: u64 = 1_000_000;
 

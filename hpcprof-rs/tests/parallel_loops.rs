@@ -1,13 +1,11 @@
 //! Parallel loops in synthetic measurements: what is folded, how it is named, who gets the counts.
 
-mod support;
-
+use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::process::SiteCounts;
 use hpc_formats::profile::Association;
 use hpc_formats::structure::Origin::{Runtime, System, User};
 use serde_json::Value;
-use support::*;
 
 const APP: u16 = 1;
 const SAMPLE: i64 = 5_000_000;

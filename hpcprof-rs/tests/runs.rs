@@ -1,9 +1,7 @@
 //! Several runs in one database: each has its own clock, and its processes their own identity.
 
-mod support;
-
-use support::program::{LEAF, MAIN, START, run_of};
-use support::*;
+use crate::support::program::{LEAF, MAIN, START, run_of};
+use crate::support::*;
 
 const MS: u64 = 1_000_000;
 

@@ -9,12 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of Rust sources, relative to this package, and their names in the replacement.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 3] = [
     ("../../work-stealing-rt/abi/src", "hpcrun-abi/src"),
-    (
-        "../../work-stealing-rt/critical-path/src",
-        "critical-path/src",
-    ),
     ("../../work-stealing-rt/src", "work-stealing-rt/src"),
     (
         "../../work-stealing-rt/rayon-core/src",

@@ -19,7 +19,8 @@ use std::process::ExitCode;
     after_long_help = "Examples:\n  \
         hpcrun-rs ./target/release/solver input.dat\n  \
         hpcrun-rs -e cpu-time@1000 -o run1 ./solver        1000 samples per CPU second and thread\n  \
-        hpcrun-rs --report ./solver                        run, then print the report\n\n\
+        hpcrun-rs --report ./solver                        run, then print the report\n  \
+        hpcrun-rs calibrate                                measure what starting tasks costs here\n\n\
         Exit status: the program's own; 125 when hpcrun-rs itself fails, 126 when the program cannot\n\
         be executed, 127 when it is not found."
 )]
@@ -55,6 +56,13 @@ pub(crate) struct Options {
     /// Wait for the program, then build the database and print the report to stdout.
     #[arg(long)]
     pub(crate) report: bool,
+
+    /// Track the critical path, too: the longest chain of CPU time over all threads, which bounds the time on
+    /// any number of cores. Prints its summary at the end. With `every:TIME` (`10s`, `5m`, `1h`) it is also
+    /// written every so often while the program runs.
+    #[arg(long, value_name = "every:TIME", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub(crate) critical_path: Option<Repeat>,
 
     /// Keep a trace of the samples over time (not available yet).
     #[arg(long)]
@@ -96,6 +104,33 @@ impl std::str::FromStr for CoresOption {
                 _ => Err("expected a number of at least 1, `all` or `workers`".to_owned()),
             },
         }
+    }
+}
+
+/// After how many seconds something is repeated; 0: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeat(pub(crate) u32);
+
+impl std::str::FromStr for Repeat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Repeat(0));
+        }
+        let seconds = text.strip_prefix("every:").and_then(|time| {
+            let unit = time.char_indices().next_back()?;
+            let factor = match unit.1 {
+                's' => 1,
+                'm' => 60,
+                'h' => 3600,
+                _ => return None,
+            };
+            let number = time.get(..unit.0)?.parse::<u32>().ok()?;
+            number.checked_mul(factor).filter(|seconds| *seconds > 0)
+        });
+        let seconds = seconds.ok_or("expected `every:` and a time such as 10s, 5m or 1h");
+        Ok(Repeat(seconds?))
     }
 }
 
@@ -233,6 +268,27 @@ mod tests {
         assert!(!o.report);
         let o = Options::parse_from(["hpcrun-rs", "--", "prog", "--", "x"]);
         assert_eq!(o.program, ["prog", "--", "x"]);
+    }
+
+    #[test]
+    fn repetition() {
+        let seconds = |text: &str| text.parse().map(|Repeat(seconds)| seconds);
+        assert_eq!(seconds(""), Ok(0));
+        assert_eq!(seconds("every:10s"), Ok(10));
+        assert_eq!(seconds("every:2m"), Ok(120));
+        for bad in [
+            "10s",
+            "every:",
+            "every:s",
+            "every:0s",
+            "every:10",
+            "every:-1s",
+            "every:9999999h",
+        ] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+        let o = Options::parse_from(["hpcrun-rs", "--critical-path", "prog"]);
+        assert_eq!((o.critical_path, o.program.len()), (Some(Repeat(0)), 1));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The launcher: prepares a measurement directory, adds the sampler to the program's environment, and
-//! executes the program. With `--report` it waits for the program and prints the report.
+//! executes the program. With `--report` or `--critical-path` it waits for the program and prints the result.
+//! `calibrate` measures the machine instead.
 //!
 //! Exit status: the program's own; 125 if the launcher fails, 126 if the program cannot be executed, 127 if
 //! it is not found.
@@ -9,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod calibrate;
 mod child;
 mod cli;
 mod cores;
+mod critical_path;
 mod environment;
 mod failure;
 mod library;
@@ -43,6 +46,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == calibrate::COMMAND)
+    {
+        return calibrate::run(arguments.drain(1..));
+    }
     let options = match cli::Options::try_parse_from(arguments) {
         Ok(options) => options,
         Err(error) => return Ok(cli::explain(&error)),
@@ -52,8 +62,8 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
         eprintln!("hpcrun-rs: warning: {warning}");
     }
     match &prepared.directory {
-        Some(directory) if options.report => {
-            return report::supervise(prepared.command, directory, options.quiet);
+        Some(directory) if options.report || options.critical_path.is_some() => {
+            return report::supervise(prepared.command, directory, &options);
         }
         Some(directory) if !options.quiet => eprintln!(
             "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
@@ -132,6 +142,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         let settings = environment::Settings {
             events,
             cores,
+            critical_path: options.critical_path,
             source: &options.source,
             unwinder: &options.unwinder,
             library: &library,

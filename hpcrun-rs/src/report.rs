@@ -1,28 +1,47 @@
-//! `--report`: runs the program as a child, then hpcprof-rs over the measurements.
+//! `--report`, `--critical-path`: runs the program as a child, then prints what was asked for.
 
 use crate::child;
+use crate::cli::Options;
+use crate::critical_path;
 use crate::failure::Failure;
 use crate::output;
 use crate::text;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Waits for the program, prints its report, and ends as the program did. A program that fails still has a
-/// profile.
+/// Waits for the program, prints the result, and ends as the program did. A program that fails still has
+/// a profile.
 pub(crate) fn supervise(
     mut command: Command,
     directory: &Path,
-    quiet: bool,
+    options: &Options,
 ) -> Result<ExitCode, Failure> {
     let status = child::run(&mut command, Some(directory))?;
-    report(directory, quiet);
+    if options.critical_path.is_some() && !options.report && !options.quiet {
+        critical_path::summarise(directory);
+    }
+    if options.report {
+        report(directory, options.critical_path.is_some());
+    }
+    if !options.quiet {
+        eprintln!(
+            "hpcrun-rs: measurements kept in {}",
+            output::display(directory)
+        );
+    }
     Ok(child::end_like(status))
 }
 
-fn report(directory: &Path, quiet: bool) {
+fn report(directory: &Path, with_path: bool) {
     let tool = beside_us("hpcprof-rs");
     match Command::new(&tool).arg(directory).status() {
-        Ok(status) if status.success() => {}
+        // Without a name, the view is that of the newest database, which this one is.
+        Ok(status) if status.success() => {
+            let view = with_path.then(|| Command::new(&tool).arg("critical-path").status());
+            if view.is_some_and(|ended| !ended.is_ok_and(|status| status.success())) {
+                critical_path::summarise(directory);
+            }
+        }
         Ok(status) => eprintln!(
             "hpcrun-rs: warning: hpcprof-rs ended with {status}; the measurements are in {}",
             output::display(directory)
@@ -33,12 +52,6 @@ fn report(directory: &Path, quiet: bool) {
             text::shown(&tool),
             output::display(directory)
         ),
-    }
-    if !quiet {
-        eprintln!(
-            "hpcrun-rs: measurements kept in {}",
-            output::display(directory)
-        );
     }
 }
 

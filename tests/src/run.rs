@@ -5,6 +5,7 @@
 
 use crate::tools::{c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};
+use hpc_formats::critical_path::CriticalPath;
 use hpc_formats::profile::{Profile, profiles};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
@@ -69,6 +70,7 @@ pub struct Spec {
     arguments: Vec<String>,
     event: &'static str,
     lock_wait: bool,
+    critical_path: Option<&'static str>,
     rate: u32,
     cores: String,
     source: &'static str,
@@ -86,6 +88,7 @@ impl Spec {
             arguments: Vec::new(),
             event: "cpu-time",
             lock_wait: false,
+            critical_path: None,
             rate: 200,
             cores: "2".into(),
             source: "auto",
@@ -121,6 +124,12 @@ impl Spec {
     /// Measuring waiting for locks, too.
     pub fn lock_wait(mut self) -> Spec {
         self.lock_wait = true;
+        self
+    }
+
+    /// Tracking the critical path, too; `repeat`: empty, or as in `--critical-path=every:1s`.
+    pub fn critical_path(mut self, repeat: &'static str) -> Spec {
+        self.critical_path = Some(repeat);
         self
     }
 
@@ -175,6 +184,10 @@ impl Spec {
                     .into_iter()
                     .flatten(),
             )
+            .args(self.critical_path.map(|repeat| match repeat {
+                "" => "--critical-path".to_owned(),
+                repeat => format!("--critical-path={repeat}"),
+            }))
             .args(["--cores", &self.cores, "--source", self.source])
             .args(["--unwinder", self.unwinder, "--"])
             .arg(&self.program)
@@ -356,6 +369,22 @@ impl Run {
             .collect();
         files.sort();
         files
+    }
+
+    /// The critical paths of the run's processes.
+    pub fn critical_paths(&self) -> Vec<CriticalPath> {
+        let read = |path: &PathBuf| {
+            let bytes = std::fs::read(path).expect("the critical path is readable");
+            CriticalPath::decode(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
+        self.files("hpcpath").iter().map(read).collect()
+    }
+
+    /// That of the only process.
+    pub fn critical_path(&self) -> CriticalPath {
+        let mut paths = self.critical_paths();
+        assert_eq!(paths.len(), 1, "one process: {}", self.stderr());
+        paths.remove(0)
     }
 
     /// What the profiles' headers count, over all threads.

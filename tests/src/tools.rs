@@ -125,9 +125,10 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 19] = [
+    let flags: [(&str, &[&str]); 20] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
+        ("paths", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),

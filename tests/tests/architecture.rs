@@ -1,42 +1,51 @@
-//! The allowed directions of dependency, between the crates and inside two of them.
+//! The allowed directions of dependency, between the crates and inside of them.
 //!
 //! ARCHITECTURE.md states them for readers; this test holds them. Sources: the manifests, through
 //! `cargo metadata`, and the `crate::` paths in the code.
 
 use hpcrun_tests::repository::{files_with, metadata, read};
+use hpcrun_tests::tools::workspace;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 16] = [
     ("hpcrun-abi", &[]),
-    ("critical-path", &[]),
+    ("critical-path", &["hpcrun-abi"]),
+    ("hpcrun-api", &["hpcrun-abi"]),
     ("hpc-formats", &[]),
-    ("work-stealing-rt", &["hpcrun-abi", "critical-path"]),
-    ("hpcrun-core", &["hpcrun-abi", "hpc-formats"]),
+    ("work-stealing-rt", &["hpcrun-abi"]),
+    ("actors", &["work-stealing-rt", "critical-path"]),
+    (
+        "hpcrun-core",
+        &["hpcrun-abi", "hpc-formats", "critical-path"],
+    ),
     (
         "hpcrun-preload",
-        &["hpcrun-core", "hpcrun-abi", "hpc-formats"],
+        &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
-    ("hpcrun-rs", &["hpc-formats"]),
+    ("start-up", &["work-stealing-rt"]),
+    ("hpcrun-rs", &["hpc-formats", "start-up", "critical-path"]),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
-    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats"]),
+    ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
     ("hpcrun-fixtures", &["work-stealing-rt"]),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &["hpc-formats"]),
 ];
 
 /// The rooms of `hpcrun-core` on the way of a sample: each uses only those before it.
-const CORE: [&str; 9] = [
-    "arch", "memory", "unwind", "logical", "lcct", "record", "threads", "sample", "session",
+const CORE: [&str; 10] = [
+    "arch", "memory", "unwind", "logical", "lcct", "record", "path", "threads", "sample", "session",
 ];
 
 /// Inside `hpcprof-rs`: room, and those of the rooms that it may use.
-const PROF: [(&str, &[&str]); 11] = [
+const PROF: [(&str, &[&str]); 12] = [
     (
         "advice",
         &["render", "views", "catalogue", "model", "schema"],
     ),
+    ("regions", &["render", "catalogue", "model"]),
     (
         "exports",
         &["render", "views", "catalogue", "metrics", "model"],
@@ -102,6 +111,66 @@ fn crates_depend_downwards_only() {
     }
 }
 
+/// The files of `work-stealing-rt`, from the bottom up: each uses only those before it.
+const RUNTIME: [&str; 56] = [
+    "system/linux.rs",
+    "system/portable.rs",
+    "primitives.rs",
+    "latch.rs",
+    "queue.rs",
+    "block_memory.rs",
+    "deque.rs",
+    "sleep/mod.rs",
+    "task.rs",
+    "fifo.rs",
+    "boundary/portable.rs",
+    "boundary/x86_64.rs",
+    "boundary/mod.rs",
+    "profiler.rs",
+    "parallel_overhead/track/path.rs",
+    "parallel_overhead/track/procedure.rs",
+    "parallel_overhead/track/forks.rs",
+    "pool/handlers.rs",
+    "worker.rs",
+    "parallel_overhead/sched/mod.rs",
+    "parallel_overhead/sched/prefetch.rs",
+    "parallel_overhead/sched/kept.rs",
+    "parallel_overhead/sched/state.rs",
+    "parallel_overhead/sched/pace.rs",
+    "parallel_overhead/sched/offer.rs",
+    "parallel_overhead/sched/find.rs",
+    "parallel_overhead/track/mod.rs",
+    "parallel_overhead/track/link.rs",
+    "parallel_overhead/sync/mod.rs",
+    "parallel_overhead/sync/announce.rs",
+    "parallel_overhead/sched/run.rs",
+    "parallel_overhead/sync/wait_until.rs",
+    "parallel_overhead/sched/in_task.rs",
+    "job.rs",
+    "spawn_context.rs",
+    "parallel_overhead/sched/fork.rs",
+    "count_latch.rs",
+    "pool/life.rs",
+    "main_loop.rs",
+    "pool/install.rs",
+    "pool/thread_pool.rs",
+    "pool/threads.rs",
+    "pool/error.rs",
+    "pool/builder.rs",
+    "pool/global.rs",
+    "pool/configuration.rs",
+    "join.rs",
+    "par_for.rs",
+    "par_for_adaptive.rs",
+    "spawn.rs",
+    "broadcast.rs",
+    "scope.rs",
+    "yielding.rs",
+    "pool/operations.rs",
+    "pool/mod.rs",
+    "critical_path.rs",
+];
+
 /// Module to the modules of the same crate that it uses, top level only.
 fn module_graph(source: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -114,19 +183,12 @@ fn module_graph(source: &str) -> BTreeMap<String, BTreeSet<String>> {
         if module == "lib" || module == "main" {
             continue;
         }
-        let text = read(&path);
         let uses = graph.entry(module.clone()).or_default();
-        for code in text
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"))
-        {
-            for piece in code.split("crate::").skip(1) {
-                for name in first_names(piece) {
-                    if name != module {
-                        uses.insert(name);
-                    }
-                }
-            }
+        for path in used_paths(&read(&path)) {
+            match &path[..] {
+                [root, name, ..] if root == "crate" && *name != module => uses.insert(name.clone()),
+                _ => false,
+            };
         }
     }
     let modules: BTreeSet<String> = graph.keys().cloned().collect();
@@ -136,24 +198,155 @@ fn module_graph(source: &str) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-/// The first path segments after `crate::`, be it `a::b` or `{a::b, c::d}`.
-fn first_names(piece: &str) -> Vec<String> {
-    let word = |text: &str| -> String {
-        text.trim_start()
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
-    };
-    match piece.strip_prefix('{') {
-        Some(list) => list
-            .split(['}', ';'])
-            .next()
-            .unwrap_or("")
-            .split(',')
-            .map(word)
-            .collect(),
-        None => vec![word(piece)],
+/// The paths in code that begin with `crate`, `super` or `self`, and those of `use`.
+fn used_paths(text: &str) -> Vec<Vec<String>> {
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    let code: Vec<&str> = text.lines().filter(is_code).collect();
+    let code = code.join("\n");
+    let mut paths = Vec::new();
+    for (start, _) in code.match_indices(|c: char| c.is_alphabetic()) {
+        let is_inside =
+            code[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+        let rest = &code[start..];
+        if is_inside {
+            continue;
+        }
+        if let Some(tree) = rest.strip_prefix("use ") {
+            use_tree(tree, &[], &mut paths);
+        } else if ["crate::", "super::", "self::"]
+            .iter()
+            .any(|root| rest.starts_with(root))
+        {
+            use_tree(rest, &[], &mut paths);
+        }
     }
+    paths
+}
+
+/// Adds the paths of a tree such as `a::{b, c::d}` at the beginning of `text`, and returns what follows it.
+fn use_tree<'a>(text: &'a str, before: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
+    let mut path = before.to_vec();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        if let Some(list) = rest.strip_prefix('{') {
+            rest = list;
+            loop {
+                rest = use_tree(rest, &path, paths);
+                // Past `as …`.
+                rest = &rest[rest.find([',', '}']).unwrap_or(rest.len())..];
+                match rest.strip_prefix(',') {
+                    Some(next) => rest = next,
+                    None => return rest.strip_prefix('}').unwrap_or(rest),
+                }
+            }
+        }
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let (name, after) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
+        if !name.is_empty() {
+            path.push(name.to_owned());
+        }
+        match after.strip_prefix("::") {
+            Some(next) => rest = next,
+            None => {
+                paths.push(path);
+                return after;
+            }
+        }
+    }
+}
+
+/// The modules of a crate, as paths, and their files below `folder`, from its root file on. A module for
+/// several systems has several files.
+fn module_files(folder: &Path, file: &Path, module: &[String], found: &mut Modules) {
+    let text = read(&folder.join(file));
+    let mut attribute = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(path) = line.strip_prefix("#[path = \"") {
+            attribute = path.split('"').next();
+        }
+        let declared = line
+            .strip_suffix(';')
+            .and_then(|line| line.split_once("mod "));
+        let Some((_, name)) =
+            declared.filter(|(left, _)| left.is_empty() || left.starts_with("pub"))
+        else {
+            continue;
+        };
+        let here = file.parent().expect("a file lies in a folder");
+        let stem = file.file_stem().expect("a name");
+        let below = match stem == "mod" || stem == "lib" {
+            true => here.to_owned(),
+            false => here.join(stem),
+        };
+        let child = match attribute.take() {
+            Some(path) => here.join(path),
+            None if workspace().join(folder).join(&below).join(name).is_dir() => {
+                below.join(name).join("mod.rs")
+            }
+            None => below.join(name).with_extension("rs"),
+        };
+        let path = [module, &[name.to_owned()]].concat();
+        module_files(folder, &child, &path, found);
+        found.entry(path).or_default().insert(child);
+    }
+}
+
+type Modules = BTreeMap<Vec<String>, BTreeSet<PathBuf>>;
+
+#[test]
+fn the_runtimes_files_are_in_order() {
+    let folder = Path::new("work-stealing-rt/src");
+    let mut modules = Modules::new();
+    module_files(folder, Path::new("lib.rs"), &[], &mut modules);
+    // Above all others: the models for loom.
+    modules.remove(&["loom_tests".to_owned()][..]);
+    let order = |file: &PathBuf| RUNTIME.iter().position(|known| Path::new(known) == file);
+    let mut arrows = 0;
+    for (module, files) in &modules {
+        for file in files {
+            let place = order(file).unwrap_or_else(|| panic!("{} has a place", file.display()));
+            for path in used_paths(&read(&folder.join(file))) {
+                for used in resolve(module, &path, &modules) {
+                    arrows += 1;
+                    assert!(
+                        order(used) < Some(place) || files.contains(used),
+                        "{} must not use {}",
+                        file.display(),
+                        used.display()
+                    );
+                }
+            }
+        }
+    }
+    let files: usize = modules.values().map(BTreeSet::len).sum();
+    assert_eq!(files, RUNTIME.len(), "every file has a place, and is there");
+    assert!(arrows > 200, "{arrows}");
+}
+
+/// The files of the module that a path in `module` leads into; none outside of the crate.
+fn resolve<'a>(module: &[String], path: &[String], modules: &'a Modules) -> Vec<&'a PathBuf> {
+    let supers = path.iter().take_while(|name| *name == "super").count();
+    let whole = match path.first().map(String::as_str) {
+        Some("crate") => path[1..].to_vec(),
+        Some("super") => [
+            &module[..module.len().saturating_sub(supers)],
+            &path[supers..],
+        ]
+        .concat(),
+        Some("self") => [module, &path[1..]].concat(),
+        _ => [module, path].concat(),
+    };
+    let least = match path.first().map(String::as_str) {
+        // Else the name of another crate, or of an item in scope.
+        Some(name) if !["crate", "super", "self"].contains(&name) => module.len() + 1,
+        _ => 1,
+    };
+    let prefixes = (least..=whole.len()).rev();
+    let found = prefixes
+        .filter_map(|length| modules.get(&whole[..length]))
+        .next();
+    found.into_iter().flatten().collect()
 }
 
 #[test]
@@ -206,6 +399,7 @@ fn no_crate_has_a_cycle_of_modules() {
         ("hpcrun-core", "hpcrun-rs/core/src"),
         ("hpcprof-rs", "hpcprof-rs/src"),
         ("hpcrun-rs", "hpcrun-rs/src"),
+        ("actors", "actors/src"),
         ("cargo-hpcrun", "hpcrun-rs/cargo-hpcrun/src"),
         ("hpcstruct-rs", "hpcstruct-rs/src"),
     ] {
@@ -235,6 +429,10 @@ fn assert_acyclic(name: &str, graph: &BTreeMap<String, BTreeSet<String>>) {
 
 #[test]
 fn used_modules_are_found_in_code() {
-    assert_eq!(first_names("a::b::C;"), ["a"]);
-    assert_eq!(first_names("{a::B, c::D};"), ["a", "c"]);
+    let text = "pub use a::{b as c, d::{e}, };\n// use f;\nlet x = crate::g::h(super::i);";
+    let found: Vec<String> = used_paths(text)
+        .iter()
+        .map(|path| path.join("::"))
+        .collect();
+    assert_eq!(found, ["a::b", "a::d::e", "a", "crate::g::h", "super::i"]);
 }

@@ -9,8 +9,11 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use work_stealing_rt::critical_path::{self, Report};
-use work_stealing_rt::{ThreadPoolBuilder, broadcast, join, par_for_grain, scope};
+use ::critical_path::Report;
+use work_stealing_rt::{ThreadPoolBuilder, broadcast, critical_path, join, par_for_grain, scope};
+
+#[path = "../tests/support/profiler.rs"]
+mod profiler;
 
 /// A unit of the graphs: 1 ms.
 const UNIT: u64 = 1_000_000;
@@ -252,7 +255,8 @@ fn main() -> ExitCode {
                     OVERSHOT.store(false, Relaxed);
                     critical_path::start();
                     pool.install(graph.run);
-                    let report = critical_path::stop();
+                    critical_path::stop();
+                    let report = profiler::tracker().report();
                     if !OVERSHOT.load(Relaxed) {
                         break report;
                     }

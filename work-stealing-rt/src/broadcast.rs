@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use crate::count_latch::CountLatch;
 use crate::job::{Event, HeapTask, Linked, StackTask};
-use crate::pool::{self, Pool};
+use crate::pool::global;
 use crate::profiler;
 use crate::sched::offer::post;
 use crate::spawn::Detached;
-use crate::worker::Worker;
+use crate::worker::{Pool, Worker};
 
 /// Where a task of a broadcast runs.
 pub struct BroadcastContext<'a> {
@@ -64,7 +64,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| broadcast_at(pool, op, location))
+    global::with_pool(|pool| broadcast_at(pool, op, location))
 }
 
 /// Calls `op` later on every worker of the calling thread's pool, or of the global pool.
@@ -76,7 +76,7 @@ where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| spawn_broadcast_at(pool, op, location));
+    global::with_pool(|pool| spawn_broadcast_at(pool, op, location));
 }
 
 /// [`broadcast`] in the given pool.

@@ -9,8 +9,8 @@
 
 use hpcrun_abi::TaskHeader;
 
-use crate::job::TaskRef;
 use crate::queue::{Injector, Steal};
+use crate::task::TaskRef;
 
 /// Set in the address of a ticket; headers and `Fifo`s are aligned to more than two bytes.
 const TICKET: usize = 1;

@@ -10,86 +10,26 @@
 //! have left.
 
 use core::cell::UnsafeCell;
-use core::mem::{self, ManuallyDrop, MaybeUninit, offset_of};
+use core::ffi::c_void;
+use core::mem::{self, ManuallyDrop, MaybeUninit};
 use core::panic::Location;
 use core::ptr;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use critical_path::{Ended, Forked};
-use hpcrun_abi::{SpawnSite, TaskHeader};
+use hpcrun_abi::TaskHeader;
 
 use crate::boundary;
 use crate::sched::prefetch::prefetch_for_write;
 use crate::sched::state::{begin_work, end_work};
-use crate::track::{self, link::Link};
+use crate::task::{Task, TaskRef};
+use crate::track::{self, Strand, link::Link};
 use crate::worker::Worker;
-
-/// Runs the task with this header on the given worker, the caller's; catches every panic.
-pub(crate) type Entry = unsafe extern "C" fn(*const TaskHeader, *const Worker);
-/// Ends the task with this header after its entry has returned.
-pub(crate) type Finish = unsafe extern "C" fn(*const TaskHeader);
-
-/// A spawn site as the runtime sees it: [`SpawnSite`] with typed entry points.
-#[repr(C)]
-pub(crate) struct Site {
-    pub(crate) ip: usize,
-    pub(crate) entry: Entry,
-    pub(crate) finish: Finish,
-}
-
-const _: () = assert!(
-    offset_of!(Site, ip) == offset_of!(SpawnSite, ip)
-        && offset_of!(Site, entry) == offset_of!(SpawnSite, entry)
-);
-
-/// A type of task. Its first field is a [`TaskHeader`].
-pub(crate) trait Task {
-    /// See [`Entry`].
-    ///
-    /// # Safety
-    /// `header` is that of a live `Self` which runs once; `worker` is the calling thread's.
-    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker);
-
-    /// See [`Finish`].
-    ///
-    /// # Safety
-    /// `header` is that of a live `Self` whose entry has returned; it may be gone afterwards.
-    unsafe extern "C" fn finish(header: *const TaskHeader);
-
-    /// The site of tasks without a stack context.
-    const SITE: &'static Site = &Site {
-        ip: 0,
-        entry: Self::entry,
-        finish: Self::finish,
-    };
-}
-
-/// A task that some worker must run once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub(crate) struct TaskRef(pub(crate) *const TaskHeader);
-
-// SAFETY: a task is made of `Send` parts (see the constructors), and the reference is used by
-// one thread at a time.
-unsafe impl Send for TaskRef {}
-
-impl TaskRef {
-    /// The task's site.
-    ///
-    /// # Safety
-    /// The task is live.
-    #[inline(always)]
-    pub(crate) unsafe fn site(self) -> &'static Site {
-        // SAFETY: every header's site points to a static `Site` (`boundary::record`, `Task::SITE`).
-        unsafe { &*(*self.0).site.cast::<Site>() }
-    }
-}
 
 /// Calls the user's closure from a frame outside the runtime's code range: code inlined here is user code.
 #[inline(never)]
-fn call_task<R>(closure: impl FnOnce() -> R) -> R {
+pub(crate) fn call_task<R>(closure: impl FnOnce() -> R) -> R {
     closure()
 }
 
@@ -220,26 +160,26 @@ where
 {
     #[inline(never)]
     #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
+    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const c_void) {
         // SAFETY: the header is the first field of a live `Self` in the spawner's frame, which
         // stays until the event; `worker` is the calling thread's. A panic of the closure is
         // caught and becomes the outcome.
         unsafe {
-            begin_work(&*worker);
+            let worker = &*worker.cast::<Worker>();
+            begin_work(worker);
             let this = &*header.cast::<Self>();
             // The spawner's core owns the cache line; it arrives while the closure runs.
             prefetch_for_write(this.outcome.get());
             let closure = this.take_closure();
             let link = this.event.link();
             let paused = link.and_then(|link| link.begin());
-            let own = &(&*worker).own;
-            let migrated = !own.in_order.replace(false);
+            let migrated = !worker.own.in_order.replace(false);
             let outcome = catch_unwind(AssertUnwindSafe(|| call_task(|| closure(migrated))));
             (*this.outcome.get()).write(outcome);
             if let Some(link) = link {
                 link.end(paused);
             }
-            end_work(&*worker);
+            end_work(worker);
         }
     }
 
@@ -273,7 +213,7 @@ where
 /// What happens when a [`HeapTask`] ends.
 pub(crate) trait CompletionHook {
     /// The closure's strand has ended; before `completed`.
-    fn ended(&self, strand: Ended);
+    fn ended(&self, strand: Strand);
     /// The closure has panicked with this payload.
     fn panicked(&self, payload: Box<dyn Any + Send>);
     /// The task has ended. Called once, last.
@@ -288,7 +228,7 @@ pub(crate) struct HeapTask<F, H> {
     closure: UnsafeCell<ManuallyDrop<F>>,
     hook: H,
     /// The strand of the spawn, for the entry to take.
-    spawned: UnsafeCell<Option<Forked>>,
+    spawned: UnsafeCell<Option<Strand>>,
     location: &'static Location<'static>,
 }
 
@@ -319,11 +259,12 @@ impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> HeapTask<F, H> {
 impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> Task for HeapTask<F, H> {
     #[inline(never)]
     #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const Worker) {
+    unsafe extern "C" fn entry(header: *const TaskHeader, worker: *const c_void) {
         // SAFETY: the header is the first field of a live boxed `Self` that runs once, and is
         // freed by `finish` only. A panic of the closure goes to the hook.
         unsafe {
-            begin_work(&*worker);
+            let worker = &*worker.cast::<Worker>();
+            begin_work(worker);
             let this = &*header.cast::<Self>();
             let closure = ManuallyDrop::take(&mut *this.closure.get());
             let site = track::at(this.location);
@@ -335,7 +276,7 @@ impl<F: FnOnce(&H) + Send, H: CompletionHook + Send> Task for HeapTask<F, H> {
             if let Some(strand) = paused.and_then(|paused| track::end(paused, site)) {
                 this.hook.ended(strand);
             }
-            end_work(&*worker);
+            end_work(worker);
         }
     }
 

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::deque::SlotPtr;
 use crate::job::{self, InSlot, StackTask};
-use crate::pool;
+use crate::pool::global;
 use crate::sched::fork::{fork, take_back, task};
 use crate::sched::kept::Place;
 use crate::sched::state;
@@ -119,7 +119,7 @@ where
 {
     // Both closures have migrated to the pool, whoever runs them there.
     let oper_b = |_| oper_b(true);
-    pool::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
+    global::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
 }
 
 /// `migrated`: the value for closures that run on this worker. `COUNTED`: see [`fork`].

@@ -4,7 +4,8 @@
 //! that its spawner does not run itself. A profiler that exports [`hpcrun_abi::REGISTER_SYMBOL`] reads
 //! that context from its signal handler. Without a profiler the cost is a few plain stores.
 //!
-//! The map of the crate, from the bottom up:
+//! The map of the crate, from the bottom up (`tests/tests/architecture.rs` in the repository has the order of
+//! all files):
 //!
 //! | module | duty |
 //! |---|---|
@@ -15,16 +16,19 @@
 //! | `block_memory` | large blocks, mostly untouched |
 //! | `deque` | the split deque of join tasks |
 //! | `sleep` | who is asleep, who searches, who must be woken (proof in `sleep/README.md`) |
-//! | `job` | tasks in memory: header, closure, result |
+//! | `task` | what a task is to those who queue it, find it and enter it |
+//! | `fifo` | first-in-first-out order on top of a stack |
 //! | `boundary` | the one call through which tasks are entered, and the recording of contexts |
 //! | `profiler` | registration with a profiler |
-//! | `worker`, `main_loop` | one worker's state, and the life of its thread |
-//! | `count_latch` | waiting for a number of tasks |
-//! | `fifo` | first-in-first-out order on top of a stack |
-//! | `pool` | pools, the global pool, installing work from outside |
+//! | `worker` | a worker's state, and what a pool's workers share |
 //! | `track` | the critical path at forks, joins and waits, while it is asked for |
 //! | `sched`, `sync` | all runtime work; the name of their folder, `parallel_overhead`, is the overhead tag |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` | public operations; call user closures |
+//! | `job` | tasks in memory: header, closure, result |
+//! | `count_latch` | waiting for a number of tasks |
+//! | `main_loop` | the life of a worker's thread |
+//! | `pool` | pools, the global pool, installing work from outside |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for`, `par_for_adaptive` | public operations; call user closures |
+//! | `spawn_context` | contexts for runtimes on top of this one |
 //! | [`critical_path`] | starting, stopping and reporting the tracking of the critical path |
 //!
 //! An invariant that the profiler's tests rely on: no function that calls a user's closure lies under
@@ -45,6 +49,7 @@ mod latch;
 mod loom_tests;
 mod main_loop;
 mod par_for;
+mod par_for_adaptive;
 mod pool;
 mod primitives;
 mod profiler;
@@ -54,6 +59,7 @@ mod sched;
 mod scope;
 mod sleep;
 mod spawn;
+mod spawn_context;
 #[path = "parallel_overhead/sync/mod.rs"]
 mod sync;
 #[cfg(all(
@@ -72,6 +78,7 @@ mod system;
 ))]
 #[path = "system/portable.rs"]
 mod system;
+mod task;
 #[path = "parallel_overhead/track/mod.rs"]
 mod track;
 mod worker;
@@ -83,6 +90,7 @@ pub use crate::{
     broadcast::{BroadcastContext, broadcast, spawn_broadcast},
     join::{FnContext, join, join_context},
     par_for::{par_for, par_for_grain},
+    par_for_adaptive::par_for_adaptive,
     pool::{
         CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadPool, ThreadPoolBuildError,
         ThreadPoolBuilder, ThreadSpawn,
@@ -93,5 +101,6 @@ pub use crate::{
     },
     scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo},
     spawn::{spawn, spawn_fifo},
+    spawn_context::SpawnContext,
     yielding::{Yield, yield_local, yield_now},
 };

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::{mem, ptr};
 
 use crate::latch::ThreadLatch;
-use crate::pool::{Hold, Pool};
+use crate::pool::life::Hold;
 use crate::profiler::Enrolment;
 use crate::sched::state::{begin_work, count_as_idle, end_work};
 use crate::sync::wait_until::wait_until;
 use crate::track;
-use crate::worker::Worker;
+use crate::worker::{Pool, Worker};
 
 /// The body of a worker's thread: runs tasks until the pool ends.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn main_loop(hold: Hold, index: usize) {
     if let Some(handler) = &pool.handlers.start {
         // User code counts as work.
         begin_work(worker);
-        pool.call_handler(|| handler(index));
+        pool.handlers.call(|| handler(index));
         track::rest();
         end_work(worker);
     }
@@ -38,7 +38,7 @@ pub(crate) fn main_loop(hold: Hold, index: usize) {
     if let Some(handler) = &pool.handlers.exit {
         wait_until(worker, &worker.exit);
         begin_work(worker);
-        pool.call_handler(|| handler(index));
+        pool.handlers.call(|| handler(index));
         track::rest();
         end_work(worker);
         // This handler may have spawned tasks too, and other workers' handlers may need this worker for

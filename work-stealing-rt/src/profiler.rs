@@ -57,7 +57,7 @@ impl Drop for Enrolment<'_> {
     }
 }
 
-pub(crate) use registry::{attach, capture_context, counts};
+pub(crate) use registry::{attach, capture_context, counts, path, path_is_active};
 
 #[cfg(all(feature = "context", target_os = "linux"))]
 mod registry {
@@ -70,8 +70,8 @@ mod registry {
     use std::sync::Once;
 
     use hpcrun_abi::{
-        ABI_VERSION, CountedSite, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime, RuntimeTable,
-        TaskHeader,
+        ABI_VERSION, CountedSite, PathTable, ProfilerTable, REGISTER_SYMBOL, RegisterRuntime,
+        RuntimeTable, TaskHeader,
     };
 
     use crate::boundary;
@@ -84,6 +84,11 @@ mod registry {
 
     /// The profiler's table; null when there is none.
     static PROFILER: AtomicPtr<ProfilerTable> = AtomicPtr::new(ptr::null_mut());
+    /// Its functions for the critical path; null when it does not track.
+    static PATH: AtomicPtr<PathTable> = AtomicPtr::new(ptr::null_mut());
+    /// [`PathTable::active`], or a byte that stays 0.
+    static PATH_ACTIVE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const INACTIVE).cast_mut());
+    static INACTIVE: AtomicU8 = AtomicU8::new(0);
 
     #[inline(always)]
     fn profiler() -> Option<&'static ProfilerTable> {
@@ -91,8 +96,22 @@ mod registry {
         unsafe { PROFILER.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Looks for a profiler, the first time it is called.
-    pub(crate) fn attach() {
+    #[inline(always)]
+    pub(crate) fn path() -> Option<&'static PathTable> {
+        // SAFETY: as in `profiler`.
+        unsafe { PATH.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Whether the critical path is tracked now.
+    #[inline(always)]
+    pub(crate) fn path_is_active() -> bool {
+        // SAFETY: `INACTIVE`, or a byte of the profiler's, which stays as its table does.
+        !cfg!(loom) && unsafe { &*PATH_ACTIVE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
+    }
+
+    /// Looks for a profiler, the first time it is called. `tracking_changed`: for
+    /// [`RuntimeTable::tracking_changed`].
+    pub(crate) fn attach(tracking_changed: extern "C" fn()) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             // SAFETY: a NUL-terminated name; `dlsym` has no other precondition.
@@ -103,18 +122,28 @@ mod registry {
             // SAFETY: whoever exports this name promises this type (hpcrun-abi).
             let register = unsafe { core::mem::transmute::<*mut c_void, RegisterRuntime>(symbol) };
             // SAFETY: the table is leaked, and leads to statics only.
-            let table = unsafe { register(Box::leak(Box::new(describe()))) };
+            let table = unsafe { register(Box::leak(Box::new(describe(tracking_changed)))) };
             // SAFETY: null or a table at least as long as its own `size` says.
-            if let Some(table) = unsafe { table.as_ref() } {
-                if table.version == ABI_VERSION && table.size as usize >= size_of::<ProfilerTable>()
-                {
-                    PROFILER.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
-                }
+            let Some(table) = (unsafe { table.as_ref() }) else {
+                return;
+            };
+            let known = |version: u32, size: u32, least: usize| {
+                version == ABI_VERSION && size as usize >= least
+            };
+            if !known(table.version, table.size, size_of::<ProfilerTable>()) {
+                return;
+            }
+            PROFILER.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
+            // SAFETY: as above.
+            let path = unsafe { table.path.as_ref() };
+            if let Some(path) = path.filter(|p| known(p.version, p.size, size_of::<PathTable>())) {
+                PATH.store(ptr::from_ref(path).cast_mut(), Ordering::Release);
+                PATH_ACTIVE.store(path.active.cast_mut(), Ordering::Release);
             }
         });
     }
 
-    fn describe() -> RuntimeTable {
+    fn describe(tracking_changed: extern "C" fn()) -> RuntimeTable {
         let (text_start, text_end) = boundary::text_range();
         let (sites_start, sites_end) = boundary::sites();
         RuntimeTable {
@@ -129,6 +158,7 @@ mod registry {
             task_slot: boundary::TASK_SLOT,
             sites_start,
             sites_end,
+            tracking_changed: Some(tracking_changed),
         }
     }
 
@@ -182,9 +212,17 @@ mod registry {
 
     use core::sync::atomic::AtomicU8;
 
-    use hpcrun_abi::{CountedSite, TaskHeader};
+    use hpcrun_abi::{CountedSite, PathTable, TaskHeader};
 
-    pub(crate) fn attach() {}
+    pub(crate) fn attach(_: extern "C" fn()) {}
+    #[inline(always)]
+    pub(crate) fn path() -> Option<&'static PathTable> {
+        None
+    }
+    #[inline(always)]
+    pub(crate) fn path_is_active() -> bool {
+        false
+    }
     #[inline(always)]
     pub(crate) unsafe fn counts(_: *const TaskHeader) -> Option<&'static CountedSite> {
         None

@@ -13,16 +13,16 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use critical_path::Ended;
-
 use crate::broadcast::{self, BroadcastContext};
 use crate::count_latch::CountLatch;
 use crate::fifo::Fifo;
-use crate::job::{self, CompletionHook, HeapTask, TaskRef};
-use crate::pool::{self, Pool};
+use crate::job::{self, CompletionHook, HeapTask};
+use crate::pool::global;
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order, post};
-use crate::track::link::Ends;
+use crate::task::TaskRef;
+use crate::track::{Strand, link::Ends};
+use crate::worker::Pool;
 
 type Payload = Box<dyn Any + Send>;
 
@@ -67,7 +67,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    pool::on_worker(|worker| Scope::at(worker.pool(), location).run(op))
+    global::on_worker(|worker| Scope::at(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but a worker that runs tasks it has spawned itself begins with the oldest.
@@ -78,7 +78,7 @@ where
     R: Send,
 {
     let location = Location::caller();
-    pool::on_worker(|worker| ScopeFifo::at(worker.pool(), location).run(op))
+    global::on_worker(|worker| ScopeFifo::at(worker.pool(), location).run(op))
 }
 
 /// As [`scope()`], but `op` runs in the calling thread, whether that is a worker or not; the tasks
@@ -89,7 +89,7 @@ where
     OP: FnOnce(&Scope<'scope>) -> R,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| Scope::at(pool, location).run(op))
+    global::with_pool(|pool| Scope::at(pool, location).run(op))
 }
 
 /// As [`in_place_scope`], with the order of [`scope_fifo()`].
@@ -99,7 +99,7 @@ where
     OP: FnOnce(&ScopeFifo<'scope>) -> R,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| ScopeFifo::at(pool, location).run(op))
+    global::with_pool(|pool| ScopeFifo::at(pool, location).run(op))
 }
 
 impl<'scope> Scope<'scope> {
@@ -325,7 +325,7 @@ impl<S: AnyScope> Member<S> {
 }
 
 impl<S: AnyScope> CompletionHook for Member<S> {
-    fn ended(&self, strand: Ended) {
+    fn ended(&self, strand: Strand) {
         self.scope().base().ends.add(strand);
     }
 

@@ -5,13 +5,13 @@
 use core::panic::Location;
 use std::any::Any;
 
-use critical_path::Ended;
-
-use crate::job::{CompletionHook, HeapTask, TaskRef};
-use crate::pool::{self, Pool};
+use crate::job::{CompletionHook, HeapTask};
+use crate::pool::global;
 use crate::profiler;
 use crate::sched::offer::{offer, offer_in_order};
-use crate::track;
+use crate::task::TaskRef;
+use crate::track::{self, Strand};
+use crate::worker::Pool;
 
 /// Runs the closure later in the calling thread's pool, or in the global pool. A worker that
 /// runs tasks it has spawned itself begins with the youngest.
@@ -26,7 +26,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| offer(pool, task(pool, func, location)));
+    global::with_pool(|pool| offer(pool, task(pool, func, location)));
 }
 
 /// As [`spawn`], but a worker begins with the oldest of the tasks that it has spawned this way.
@@ -36,7 +36,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     let location = Location::caller();
-    pool::with_pool(|pool| offer_fifo(pool, task(pool, func, location)));
+    global::with_pool(|pool| offer_fifo(pool, task(pool, func, location)));
 }
 
 /// [`spawn`] in the given pool.
@@ -88,13 +88,13 @@ impl Detached {
 unsafe impl Send for Detached {}
 
 impl CompletionHook for Detached {
-    fn ended(&self, strand: Ended) {
+    fn ended(&self, strand: Strand) {
         track::finish(strand);
     }
 
     fn panicked(&self, payload: Box<dyn Any + Send>) {
         // SAFETY: the calling thread is one of the pool's workers, and keeps it.
-        unsafe { &*self.0 }.handle_panic(payload);
+        unsafe { &*self.0 }.handlers.handle_panic(payload);
     }
 
     fn completed(self) {

@@ -1,24 +1,26 @@
-//! One worker's state: its own part, and the part that other workers see.
+//! A worker's state, its own part and the part that other workers see; and a pool's, which its workers share.
 //!
-//! A `Worker` belongs to its pool, which every worker thread keeps alive. The thread-local pointer to it is
+//! A `Worker` is a part of its pool, which every worker thread keeps alive. The thread-local pointer to it is
 //! set while the thread is a worker (`main_loop`).
 
 use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::AtomicU8;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use hpcrun_abi::WORKER_IDLE;
 
-use crate::deque::SplitDeque;
+use crate::deque::{SlotPtr, SplitDeque};
 use crate::fifo::{Fifo, Queued};
-use crate::job::TaskRef;
 use crate::latch::{Latch, ThreadLatch};
-use crate::pool::Pool;
+use crate::pool::handlers::Handlers;
+use crate::primitives::AtomicUsize;
 use crate::queue::{self, Injector};
-use crate::track::{self, forks::Forks};
+use crate::sleep::Sleep;
+use crate::task::TaskRef;
+use crate::track::{forks::Forks, path};
 
 #[cfg(not(loom))]
 thread_local! {
@@ -80,6 +82,20 @@ pub(crate) struct Own {
     pub(crate) in_order: Cell<bool>,
     /// When the last stolen one ended, if others were taken back before it.
     pub(crate) stolen_at: Cell<Option<Instant>>,
+}
+
+/// What a pool's workers share.
+pub(crate) struct Pool {
+    pub(crate) workers: OnceLock<Box<[Worker]>>,
+    pub(crate) injector: Injector<TaskRef>,
+    pub(crate) sleep: Sleep,
+    /// Cores that the process may use, as far as was known when it made its first pool.
+    pub(crate) cores: usize,
+    /// Who can make tasks in it; see `pool::life`.
+    pub(crate) pending: AtomicUsize,
+    /// Workers that have begun, each of which will call the exit handler.
+    pub(crate) begun: AtomicUsize,
+    pub(crate) handlers: Handlers,
 }
 
 // SAFETY: the owner's fields are touched by its own thread alone (they are reached through
@@ -180,6 +196,21 @@ impl Worker {
     /// critical path is tracked, for which all that may run in parallel must be tasks.
     #[inline(always)]
     pub(crate) fn is_hungry(&self) -> bool {
-        self.joins.is_hungry() || track::is_active()
+        self.joins.is_hungry() || path::is_active()
+    }
+}
+
+impl Pool {
+    /// The workers; at least one.
+    #[inline(always)]
+    pub(crate) fn workers(&self) -> &[Worker] {
+        self.workers.get().map_or(&[], |workers| workers)
+    }
+
+    /// The worker in whose deque the slot is: one of this pool's.
+    pub(crate) fn owner_of(&self, slot: SlotPtr) -> &Worker {
+        let mut workers = self.workers().iter();
+        let owner = workers.find(|worker| worker.joins.has_slot(slot));
+        owner.expect("tasks are stolen within a pool")
     }
 }

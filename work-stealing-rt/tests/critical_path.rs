@@ -2,14 +2,18 @@
 //!
 //! Activity is CPU time of known spins, which other programs do not change, so results hold to some percent
 //! on a busy machine; `examples/critical_path_truth.rs` measures how exact they are.
-#![cfg(all(target_os = "linux", not(miri)))]
+#![cfg(all(target_os = "linux", not(miri), feature = "context"))]
+
+#[path = "support/profiler.rs"]
+mod profiler;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use work_stealing_rt::critical_path::{self, Edge, ProcedureTimes, Report, place};
+use ::critical_path::{Edge, ProcedureTimes, Report};
+use work_stealing_rt::critical_path;
 use work_stealing_rt::{
     ThreadPool, ThreadPoolBuilder, broadcast, join, par_for_grain, scope, spawn, yield_now,
 };
@@ -62,7 +66,13 @@ static EXTRA: AtomicU64 = AtomicU64::new(0);
 fn track<R: Send>(pool: &ThreadPool, program: impl FnOnce() -> R + Send) -> Report {
     critical_path::start();
     pool.install(program);
-    critical_path::stop()
+    stop()
+}
+
+#[track_caller]
+fn stop() -> Report {
+    assert!(critical_path::stop().is_some());
+    profiler::tracker().report()
 }
 
 fn of<'a>(report: &'a Report, name: &str) -> &'a ProcedureTimes {
@@ -164,12 +174,12 @@ fn scopes_broadcasts_and_loops_are_followed() {
     // Then the body is the longest.
     about(of(&report, "inner").zeroed_span, 15 + 10 + 4);
     let spawned = report.segments.iter().find(|s| s.time / UNIT >= 20);
-    let place = place(spawned.expect("the inner task").begin);
+    let place = profiler::tracker().place(spawned.expect("the inner task").begin);
     assert!(place.file.ends_with("tests/critical_path.rs"), "{place:?}");
     assert!(place.line > 0);
     // The path begins where the tracking was started, and ends where it was stopped.
-    let first = critical_path::place(report.segments[0].begin);
-    let last = critical_path::place(report.segments[report.segments.len() - 1].end);
+    let first = profiler::tracker().place(report.segments[0].begin);
+    let last = profiler::tracker().place(report.segments[report.segments.len() - 1].end);
     assert!(first.file.ends_with("tests/critical_path.rs"), "{first:?}");
     assert_eq!(last.file, first.file);
     assert_eq!(last.line, first.line + 2);
@@ -272,21 +282,21 @@ fn it_starts_and_stops_in_the_middle_of_tasks() {
         join(|| tree(depth - 1), || tree(depth - 1));
     }
     let pool = pool(3);
-    let stop = AtomicBool::new(false);
+    let over = AtomicBool::new(false);
     thread::scope(|threads| {
         threads.spawn(|| {
-            while !stop.load(SeqCst) {
+            while !over.load(SeqCst) {
                 pool.install(|| tree(8));
             }
         });
         for _ in 0..200 {
             critical_path::start();
             pool.install(|| tree(6));
-            let report = critical_path::stop();
+            let report = stop();
             let sum: u64 = report.segments.iter().map(|s| s.time).sum();
             assert_eq!(sum, report.span);
         }
-        stop.store(true, SeqCst);
+        over.store(true, SeqCst);
     });
     // Nothing of that is left.
     let report = track(&pool, || join(|| spin("a", 20), || spin("b", 10)));
@@ -304,7 +314,7 @@ fn a_start_inside_of_forks() {
             || {
                 critical_path::start();
                 join(|| spin("a", 20), || spin("b", 10));
-                critical_path::stop()
+                stop()
             },
             || spin("later", 1),
         );
@@ -341,7 +351,7 @@ fn a_worker_without_a_task_is_not_active() {
         pool.install(|| ());
     }
     let [process, own] = [clocks()[0] - process, clocks()[1] - own];
-    let report = pool.install(critical_path::stop);
+    let report = pool.install(stop);
     // This thread is active while it installs. The workers mostly search.
     let workers = process - own;
     let active = report.work.saturating_sub(own);
@@ -352,11 +362,10 @@ fn a_worker_without_a_task_is_not_active() {
 fn untracked_programs_report_nothing() {
     let _alone = alone();
     critical_path::start();
-    critical_path::stop();
-    let pool = pool(2);
-    let before = critical_path::report();
-    pool.install(|| join(|| spin("a", 2), || spin("a", 2)));
-    let after = critical_path::report();
+    let before = stop();
+    pool(2).install(|| join(|| spin("a", 2), || spin("a", 2)));
+    assert!(critical_path::report().is_some());
+    let after = profiler::tracker().report();
     assert_eq!(before.work, after.work);
     assert_eq!(before.quality, after.quality);
 }

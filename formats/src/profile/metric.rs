@@ -10,9 +10,13 @@ pub const MAX_METRICS: usize = 8;
 /// Values in one metric record.
 pub const VALUES_PER_RECORD: usize = 3;
 /// Bytes of a metric in the header.
-pub const METRIC_SIZE: usize = 32;
+pub const METRIC_SIZE: usize = 64;
 /// Most bytes of a metric's name.
-pub const METRIC_NAME_SIZE: usize = 16;
+pub const METRIC_NAME_SIZE: usize = 48;
+/// Offset in an entry of unit, aggregation and representation, a byte each.
+const KINDS: usize = METRIC_NAME_SIZE;
+/// Offset in an entry of the scale.
+const SCALE: usize = 56;
 
 /// Name of the number of samples.
 pub const SAMPLES: &str = "samples";
@@ -163,10 +167,10 @@ impl Metric {
         {
             *to = byte;
         }
-        entry[16] = self.unit as u8;
-        entry[17] = self.aggregation as u8;
-        entry[18] = self.representation as u8;
-        entry[24..].copy_from_slice(&self.scale.to_le_bytes());
+        entry[KINDS] = self.unit as u8;
+        entry[KINDS + 1] = self.aggregation as u8;
+        entry[KINDS + 2] = self.representation as u8;
+        entry[SCALE..].copy_from_slice(&self.scale.to_le_bytes());
         entry
     }
 
@@ -179,11 +183,11 @@ impl Metric {
         if name.is_empty() {
             return Err("a metric has no name");
         }
-        let scale = f64::from_bits(u64_at(entry, 24));
+        let scale = f64::from_bits(u64_at(entry, SCALE));
         if !scale.is_finite() || scale <= 0.0 {
             return Err("a metric's scale is not a positive number");
         }
-        let kinds = u32_at(entry, 16).to_le_bytes();
+        let kinds = u32_at(entry, KINDS).to_le_bytes();
         Ok(Metric {
             name: name.to_owned(),
             unit: Unit::from_number(kinds[0]).ok_or("a metric's unit is unknown")?,
@@ -260,7 +264,9 @@ pub(super) fn are_values(metrics: &[Metric], group: u32, words: &[u64]) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HEADER_SIZE, MAGIC, Profile, RECORD_SIZE, Record, RecordKind, meta};
+    use super::super::{
+        HEADER_SIZE, MAGIC, Profile, RECORD_SIZE, Record, RecordKind, VERSION_MAJOR, meta,
+    };
     use super::*;
 
     fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
@@ -271,7 +277,7 @@ mod tests {
     fn profile(metrics: &[Metric], words: &[[u64; VALUES_PER_RECORD]]) -> Vec<u8> {
         let mut data = vec![0; HEADER_SIZE + RECORD_SIZE * (1 + words.len())];
         put(&mut data, header::MAGIC, &MAGIC);
-        put(&mut data, header::VERSION_MAJOR, &[2]);
+        put(&mut data, header::VERSION_MAJOR, &[VERSION_MAJOR as u8]);
         put(
             &mut data,
             header::HEADER_SIZE,
@@ -312,7 +318,13 @@ mod tests {
             metric("a", Seconds, Sum, Integer, 4.0),
             metric("b", Count, Max, Float, 0.5),
             metric("c", Bytes, None, Integer, 1.0),
-            metric("fourteen bytesä", Ratio, None, Float, 1e-3),
+            metric(
+                "stalled-cycles-frontend/a-name-of-48-bytes/anyä",
+                Ratio,
+                None,
+                Float,
+                1e-3,
+            ),
         ]
     }
 
@@ -370,22 +382,30 @@ mod tests {
             (second, b"a", "two metrics have one name"),
             (second, &[0], "a metric has no name"),
             (second, &[0xff], "a metric's name is not UTF-8"),
-            (second + 16, &[0], "a metric's unit is unknown"),
-            (second + 16, &[5], "a metric's unit is unknown"),
-            (second + 17, &[4], "a metric's aggregation is unknown"),
-            (second + 18, &[3], "a metric's representation is unknown"),
+            (second + KINDS, &[0], "a metric's unit is unknown"),
+            (second + KINDS, &[5], "a metric's unit is unknown"),
             (
-                second + 24,
+                second + KINDS + 1,
+                &[4],
+                "a metric's aggregation is unknown",
+            ),
+            (
+                second + KINDS + 2,
+                &[3],
+                "a metric's representation is unknown",
+            ),
+            (
+                second + SCALE,
                 &scale(0.0),
                 "a metric's scale is not a positive number",
             ),
             (
-                second + 24,
+                second + SCALE,
                 &scale(-1.0),
                 "a metric's scale is not a positive number",
             ),
             (
-                second + 24,
+                second + SCALE,
                 &scale(f64::NAN),
                 "a metric's scale is not a positive number",
             ),

@@ -8,13 +8,13 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD, WORK, busy, effort};
 use crate::catalogue::statistics::Statistics;
 use crate::error::{Error, Result, one_line};
+use crate::render::chance::Sampled;
 use crate::render::names;
 use crate::render::numbers::{percent, seconds};
 use crate::render::style::Style;
 use crate::views::prune::Limits;
 use crate::views::top_down;
 use crate::views::view::View;
-use hpc_formats::profile::SAMPLES;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -27,8 +27,6 @@ const CONTEXTS: (usize, usize) = (10, 4);
 const OTHER_LINES: usize = 12;
 /// Contexts below this share of the effort are not read, percent: no row depends on one.
 const LEAST_READ: f64 = 0.1;
-/// A row with fewer samples has a standard error of more than a tenth.
-const FEW_SAMPLES: i64 = 100;
 /// Below this share of rooted samples no verdict is given, percent.
 const LEAST_ROOTED: f64 = 80.0;
 
@@ -43,7 +41,7 @@ pub fn print(
         depth: None,
         threshold: Some(LEAST_READ),
     };
-    let view = top_down::stored(catalogue, limits, MetricSelector::Effort)?;
+    let view = top_down::stored(catalogue, limits, MetricSelector::Effort, false)?;
     let run = &catalogue.statistics;
     let serial = quality::serial(run, busy(&view.totals), view.totals[IDLENESS]);
     let is_whole = run.missing.is_empty() && !quality::is_mostly_waiting(run);
@@ -245,22 +243,15 @@ impl Screen<'_> {
     /// A word on rows whose order is chance: there are few samples, and the efforts of neighbours differ by
     /// less than twice the standard error of their difference.
     fn chance(&self, rows: &[Row]) -> Option<String> {
-        let samples_at = self
-            .catalogue
-            .metrics
-            .iter()
-            .position(|m| m.name == SAMPLES)?;
-        let samples = |row: &Row| row.values.get(samples_at).copied().unwrap_or(0).max(1);
-        let error = |row: &Row| effort(&row.values) as f64 / (samples(row) as f64).sqrt();
-        let is_chance = |pair: &[Row]| {
-            let difference = effort(&pair[0].values) - effort(&pair[1].values);
-            (difference as f64) < 2.0 * error(&pair[0]).hypot(error(&pair[1]))
+        let sampled = |row: &Row| Sampled {
+            amount: effort(&row.values) as f64,
+            samples: self.catalogue.samples(&row.values),
         };
-        let first = rows.first().filter(|row| samples(row) < FEW_SAMPLES)?;
-        let percent = 100.0 / (samples(first) as f64).sqrt();
-        let rows = &rows[..rows.len().min(CONTEXTS.0)];
+        let rows: Vec<Sampled> = rows.iter().take(CONTEXTS.0).map(sampled).collect();
+        let first = rows.first().filter(|row| row.is_few())?;
+        let is_chance = |pair: &[Sampled]| pair[0].may_follow(pair[1]);
         rows.windows(2).any(is_chance).then(|| {
-            let error = format!("few samples (first row: ±{percent:.0} %)");
+            let error = format!("few samples (first row: ±{:.0} %)", first.percent());
             format!("{error}: rows that differ by less may be in another order")
         })
     }

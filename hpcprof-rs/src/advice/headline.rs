@@ -1,14 +1,12 @@
 //! The one line above a bottom-up view: which of the user's own procedures a metric sits in,
-//! and who calls them. Cost in the system's code counts for the user's procedure that called it.
+//! and who calls them.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{EFFORT, MetricSelector};
 use crate::error::one_line;
-use crate::model::hash::FastMap;
 use crate::model::tree::Tree;
 use crate::render::names;
 use crate::views::view::Label;
-use hpc_formats::structure::Origin;
 use std::cmp::Reverse;
 
 /// Most procedures that the line names; fewer where their names do not fit.
@@ -18,12 +16,12 @@ const LEAST_PERCENT: f64 = 2.0;
 /// Characters that are left of a name that is cut to make room.
 const LEAST_NAME: usize = 12;
 
-/// The line for a folded tree, in at most `width` characters; `None` when no procedure of the user's stands
-/// out.
+/// The line for the [user's code](crate::views::user_code), in at most `width` characters; `None` when no
+/// procedure of the user's stands out.
 pub fn headline(
-    tree: &Tree,
+    user_code: &Tree,
     catalogue: &Catalogue,
-    metric: MetricSelector<'_>,
+    (metric, totals): (MetricSelector<'_>, &[i64]),
     width: usize,
 ) -> Option<String> {
     let name = match metric {
@@ -32,9 +30,19 @@ pub fn headline(
         // It may not add up, and parts of it may be negative.
         MetricSelector::Derived(_) => return None,
     };
-    let total = metric.of(&tree.exclusive.totals());
+    let total = metric.of(totals);
     let percent = |sum: i64| sum as f64 * 100.0 / total as f64;
-    let mut sorted: Vec<_> = sums(tree, catalogue, metric).into_iter().collect();
+    let pairs = (0..).zip(&user_code.nodes).map(|(id, node)| {
+        let called = node
+            .parent
+            .map(|root| user_code.nodes[root as usize].procedure);
+        let pair = match called {
+            Some(procedure) => (procedure, Some(node.procedure)),
+            None => (node.procedure, None),
+        };
+        (pair, metric.of(user_code.exclusive.of(id)))
+    });
+    let mut sorted: Vec<((u32, Option<u32>), i64)> = pairs.collect();
     sorted.retain(|(_, sum)| total > 0 && percent(*sum) >= LEAST_PERCENT);
     sorted.sort_by_key(|((procedure, caller), sum)| (Reverse(*sum), *procedure, *caller));
     sorted.truncate(PROCEDURES);
@@ -67,50 +75,4 @@ pub fn headline(
         &line(procedures, most.unwrap_or(LEAST_NAME)),
         width,
     ))
-}
-
-/// The metric by the user's procedure that it sits in, and the caller of that.
-fn sums(
-    tree: &Tree,
-    catalogue: &Catalogue,
-    metric: MetricSelector<'_>,
-) -> FastMap<(u32, Option<u32>), i64> {
-    let is_user = |procedure: u32| {
-        let row = catalogue.code.procedure(procedure);
-        row.origin == Origin::User && row.module.is_some()
-    };
-    // The nearest user context at or above each context.
-    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
-    let mut sums: FastMap<(u32, Option<u32>), i64> = FastMap::default();
-    for (id, node) in (0..).zip(&tree.nodes) {
-        let outer = node.parent.and_then(|p| nearest[p as usize]);
-        let here = if is_user(node.procedure) {
-            Some(id)
-        } else {
-            outer
-        };
-        nearest.push(here);
-        let value = metric.of(tree.exclusive.of(id));
-        if let Some(context) = here.filter(|_| value > 0) {
-            let procedure = tree.nodes[context as usize].procedure;
-            let key = (procedure, caller(tree, &nearest, context));
-            let sum = sums.entry(key).or_insert(0);
-            *sum = sum.saturating_add(value);
-        }
-    }
-    sums
-}
-
-/// The procedure of the nearest user context above `context` that is another procedure.
-fn caller(tree: &Tree, nearest: &[Option<u32>], context: u32) -> Option<u32> {
-    let procedure = tree.nodes[context as usize].procedure;
-    let mut at = tree.nodes[context as usize].parent;
-    while let Some(id) = at.and_then(|id| nearest[id as usize]) {
-        let other = tree.nodes[id as usize].procedure;
-        if other != procedure {
-            return Some(other);
-        }
-        at = tree.nodes[id as usize].parent;
-    }
-    None
 }

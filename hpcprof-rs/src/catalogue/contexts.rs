@@ -1,18 +1,14 @@
 //! Reads the contexts of one projection with their values, from the Parquet files of all runs.
 
-use crate::catalogue::Projection;
 use crate::catalogue::code::Scope;
+use crate::catalogue::files::DataFile;
 use crate::model::metrics::Metric;
 use crate::model::tree::{Tree, TreeNode, Values};
-use crate::schema;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 
 /// What is known of the contexts that are read.
 pub(super) struct Names<'a> {
@@ -21,39 +17,21 @@ pub(super) struct Names<'a> {
     pub(super) metrics: &'a [Metric],
 }
 
-/// The files that have the contexts of a projection, one for each run.
-pub(super) fn files(database: &Path, projection: Projection) -> std::io::Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
-    for entry in std::fs::read_dir(database.join(schema::CONTEXTS))? {
-        folders.push(entry?.path());
-    }
-    folders.sort();
-    let name = match projection {
-        Projection::Logical => schema::LOGICAL_FILE,
-        Projection::Physical => schema::PHYSICAL_FILE,
-    };
-    Ok(folders
-        .into_iter()
-        .map(|folder| folder.join(name))
-        .collect())
-}
-
 /// Reads a tree of `contexts` contexts. Each is in the files of the runs in which it has values.
-pub(super) fn read(files: &[PathBuf], contexts: usize, names: &Names<'_>) -> Result<Tree> {
+pub(super) fn read(files: &[DataFile], contexts: usize, names: &Names<'_>) -> Result<Tree> {
     let missing = || ParquetError::General("contexts are missing".to_owned());
-    let mut rows = 0_i64;
-    for file in files {
-        let reader = SerializedFileReader::new(File::open(file)?)?;
-        rows = rows.saturating_add(reader.metadata().file_metadata().num_rows());
-    }
+    let readers: Vec<_> = files.iter().map(DataFile::open).collect::<Result<_>>()?;
+    let rows = readers
+        .iter()
+        .map(|r| r.metadata().file_metadata().num_rows());
+    let rows = rows.fold(0, i64::saturating_add);
     // Memory is for contexts that are there.
     if i64::try_from(contexts).is_ok_and(|contexts| contexts > rows) {
         return Err(missing());
     }
     let mut nodes: Vec<Option<TreeNode>> = vec![None; contexts];
     let mut exclusive = Values::of_nodes(names.metrics.len(), contexts);
-    for file in files {
-        let reader = SerializedFileReader::new(File::open(file)?)?;
+    for reader in readers {
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group)?;
             let rows = Columns::new(group.as_ref());

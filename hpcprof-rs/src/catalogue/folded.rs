@@ -21,6 +21,11 @@ pub struct FoldedContext {
 }
 
 impl FoldedContext {
+    /// Its row.
+    pub(super) fn row(&self) -> i64 {
+        self.rows.0
+    }
+
     /// How many contexts there are at and below it.
     pub fn contexts(&self) -> u64 {
         (self.rows.1 - self.rows.0) as u64 + 1
@@ -58,18 +63,18 @@ impl Catalogue {
                 .prepare_cached("SELECT metric, value FROM total")?;
             let mut rows = query.query([])?;
             while let Some(row) = rows.next()? {
-                *self.slot(&mut totals, row.get(0)?)? = row.get(1)?;
+                totals[self.metric_at(row.get(0)?)?] = row.get(1)?;
             }
             Ok(totals)
         };
         read().map_err(|e: rusqlite::Error| super::damaged(&self.path, &e))
     }
 
-    fn slot<'a>(&self, values: &'a mut [i64], metric: i64) -> SqlResult<&'a mut i64> {
-        let slot = usize::try_from(metric)
-            .ok()
-            .and_then(|metric| values.get_mut(metric));
-        slot.ok_or_else(|| inconsistent("a metric"))
+    /// The position of the metric with an id.
+    pub(super) fn metric_at(&self, id: i64) -> SqlResult<usize> {
+        let metric = usize::try_from(id).ok();
+        let metric = metric.filter(|m| *m < self.metrics.len());
+        metric.ok_or_else(|| inconsistent("a metric"))
     }
 
     /// The context in a row. `last` is the last row below its parent.
@@ -92,9 +97,9 @@ impl Catalogue {
         let mut query = self.connection.prepare_cached(sql)?;
         let mut rows = query.query([row])?;
         while let Some(found) = rows.next()? {
-            let metric = found.get(0)?;
-            *self.slot(&mut inclusive, metric)? = found.get(1)?;
-            *self.slot(&mut exclusive, metric)? = found.get(2)?;
+            let metric = self.metric_at(found.get(0)?)?;
+            inclusive[metric] = found.get(1)?;
+            exclusive[metric] = found.get(2)?;
         }
         Ok(FoldedContext {
             node,

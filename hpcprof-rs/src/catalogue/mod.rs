@@ -7,19 +7,19 @@
 mod code;
 mod contexts;
 pub mod critical_path;
+mod files;
 pub mod folded;
-mod guard;
-
 pub mod metrics;
 pub mod spreads;
 mod sql;
 pub mod statistics;
+mod summaries;
 mod thread_values;
 pub mod threads;
 
 use crate::catalogue::metrics::{EFFORT, FIXED};
 use crate::catalogue::statistics::Statistics;
-use crate::error::{Error, Result, one_line};
+use crate::error::{Error, Result};
 use crate::metrics::expression::{Expression, Fault, Variable};
 use crate::metrics::unit::Unit;
 use crate::model::code::Code;
@@ -27,7 +27,7 @@ use crate::model::hash::FastMap;
 use crate::model::metrics::{Metric, ON_PATH};
 use crate::model::tree::Tree;
 use crate::schema;
-use hpc_formats::profile::Aggregation;
+use hpc_formats::profile::{Aggregation, SAMPLES};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
@@ -149,15 +149,11 @@ impl Catalogue {
         };
         let scopes = code::read_scopes(&self.connection, &self.code).map_err(failed)?;
         let totals = self.totals()?;
-        let directory = match self.path.is_dir() {
-            true => self.path.as_path(),
-            false => self.path.parent().unwrap_or(Path::new("")),
+        let name = match projection {
+            Projection::Logical => schema::LOGICAL_FILE,
+            Projection::Physical => schema::PHYSICAL_FILE,
         };
-        let files = match contexts {
-            0 => Ok(Vec::new()),
-            _ => contexts::files(directory, projection),
-        };
-        let files = files.map_err(Error::io("read", &directory.join(schema::CONTEXTS)))?;
+        let files = self.files(schema::CONTEXTS, name)?;
         let names = contexts::Names {
             scopes: &scopes,
             loops: self.code.loops.len(),
@@ -168,19 +164,18 @@ impl Catalogue {
             .ok()
             .filter(|n| *n < MAX_CONTEXTS)
             .unwrap_or(0);
-        // The reader of Parquet files may panic on damaged ones.
-        let read = || contexts::read(&files, contexts as usize, &names);
-        let problem = match guard::catch(read) {
-            Some(Ok(tree)) if tree.exclusive.totals() == totals => return Ok(tree),
-            Some(Ok(_)) => "the values do not add up to the totals".to_owned(),
-            Some(Err(problem)) => one_line(&problem.to_string()),
-            None => "a Parquet file is damaged".to_owned(),
+        let problem = match contexts::read(&files, contexts as usize, &names) {
+            Ok(tree) if tree.exclusive.totals() == totals => return Ok(tree),
+            Ok(_) => "the values do not add up to the totals".to_owned(),
+            Err(problem) => problem.to_string(),
         };
-        Err(Error::Input {
-            path: directory.join(schema::CONTEXTS),
-            problem: format!("cannot be read: {problem}"),
-            remedy: REBUILD,
-        })
+        Err(self.unreadable(schema::CONTEXTS, &problem))
+    }
+
+    /// How many samples values stand for.
+    pub fn samples(&self, values: &[i64]) -> i64 {
+        let position = self.metrics.iter().position(|m| m.name == SAMPLES);
+        position.map_or(0, |at| values[at])
     }
 
     /// The metrics that views show unasked: the parts of effort, which come first.

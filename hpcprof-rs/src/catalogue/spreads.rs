@@ -1,11 +1,13 @@
-//! Reads how the work of each context of the folded tree is spread over threads.
+//! How work is spread over threads: in a context of the folded tree, as it is stored, and in the nodes of any
+//! view, from the values of all threads.
 
+use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::metrics::WORK;
 use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
-use crate::model::hash::FastMap;
+use rusqlite::OptionalExtension as _;
 
-/// How the inclusive work of a context is spread over the threads that have any. Times are nanoseconds.
+/// How the inclusive work of a node is spread over the threads that have any. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     /// Threads.
@@ -18,8 +20,6 @@ pub struct Spread {
     pub most: i64,
     /// Standard deviation.
     pub sigma: f64,
-    /// Standard error of the sum, as it rests on samples.
-    pub error: f64,
 }
 
 impl Spread {
@@ -30,25 +30,136 @@ impl Spread {
     }
 }
 
+/// A spread, while threads are added to it.
+#[derive(Clone, Copy)]
+struct Sums {
+    threads: u32,
+    sum: i64,
+    least: i64,
+    most: i64,
+    squares: u128,
+}
+
+impl Sums {
+    const NONE: Sums = Sums {
+        threads: 0,
+        sum: 0,
+        least: i64::MAX,
+        most: i64::MIN,
+        squares: 0,
+    };
+
+    fn add(&mut self, amount: i64) {
+        let square = u128::from(amount.unsigned_abs()).pow(2);
+        *self = Sums {
+            threads: self.threads + 1,
+            sum: self.sum.saturating_add(amount),
+            least: self.least.min(amount),
+            most: self.most.max(amount),
+            squares: self.squares.saturating_add(square),
+        };
+    }
+
+    fn spread(self) -> Option<Spread> {
+        let n = f64::from(self.threads);
+        let mean = self.sum as f64 / n;
+        (self.threads > 0).then(|| Spread {
+            threads: self.threads,
+            sum: self.sum,
+            least: self.least,
+            most: self.most,
+            sigma: (self.squares as f64 / n - mean * mean).max(0.0).sqrt(),
+        })
+    }
+}
+
+/// Nodes of a view, parents first, with the work of one thread.
+struct OneThread<'a> {
+    parents: &'a [Option<u32>],
+    work: Vec<i64>,
+    is_touched: Vec<bool>,
+    touched: Vec<u32>,
+}
+
+impl OneThread<'_> {
+    fn add(&mut self, node: u32, amount: i64) {
+        let work = &mut self.work[node as usize];
+        *work = work.saturating_add(amount);
+        let mut next = Some(node);
+        while let Some(at) = next.filter(|at| !self.is_touched[*at as usize]) {
+            self.is_touched[at as usize] = true;
+            self.touched.push(at);
+            next = self.parents[at as usize];
+        }
+    }
+
+    /// Adds what the thread has to the spreads, and begins anew.
+    fn end(&mut self, sums: &mut [Sums]) {
+        self.touched.sort_unstable();
+        for node in self.touched.drain(..).rev() {
+            self.is_touched[node as usize] = false;
+            let amount = std::mem::take(&mut self.work[node as usize]);
+            if let Some(parent) = self.parents[node as usize] {
+                let work = &mut self.work[parent as usize];
+                *work = work.saturating_add(amount);
+            }
+            sums[node as usize].add(amount);
+        }
+    }
+}
+
 impl Catalogue {
-    /// The spreads of work by context of the folded tree, numbered from 0 in preorder.
-    pub fn work_spreads(&self) -> Result<FastMap<u32, Spread>> {
+    /// The spreads of work by node. `nodes` has the node of each context of the logical projection, `parents`
+    /// the node above each.
+    pub fn work_spreads(
+        &self,
+        nodes: &[Option<u32>],
+        parents: &[Option<u32>],
+    ) -> Result<Vec<Option<Spread>>> {
+        let node = |context: i32| {
+            let index = usize::try_from(context.checked_sub(1)?).ok()?;
+            nodes.get(index).copied().flatten()
+        };
+        let mut sums = vec![Sums::NONE; parents.len()];
+        let mut one = OneThread {
+            parents,
+            work: vec![0; parents.len()],
+            is_touched: vec![false; parents.len()],
+            touched: Vec::new(),
+        };
+        let mut thread = None;
+        self.each_value(
+            |context| node(context).is_some(),
+            |value| {
+                if thread.replace(value.thread) != Some(value.thread) {
+                    one.end(&mut sums);
+                }
+                if value.metric == WORK {
+                    one.add(node(value.context)?, value.amount);
+                }
+                Some(())
+            },
+        )?;
+        one.end(&mut sums);
+        Ok(sums.into_iter().map(Sums::spread).collect())
+    }
+
+    /// The spread of work in a context, if it has any.
+    pub fn work_spread(&self, context: &FoldedContext) -> Result<Option<Spread>> {
         let read = || {
-            let sql = "SELECT context - 1, threads, inclusive, least, most, sigma, error
-                FROM value WHERE metric = ?";
-            let mut query = self.connection.prepare(sql)?;
-            let rows = query.query_map([WORK as i64], |row| {
-                let spread = Spread {
-                    threads: row.get(1)?,
-                    sum: row.get(2)?,
-                    least: row.get(3)?,
-                    most: row.get(4)?,
-                    sigma: row.get(5)?,
-                    error: row.get(6)?,
-                };
-                Ok((row.get(0)?, spread))
-            })?;
-            rows.collect::<rusqlite::Result<_>>()
+            let sql = "SELECT threads, inclusive, least, most, sigma FROM value
+                WHERE context = ? AND metric = ?";
+            let mut query = self.connection.prepare_cached(sql)?;
+            let spread = query.query_row([context.row(), WORK as i64], |row| {
+                Ok(Spread {
+                    threads: row.get(0)?,
+                    sum: row.get(1)?,
+                    least: row.get(2)?,
+                    most: row.get(3)?,
+                    sigma: row.get(4)?,
+                })
+            });
+            spread.optional()
         };
         read().map_err(|e| damaged(&self.path, &e))
     }

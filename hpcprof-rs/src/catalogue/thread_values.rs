@@ -1,17 +1,17 @@
-//! Adds up the values of threads in some contexts, from the Parquet files of all runs. Files are read in
-//! batches, so memory follows the number of threads; of a batch without such a context no other column is
-//! read.
+//! Reads the values of threads in some contexts, from the Parquet files of all runs. Files are read in
+//! batches, so memory follows what is made of the values; of a batch without such a context no other column
+//! is read.
 
+use crate::catalogue::Catalogue;
+use crate::catalogue::files::DataFile;
+use crate::error::Result;
 use crate::model::metrics::Metric;
 use crate::schema;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
-use parquet::errors::{ParquetError, Result};
+use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 
 /// Rows that are read together.
 const BATCH: usize = 1 << 16;
@@ -19,46 +19,57 @@ const BATCH: usize = 1 << 16;
 /// Contexts of the folded tree: ranges of ids with their ends, in order, none within another one.
 pub(super) type Ranges = [(i64, i64)];
 
-/// Values of threads by metric; `None` for threads without any.
-pub(super) type ByThread = Vec<Option<Vec<i64>>>;
-
-/// The values of all threads in the contexts that are folded into some of the ranges.
-pub(super) fn read(
-    database: &Path,
-    ranges: &Ranges,
-    metrics: &[Metric],
-    threads: usize,
-) -> Result<ByThread> {
-    let mut values: ByThread = vec![None; threads];
-    let contexts = files(&database.join(schema::CONTEXTS), |name| {
-        name == schema::LOGICAL_FILE
-    })?;
-    let mut wanted = Ids::default();
-    for file in contexts {
-        read_contexts(&file, ranges, &mut wanted)?;
-    }
-    let parts = files(&database.join(schema::THREAD_VALUES), |name| {
-        name.starts_with("part-") && name.ends_with(".parquet")
-    })?;
-    for file in parts {
-        read_values(&file, &wanted, metrics, &mut values)?;
-    }
-    Ok(values)
+/// A value of a thread.
+pub(super) struct ThreadValue {
+    /// The thread's position.
+    pub(super) thread: usize,
+    /// The metric's position.
+    pub(super) metric: usize,
+    /// Id of the logical context.
+    pub(super) context: i32,
+    pub(super) amount: i64,
 }
 
-/// The files of all runs in a folder, whose names `is_file` knows.
-fn files(folder: &Path, is_file: impl Fn(&str) -> bool) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for run in std::fs::read_dir(folder)? {
-        for entry in std::fs::read_dir(run?.path())? {
-            let entry = entry?;
-            if entry.file_name().to_str().is_some_and(&is_file) {
-                files.push(entry.path());
-            }
+impl Catalogue {
+    /// The values by metric of all threads in the contexts that are folded into some of the ranges; `None`
+    /// for threads without any.
+    pub(super) fn values_in(
+        &self,
+        ranges: &Ranges,
+        threads: usize,
+    ) -> Result<Vec<Option<Vec<i64>>>> {
+        let mut wanted = Ids::default();
+        for file in self.files(schema::CONTEXTS, schema::LOGICAL_FILE)? {
+            read_contexts(&file, ranges, &mut wanted)
+                .map_err(|e| self.unreadable(schema::CONTEXTS, &e.to_string()))?;
         }
+        let mut values: Vec<Option<Vec<i64>>> = vec![None; threads];
+        let none = || vec![0; self.metrics.len()];
+        self.each_value(
+            |id| wanted.contains(id),
+            |value| {
+                let thread = values.get_mut(value.thread)?;
+                let sum = &mut thread.get_or_insert_with(none)[value.metric];
+                *sum = sum.saturating_add(value.amount);
+                Some(())
+            },
+        )?;
+        Ok(values)
     }
-    files.sort();
-    Ok(files)
+
+    /// Calls `add` with each value in a wanted context, one thread after the other. It returns `None` for
+    /// what cannot be.
+    pub(super) fn each_value(
+        &self,
+        is_wanted: impl Fn(i32) -> bool,
+        mut add: impl FnMut(ThreadValue) -> Option<()>,
+    ) -> Result<()> {
+        for file in self.files(schema::THREAD_VALUES, "part-*.parquet")? {
+            read_values(&file, &self.metrics, &is_wanted, &mut add)
+                .map_err(|e| self.unreadable(schema::THREAD_VALUES, &e.to_string()))?;
+        }
+        Ok(())
+    }
 }
 
 /// A set of ids of contexts.
@@ -87,8 +98,8 @@ fn is_within(ranges: &Ranges, id: i32) -> bool {
 }
 
 /// Finds the contexts that are folded into the ranges.
-fn read_contexts(file: &Path, ranges: &Ranges, wanted: &mut Ids) -> Result<()> {
-    let reader = SerializedFileReader::new(File::open(file)?)?;
+fn read_contexts(file: &DataFile, ranges: &Ranges, wanted: &mut Ids) -> ParquetResult<()> {
+    let reader = file.open()?;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group)?;
         let mut ids = Column::<Int32Type>::open(group.as_ref(), "id", PhysicalType::INT32)?;
@@ -108,10 +119,14 @@ fn read_contexts(file: &Path, ranges: &Ranges, wanted: &mut Ids) -> Result<()> {
     Ok(())
 }
 
-/// Adds the values of a file in wanted contexts to those of their threads.
-fn read_values(file: &Path, wanted: &Ids, metrics: &[Metric], values: &mut ByThread) -> Result<()> {
-    let wrong = || ParquetError::General("a reference leads nowhere".to_owned());
-    let reader = SerializedFileReader::new(File::open(file)?)?;
+/// Calls `add` with the values of a file in wanted contexts.
+fn read_values(
+    file: &DataFile,
+    known: &[Metric],
+    is_wanted: &impl Fn(i32) -> bool,
+    add: &mut impl FnMut(ThreadValue) -> Option<()>,
+) -> ParquetResult<()> {
+    let reader = file.open()?;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group)?;
         let group = group.as_ref();
@@ -121,7 +136,7 @@ fn read_values(file: &Path, wanted: &Ids, metrics: &[Metric], values: &mut ByThr
         let mut amounts = Column::<Int64Type>::open(group, "value", PhysicalType::INT64)?;
         for rows in batches(group) {
             contexts.read(rows)?;
-            if !contexts.values.iter().any(|id| wanted.contains(*id)) {
+            if !contexts.values.iter().any(|id| is_wanted(*id)) {
                 threads.skip(rows)?;
                 names.skip(rows)?;
                 amounts.skip(rows)?;
@@ -130,21 +145,20 @@ fn read_values(file: &Path, wanted: &Ids, metrics: &[Metric], values: &mut ByThr
             threads.read(rows)?;
             names.read(rows)?;
             amounts.read(rows)?;
-            for (row, _) in contexts
-                .values
-                .iter()
-                .enumerate()
-                .filter(|(_, id)| wanted.contains(**id))
-            {
+            let wanted = (0..rows).filter(|row| is_wanted(contexts.values[*row]));
+            for row in wanted {
                 let name = names.values[row].data();
-                let metric = metrics.iter().position(|m| m.name.as_bytes() == name);
-                let thread = usize::try_from(threads.values[row]).ok();
-                let thread = thread.and_then(|t| values.get_mut(t.checked_sub(1)?));
-                let (Some(metric), Some(thread)) = (metric, thread) else {
-                    return Err(wrong());
+                let value = || {
+                    let thread = threads.values[row].checked_sub(1)?;
+                    Some(ThreadValue {
+                        thread: usize::try_from(thread).ok()?,
+                        metric: known.iter().position(|m| m.name.as_bytes() == name)?,
+                        context: contexts.values[row],
+                        amount: amounts.values[row],
+                    })
                 };
-                let sum = &mut thread.get_or_insert_with(|| vec![0; metrics.len()])[metric];
-                *sum = sum.saturating_add(amounts.values[row]);
+                let wrong = || ParquetError::General("a reference leads nowhere".to_owned());
+                value().and_then(&mut *add).ok_or_else(wrong)?;
             }
         }
     }
@@ -168,7 +182,7 @@ struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    fn open(group: &dyn RowGroupReader, name: &str, kind: PhysicalType) -> Result<Self> {
+    fn open(group: &dyn RowGroupReader, name: &str, kind: PhysicalType) -> ParquetResult<Self> {
         let columns = group.metadata().columns();
         let is_it = |c: &parquet::file::metadata::ColumnChunkMetaData| {
             c.column_path().string() == name && c.column_type() == kind
@@ -183,7 +197,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    fn read(&mut self, rows: usize) -> Result<()> {
+    fn read(&mut self, rows: usize) -> ParquetResult<()> {
         self.values.clear();
         self.levels.clear();
         let mut records = 0;
@@ -206,7 +220,7 @@ impl<T: DataType> Column<T> {
         }
     }
 
-    fn skip(&mut self, rows: usize) -> Result<()> {
+    fn skip(&mut self, rows: usize) -> ParquetResult<()> {
         self.reader.skip_records(rows).map(|_| ())
     }
 }

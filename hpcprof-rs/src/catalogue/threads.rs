@@ -1,15 +1,10 @@
 //! Reads the threads of all runs: their values as a whole, and in the contexts of a procedure.
 
-use crate::catalogue::sql::{References, inconsistent};
-use crate::catalogue::thread_values::{self, ByThread};
-use crate::catalogue::{Catalogue, REBUILD, damaged, sql};
+use crate::catalogue::sql::References;
+use crate::catalogue::{Catalogue, damaged, sql};
 use crate::error::{Error, Result};
-use crate::model::metrics::Metric;
-use crate::schema;
 use hpc_formats::process::program_name;
-use hpc_formats::profile::SAMPLES;
 use rusqlite::{Connection, OptionalExtension as _};
-use std::path::Path;
 
 /// A thread of a run. Times are nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,15 +54,10 @@ impl Catalogue {
     }
 
     fn read_threads(&self) -> rusqlite::Result<Vec<Thread>> {
-        let samples = self.metrics.iter().position(|m| m.name == SAMPLES);
         let sql = "SELECT t.id, r.key, h.name, p.id, p.pid, p.executable, t.ordinal, t.tid, t.name,
             t.samples, t.cpu_ns, t.idle_ns FROM thread t JOIN process p ON p.id = t.process
             JOIN run r ON r.id = p.run JOIN host h ON h.id = r.host ORDER BY t.id";
         let mut threads = sql::rows(&self.connection, sql, 1, |row| {
-            let mut values = vec![0; self.metrics.len()];
-            if let Some(samples) = samples {
-                values[samples] = row.get(9)?;
-            }
             Ok(Thread {
                 run: row.get(1)?,
                 host: row.get(2)?,
@@ -80,7 +70,7 @@ impl Catalogue {
                 samples: row.get(9)?,
                 cpu_ns: row.get(10)?,
                 spinning_ns: row.get(11)?,
-                values,
+                values: vec![0; self.metrics.len()],
             })
         })?;
         let ids = References::to(&threads);
@@ -90,9 +80,7 @@ impl Catalogue {
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             let thread = &mut threads[ids.index(row.get(0)?)? as usize];
-            let metric = usize::try_from(row.get::<_, i64>(1)?).ok();
-            let value = metric.and_then(|m| thread.values.get_mut(m));
-            *value.ok_or_else(|| inconsistent("thread_value.metric"))? = row.get(2)?;
+            thread.values[self.metric_at(row.get(1)?)?] = row.get(2)?;
         }
         Ok(threads)
     }
@@ -103,45 +91,16 @@ impl Catalogue {
         found.map_err(Error::Usage)
     }
 
-    /// All contexts.
-    pub fn all_contexts(&self) -> Contexts {
-        Contexts {
-            name: String::new(),
-            ranges: vec![(1, i64::MAX)],
-        }
-    }
-
     /// The threads that have values in these contexts, with these values. Their CPU times are those of all
     /// contexts.
     pub fn threads_in(&self, contexts: &Contexts) -> Result<Vec<Thread>> {
         let threads = self.threads()?;
-        let directory = match self.path.is_dir() {
-            true => self.path.as_path(),
-            false => self.path.parent().unwrap_or(Path::new("")),
-        };
-        let refused = |problem: String| Error::Input {
-            path: directory.join(schema::THREAD_VALUES),
-            problem: format!("cannot be read: {problem}"),
-            remedy: REBUILD,
-        };
-        // The reader of Parquet files may panic on damaged ones.
-        let read =
-            || thread_values::read(directory, &contexts.ranges, &self.metrics, threads.len());
-        let values = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)) {
-            Ok(values) => values.map_err(|e| refused(e.to_string()))?,
-            Err(_) => return Err(refused("a Parquet file is damaged".to_owned())),
-        };
-        let is_whole = is_whole(&self.connection, contexts, &values, &self.metrics);
-        if !is_whole.map_err(|e| damaged(&self.path, &e))? {
-            return Err(refused("values of threads are missing".to_owned()));
-        }
-        let samples = self.metrics.iter().position(|m| m.name == SAMPLES);
+        let values = self.values_in(&contexts.ranges, threads.len())?;
         let rows = threads.into_iter().zip(values);
         let rows = rows.filter_map(|(thread, values)| {
             let values = values.filter(|v| v.iter().any(|value| *value != 0))?;
-            let samples = samples.map_or(0, |at| values[at]);
             Some(Thread {
-                samples,
+                samples: self.samples(&values),
                 values,
                 ..thread
             })
@@ -217,32 +176,4 @@ fn ranges(
         }
     }
     Ok(ranges)
-}
-
-/// Whether the values of threads add up to those of the contexts.
-fn is_whole(
-    connection: &Connection,
-    contexts: &Contexts,
-    values: &ByThread,
-    metrics: &[Metric],
-) -> rusqlite::Result<bool> {
-    let mut sums = vec![0_i64; metrics.len()];
-    let sql = "SELECT metric, inclusive FROM value JOIN context c ON c.id = context
-        WHERE c.id = ?1 OR c.parent IS NULL AND c.id BETWEEN ?1 AND ?2";
-    let mut query = connection.prepare(sql)?;
-    for (first, last) in &contexts.ranges {
-        let mut rows = query.query([first, last])?;
-        while let Some(row) = rows.next()? {
-            let metric = usize::try_from(row.get::<_, i64>(0)?).ok();
-            let sum = metric.and_then(|m| sums.get_mut(m));
-            let sum = sum.ok_or_else(|| inconsistent("value.metric"))?;
-            *sum = sum.saturating_add(row.get(1)?);
-        }
-    }
-    for values in values.iter().flatten() {
-        for (sum, value) in sums.iter_mut().zip(values) {
-            *sum = sum.saturating_sub(*value);
-        }
-    }
-    Ok(sums.iter().all(|sum| *sum == 0))
 }

@@ -5,10 +5,11 @@
 //! Tables are arrays by column, so they are written column by column from the contexts. A stack is a caller's
 //! frame at the line of a call, or the innermost frame of a context that has amounts.
 
-use crate::exports::stacks::{Frame, Function, Stacks, Unit};
+use crate::exports::stacks::{Frame, Function, Stacks};
 use crate::exports::{CREATOR, json};
 use crate::model::hash::NumberedSet;
 use crate::render::names::base_name;
+use hpc_formats::profile::Unit;
 use hpc_formats::structure::Origin;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -132,8 +133,8 @@ fn write_thread(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (weight_type, scale) = match stacks.metrics[metric].unit {
-        Unit::Nanoseconds => ("tracing-ms", 1e6),
-        Unit::Count => ("samples", 1.0),
+        Unit::Seconds => ("tracing-ms", 1e6),
+        Unit::Count | Unit::Ratio => ("samples", 1.0),
         Unit::Bytes => ("bytes", 1.0),
     };
     let amount = |context: u32| stacks.own(context)[metric];

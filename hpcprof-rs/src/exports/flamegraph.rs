@@ -2,10 +2,11 @@
 //! lines are all that is held in memory: contexts that are too narrow to be drawn are left out before.
 
 use crate::catalogue::metrics::{EFFORT, MetricSelector, effort};
-use crate::exports::stacks::{Stacks, Unit};
+use crate::exports::stacks::Stacks;
 use crate::exports::{Selection, folded};
 use crate::metrics::unit;
 use crate::render::numbers::seconds;
+use hpc_formats::profile::Unit;
 use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
 use std::io::{self, Write};
@@ -23,14 +24,14 @@ pub(super) fn write(
     let text = String::from_utf8_lossy(&text);
     let total = selection.metric.of(&stacks.totals);
     let (name, unit) = match selection.metric {
-        MetricSelector::Effort => (EFFORT, Unit::Nanoseconds),
+        MetricSelector::Effort => (EFFORT, Unit::Seconds),
         MetricSelector::Metric(index) => {
             let metric = &stacks.metrics[index];
             (metric.name.as_str(), metric.unit)
         }
         MetricSelector::Derived(expression) => {
             let unit = match expression.unit() {
-                unit::Unit::SECONDS => Unit::Nanoseconds,
+                unit::Unit::SECONDS => Unit::Seconds,
                 unit::Unit::BYTES => Unit::Bytes,
                 _ => Unit::Count,
             };
@@ -39,12 +40,12 @@ pub(super) fn write(
     };
     let mut options = Options::default();
     let amount = match unit {
-        Unit::Nanoseconds => {
+        Unit::Seconds => {
             (options.count_name, options.factor) = ("us".to_owned(), 1e-3);
             let whole = seconds(effort(&stacks.totals));
             format!("{name} {} s of {whole} s effort", seconds(total))
         }
-        Unit::Count => format!("{total} {name}"),
+        Unit::Count | Unit::Ratio => format!("{total} {name}"),
         Unit::Bytes => {
             options.count_name = "bytes".to_owned();
             format!("{name} {total} bytes")

@@ -106,7 +106,6 @@ pub fn export(catalogue: &Catalogue, request: &Request, out: &mut dyn Write) -> 
             projection: request.projection,
             lines: request.lines || format.has_lines_of_frames(),
             call_lines: format.has_lines_of_frames(),
-            loops: true,
             std_inlined: request.std_inlined,
             runtime_frames: request.runtime_frames,
             recursion: false,

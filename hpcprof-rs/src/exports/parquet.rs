@@ -80,7 +80,7 @@ fn write_table(stacks: &Stacks<'_>, file: &mut std::fs::File) -> parquet::errors
                 each().map(|c| stacks.inclusive(c)[metric]).collect(),
             ));
         }
-        table.write(&columns)?;
+        table.write(&mut columns)?;
     }
-    table.close()
+    table.close().map(|_| ())
 }

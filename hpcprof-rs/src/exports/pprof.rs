@@ -5,10 +5,11 @@
 //! Source of the field numbers: `proto/profile.proto` of github.com/google/pprof.
 
 use crate::exports::CREATOR;
-use crate::exports::stacks::{Frame, Function, Stacks, Unit};
+use crate::exports::stacks::{Frame, Function, Stacks};
 use crate::model::hash::NumberedSet;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use hpc_formats::profile::Unit;
 use prost::Message;
 use std::io::{self, Write};
 
@@ -174,8 +175,8 @@ fn tables(stacks: &Stacks<'_>, frames: &NumberedSet<Frame>) -> Profile {
             r#type: text(metric.name.clone()),
             unit: text(
                 match metric.unit {
-                    Unit::Nanoseconds => "nanoseconds",
-                    Unit::Count => "count",
+                    Unit::Seconds => "nanoseconds",
+                    Unit::Count | Unit::Ratio => "count",
                     Unit::Bytes => "bytes",
                 }
                 .to_owned(),

@@ -2,10 +2,11 @@
 //! frame, takes the time of its own amount, lets its callees follow, and closes. So a context is two events,
 //! however deep it lies.
 
-use crate::exports::stacks::{Stacks, Step, Unit};
+use crate::exports::stacks::{Stacks, Step};
 use crate::exports::{CREATOR, json};
 use crate::model::hash::NumberedSet;
 use crate::views::view::Label;
+use hpc_formats::profile::Unit;
 use std::io::{self, Write};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -48,8 +49,8 @@ fn write_profile(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let unit = match stacks.metrics[metric].unit {
-        Unit::Nanoseconds => "nanoseconds",
-        Unit::Count => "none",
+        Unit::Seconds => "nanoseconds",
+        Unit::Count | Unit::Ratio => "none",
         Unit::Bytes => "bytes",
     };
     write!(

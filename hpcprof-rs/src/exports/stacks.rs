@@ -5,47 +5,22 @@
 
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, one_line};
-use crate::model::metrics;
 use crate::model::symbols::Kind;
 use crate::model::tree::{SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::view::Label;
-use hpc_formats::profile::{self, Aggregation};
+use hpc_formats::profile::Unit;
 use hpc_formats::structure::Origin;
 use std::path::Path;
-
-/// What the amounts of a metric count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// Time.
-    Nanoseconds,
-    /// Events.
-    Count,
-    /// Memory.
-    Bytes,
-}
 
 /// A metric, by its position in a context's amounts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metric {
     /// Its name, as in the views.
     pub name: String,
-    /// Unit of its amounts.
+    /// Unit of its amounts, which are nanoseconds if it is a time.
     pub unit: Unit,
-}
-
-impl Metric {
-    fn of(metric: &metrics::Metric) -> Metric {
-        Metric {
-            name: clean(&metric.name),
-            unit: match metric.unit {
-                profile::Unit::Seconds => Unit::Nanoseconds,
-                profile::Unit::Bytes => Unit::Bytes,
-                profile::Unit::Count | profile::Unit::Ratio => Unit::Count,
-            },
-        }
-    }
 }
 
 /// A procedure, loop or parallel loop together with a file that has code of it.
@@ -84,7 +59,7 @@ pub struct Stacks<'a> {
     /// By context, the first that it calls, and the next that its caller calls.
     links: Vec<(Option<u32>, Option<u32>)>,
     first_root: Option<u32>,
-    /// The metrics that add up. Others, such as ratios and maxima, have no place in a sum of contexts.
+    /// The metrics. All of a database add up.
     pub metrics: Vec<Metric>,
     /// Sums of all contexts' own amounts, by metric.
     pub totals: Vec<i64>,
@@ -94,11 +69,7 @@ impl<'a> Stacks<'a> {
     /// Reads and folds the contexts of a database.
     pub fn read(catalogue: &'a Catalogue, options: FoldOptions) -> Result<Stacks<'a>> {
         let tree = catalogue.contexts(options.projection)?;
-        let mut tree = fold(&tree, &catalogue.code, options);
-        let add_up = sums(catalogue);
-        if add_up.len() < catalogue.metrics.len() {
-            tree.exclusive = select(&tree.exclusive, tree.nodes.len(), &add_up);
-        }
+        let tree = fold(&tree, &catalogue.code, options).tree;
         check(&tree, &catalogue.path)?;
         let mut links = vec![(None, None); tree.nodes.len()];
         let mut first_root = None;
@@ -109,15 +80,16 @@ impl<'a> Stacks<'a> {
             };
             links[context].1 = first.replace(context as u32);
         }
+        let metrics = catalogue.metrics.iter().map(|metric| Metric {
+            name: clean(&metric.name),
+            unit: metric.unit,
+        });
         Ok(Stacks {
             catalogue,
             inclusive: tree.inclusive(),
             links,
             first_root,
-            metrics: add_up
-                .iter()
-                .map(|m| Metric::of(&catalogue.metrics[*m]))
-                .collect(),
+            metrics: metrics.collect(),
             totals: tree.exclusive.totals(),
             tree,
         })
@@ -325,24 +297,6 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// The positions of the metrics that add up. Those of effort do, and come first.
-fn sums(catalogue: &Catalogue) -> Vec<usize> {
-    let is_sum = |m: &usize| catalogue.metrics[*m].aggregation == Aggregation::Sum;
-    (0..catalogue.metrics.len()).filter(is_sum).collect()
-}
-
-/// The values of some metrics.
-fn select(values: &Values, contexts: usize, metrics: &[usize]) -> Values {
-    let mut selected = Values::new(metrics.len());
-    for context in 0..contexts as u32 {
-        selected.push();
-        for (position, metric) in metrics.iter().enumerate() {
-            selected.add_one(context, position, values.of(context)[*metric]);
-        }
-    }
-    selected
-}
-
 /// Refuses amounts that no measurement has: formats add them up, and some have no sign.
 fn check(tree: &Tree, path: &Path) -> Result<()> {
     let mut totals = vec![0_i128; tree.exclusive.metrics()];
@@ -402,11 +356,5 @@ mod tests {
             let error = check(&tree(bad), path).expect_err("refused").to_string();
             assert!(error.contains("build it again"), "{error}");
         }
-    }
-
-    #[test]
-    fn only_selected_metrics_stay() {
-        let selected = select(&tree(&[[1, 2], [3, 4]]).exclusive, 2, &[1]);
-        assert_eq!((selected.of(0), selected.of(1)), (&[2][..], &[4][..]));
     }
 }

@@ -53,16 +53,16 @@ pub struct ThreadSummary {
     pub idle_ns: u64,
     /// Its share of working threads beyond the cores, nanoseconds.
     pub oversubscribed_ns: u64,
-    /// Totals by metric, nanoseconds.
+    /// Totals by metric except samples, in base units.
     pub totals: BTreeMap<String, i64>,
 }
 
 impl ThreadSummary {
     /// Adds to a total.
-    pub fn add(&mut self, metric: &str, nanoseconds: i64) {
-        if nanoseconds != 0 {
+    pub fn add(&mut self, metric: &str, amount: i64) {
+        if amount != 0 {
             let slot = self.totals.entry(metric.to_owned()).or_insert(0);
-            *slot = slot.saturating_add(nanoseconds);
+            *slot = slot.saturating_add(amount);
         }
     }
 }
@@ -145,8 +145,6 @@ pub struct Experiment {
     pub critical_paths: Vec<(usize, CriticalPath)>,
     /// Metrics, by position.
     pub metrics: Vec<Metric>,
-    /// Sums over all contexts, by metric.
-    pub totals: Vec<i64>,
     /// Names of code.
     pub code: Code,
     /// How many contexts the logical projection has.

@@ -1,7 +1,7 @@
 //! Stable keys: what tells a context or a run apart in every database, whatever the build or the machine.
 
 use crate::model::code::{Code, Procedure};
-use crate::model::hash::FastMap;
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{Kind, base_name};
 use crate::model::tree::Tree;
 
@@ -32,8 +32,9 @@ pub fn contexts(tree: &Tree, code: &Code) -> Vec<i64> {
         .map(|p| procedure(p, code))
         .collect();
     let mut keys: Vec<i64> = Vec::with_capacity(tree.nodes.len());
-    // How many siblings before had the same name, and so the same key.
-    let mut known: FastMap<u64, u64> = FastMap::default();
+    // Siblings with the same name have the same key at first: how many more there are.
+    let mut known: FastSet<u64> = FastSet::default();
+    let mut twins: FastMap<u64, u64> = FastMap::default();
     for node in &tree.nodes {
         let above = node.parent.map_or(0, |p| keys[p as usize]);
         if node.kind == Kind::Line {
@@ -50,12 +51,13 @@ pub fn contexts(tree: &Tree, code: &Code) -> Vec<i64> {
             _ => own[node.procedure as usize],
         };
         let key = StableHash(above as u64).with(&name.to_le_bytes());
-        let twins = known.entry(key.0).or_default();
-        let key = match *twins {
-            0 => key,
-            n => key.with(&n.to_le_bytes()),
+        let key = if known.insert(key.0) {
+            key
+        } else {
+            let twin = twins.entry(key.0).or_default();
+            *twin += 1;
+            key.with(&twin.to_le_bytes())
         };
-        *twins += 1;
         keys.push(key.0 as i64);
     }
     keys

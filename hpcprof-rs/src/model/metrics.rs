@@ -42,6 +42,12 @@ pub const fn per_unit(unit: Unit) -> i64 {
     }
 }
 
+/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context
+/// is a matter of chance, so their number has the variance of a Poisson distribution, at most.
+pub fn standard_error(amount: f64, samples: i64) -> f64 {
+    amount / (samples.max(1) as f64).sqrt()
+}
+
 impl Metric {
     fn sum(name: String, unit: Unit, part_of: Option<usize>, description: String) -> Metric {
         Metric {

@@ -10,6 +10,7 @@ pub mod loops;
 pub mod metrics;
 pub mod runtimes;
 pub mod scaffolding;
+pub mod summary;
 pub mod symbols;
 pub mod tree;
 pub mod warnings;

@@ -87,6 +87,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, by number from 1.
+    pub const ALL: [Kind; 7] = [
+        Kind::Procedure,
+        Kind::Inlined,
+        Kind::Loop,
+        Kind::Line,
+        Kind::Partial,
+        Kind::ThreadRoot,
+        Kind::ParallelLoop,
+    ];
+
     /// Stable name, as in the JSON views.
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,17 +113,7 @@ impl Kind {
 
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Kind> {
-        [
-            Kind::Procedure,
-            Kind::Inlined,
-            Kind::Loop,
-            Kind::Line,
-            Kind::Partial,
-            Kind::ThreadRoot,
-            Kind::ParallelLoop,
-        ]
-        .into_iter()
-        .find(|k| k.name() == name)
+        Kind::ALL.into_iter().find(|k| k.name() == name)
     }
 }
 

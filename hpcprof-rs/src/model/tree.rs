@@ -102,6 +102,11 @@ impl Values {
         self.all.resize(self.all.len() + self.metrics, 0);
     }
 
+    /// All values, node by node.
+    pub fn all_mut(&mut self) -> &mut [i64] {
+        &mut self.all
+    }
+
     /// The values of a node.
     pub fn of(&self, node: u32) -> &[i64] {
         let start = node as usize * self.metrics;
@@ -112,6 +117,14 @@ impl Values {
     pub fn add(&mut self, node: u32, values: &[i64]) {
         let start = node as usize * self.metrics;
         add_all(&mut self.all[start..start + self.metrics], values);
+    }
+
+    /// Subtracts from the values of a node.
+    pub fn subtract(&mut self, node: u32, values: &[i64]) {
+        let start = node as usize * self.metrics;
+        for (slot, value) in self.all[start..].iter_mut().zip(values) {
+            *slot = slot.saturating_sub(*value);
+        }
     }
 
     /// Adds to one value of a node.

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{ScopedJoinHandle, scope};
 
 /// The number of threads to use where the user gave none: one for each core.
 pub fn cores() -> usize {
@@ -17,6 +18,18 @@ pub fn for_each<T: Sync, S: Send>(
     begin: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, usize, &T) + Sync,
 ) -> Vec<S> {
+    let threads = threads.min(items.len());
+    for_each_after(|| (), items, threads, begin, work).1
+}
+
+/// The same, where the calling thread calls `first` before it takes an item; the other threads do not wait.
+pub fn for_each_after<R, T: Sync, S: Send>(
+    first: impl FnOnce() -> R,
+    items: &[T],
+    threads: usize,
+    begin: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize, &T) + Sync,
+) -> (R, Vec<S>) {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut state = begin();
@@ -28,14 +41,32 @@ pub fn for_each<T: Sync, S: Send>(
             work(&mut state, index, item);
         }
     };
-    let threads = threads.clamp(1, items.len().max(1));
-    std::thread::scope(|scope| {
+    let threads = threads.min(items.len() + 1);
+    scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        let result = first();
         let own = run();
-        let others = others.into_iter().map(|thread| match thread.join() {
-            Ok(state) => state,
-            Err(panic) => resume_unwind(panic),
-        });
-        std::iter::once(own).chain(others).collect()
+        let others = others.into_iter().map(joined);
+        (result, std::iter::once(own).chain(others).collect())
     })
+}
+
+/// Calls both functions; at the same time, if there is more than one thread.
+pub fn both<A: Send, B>(
+    threads: usize,
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B,
+) -> (A, B) {
+    if threads < 2 {
+        return (a(), b());
+    }
+    scope(|scope| {
+        let other = scope.spawn(a);
+        let own = b();
+        (joined(other), own)
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -57,10 +57,13 @@ pub fn find(
         .find(|run| jobs(run) > 1 && run.job.is_empty())
     {
         if !is_job {
+            let others = match jobs(run) - 1 {
+                1 => "another directory".to_owned(),
+                n => format!("{n} other directories"),
+            };
             warnings.add(format!(
-                "{} and {} other directories are taken for parts of one job, as they ran at the same time",
+                "{} and {others} are taken for parts of one job, as they ran at the same time",
                 run.directory,
-                jobs(run) - 1
             ));
         }
     }

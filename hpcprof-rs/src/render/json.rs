@@ -12,10 +12,11 @@ use crate::error::steers;
 use crate::metrics::expression::Expression;
 use crate::metrics::unit::Unit;
 use crate::model::code::{Code, ParallelLoop};
-use crate::model::metrics::{Metric, ZEROED};
+use crate::model::metrics::{Metric, ZEROED, standard_error};
 use crate::model::tree::SourceLocation;
 use crate::render::names;
 use crate::render::numbers::exact_seconds;
+use crate::views::bottom_up;
 use crate::views::fold::FoldOptions;
 use crate::views::view::View;
 use hpc_formats::profile::Aggregation;
@@ -59,7 +60,7 @@ pub fn print(
 ) -> io::Result<()> {
     let mut text = String::with_capacity(1 << 16);
     let columns = Columns::new(catalogue, metric);
-    head(view, catalogue, options, &columns, &mut text);
+    head(view, options, &columns, &mut text);
     text.push_str(match form {
         Form::Nested => ",\n\"roots\":[",
         Form::Flat => ",\n\"nodes\":[",
@@ -78,7 +79,7 @@ pub fn print(
         if follows_another {
             text.push_str(",\n");
         }
-        node(view, catalogue, &columns, id, form, &mut text);
+        node(view, &columns, id, form, &mut text);
         if text.len() > 1 << 16 {
             out.write_all(text.as_bytes())?;
             text.clear();
@@ -113,6 +114,7 @@ fn or_null(value: Option<impl Display>) -> String {
 
 /// The values that a node has.
 struct Columns<'a> {
+    catalogue: &'a Catalogue,
     /// The metrics' names as JSON, and their positions.
     keys: Vec<(String, usize)>,
     metric: MetricSelector<'a>,
@@ -121,9 +123,10 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(catalogue: &Catalogue, metric: MetricSelector<'a>) -> Self {
+    fn new(catalogue: &'a Catalogue, metric: MetricSelector<'a>) -> Self {
         let expression = metric.derived();
         Columns {
+            catalogue,
             keys: {
                 let metrics = catalogue.shown_metrics();
                 metrics.map(|(at, m)| (string(&m.name), at)).collect()
@@ -155,7 +158,8 @@ impl<'a> Columns<'a> {
     }
 
     /// What the metrics are, where they do not all have the view's unit.
-    fn table(&self, catalogue: &Catalogue) -> String {
+    fn table(&self) -> String {
+        let catalogue = self.catalogue;
         let is_tracked = catalogue.is_tracked();
         if self.derived.is_none() && !is_tracked {
             return String::new();
@@ -202,13 +206,13 @@ impl<'a> Columns<'a> {
 }
 
 /// What the view shows as part of something else.
-fn folded(options: FoldOptions) -> String {
+fn folded(view: &View, options: FoldOptions) -> String {
     let runtime = options.folds_runtime();
     let parts = [
         ("runtime", runtime),
         ("parallel-loop", runtime),
         ("line", !options.lines),
-        ("loop", !options.loops),
+        ("loop", view.name == bottom_up::NAME),
         ("system-inlined", !options.std_inlined),
         ("recursion", options.recursion),
         ("start-up", options.start_up),
@@ -220,14 +224,8 @@ fn folded(options: FoldOptions) -> String {
         .join(",")
 }
 
-fn head(
-    view: &View,
-    catalogue: &Catalogue,
-    options: FoldOptions,
-    columns: &Columns<'_>,
-    text: &mut String,
-) {
-    let run = &catalogue.statistics;
+fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut String) {
+    let run = &columns.catalogue.statistics;
     let _ = write!(
         text,
         "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
@@ -241,9 +239,9 @@ fn head(
         run.threads,
         exact_seconds(run.wall_ns),
         exact_seconds(run.period_ns),
-        folded(options),
+        folded(view, options),
         columns.names(),
-        columns.table(catalogue),
+        columns.table(),
     );
     columns.amounts(&view.totals, text);
     let _ = write!(text, ",\"quality\":{}", quality(run));
@@ -282,14 +280,8 @@ fn quality(run: &Statistics) -> String {
     )
 }
 
-fn node(
-    view: &View,
-    catalogue: &Catalogue,
-    columns: &Columns<'_>,
-    id: u32,
-    form: Form,
-    text: &mut String,
-) {
+fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
+    let catalogue = columns.catalogue;
     let (node, code) = (view.node(id), &catalogue.code);
     let (file, line) = location(code, node.label.location(code));
     let (call_file, call_line) = location(code, node.call.location());
@@ -317,7 +309,8 @@ fn node(
     text.push_str(",\"exclusive\":");
     columns.amounts(view.exclusive.of(id), text);
     if let Some(spread) = &node.spread {
-        let _ = write!(text, ",\"statistics\":{}", statistics(spread));
+        let samples = columns.catalogue.samples(view.inclusive.of(id));
+        let _ = write!(text, ",\"statistics\":{}", statistics(spread, samples));
     }
     text.push_str(match form {
         Form::Nested => ",\"children\":[",
@@ -325,7 +318,7 @@ fn node(
     });
 }
 
-fn statistics(spread: &Spread) -> String {
+fn statistics(spread: &Spread, samples: i64) -> String {
     format!(
         "{{\"work\":{{\"threads\":{},\"sum\":{},\"min\":{},\"max\":{},\"sigma\":{},\"imbalance\":{},\
          \"standard_error\":{}}}}}",
@@ -335,7 +328,7 @@ fn statistics(spread: &Spread) -> String {
         exact_seconds(spread.most),
         spread.sigma / 1e9,
         or_null(spread.imbalance()),
-        spread.error / 1e9,
+        standard_error(spread.sum as f64, samples) / 1e9,
     )
 }
 

@@ -1,5 +1,6 @@
 //! Printing: text, JSON, CSV and folded stacks, with the names and numbers that they share.
 
+pub mod chance;
 pub mod critical_path;
 pub mod csv;
 pub mod folded;

@@ -4,8 +4,9 @@
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{FIXED, IDLENESS, MetricSelector, OVERHEAD, WORK, effort};
 use crate::error::one_line;
-use crate::model::metrics::{ON_PATH, ZEROED};
+use crate::model::metrics::{ON_PATH, ZEROED, standard_error};
 use crate::model::symbols::Kind;
+use crate::render::chance::{self, Sampled};
 use crate::render::numbers::{derived, percent, seconds};
 use crate::render::style::Style;
 use crate::render::{loops, names};
@@ -81,7 +82,10 @@ pub fn print(
             stack.push((*child, is_last, format!("{guides}{below}")));
         }
     }
-    Ok(())
+    match printer.chance() {
+        Some(line) => writeln!(out, "{}", style.faint(&line)),
+        None => Ok(()),
+    }
 }
 
 fn columns(
@@ -103,13 +107,18 @@ fn columns(
     let both = view.name == "top-down";
     let wide = style.width >= 110;
     let category = sorted.filter(|metric| *metric >= FIXED.len());
+    let has_spreads = view.nodes.iter().any(|node| node.spread.is_some());
     for metric in (0..FIXED.len()).chain(category) {
+        // Spreads are of work, and names need room.
+        if has_spreads && !wide && ![Some(WORK), sorted].contains(&Some(metric)) {
+            continue;
+        }
         columns.push(Column::Inclusive(metric));
         if both && (wide || sorted == Some(metric)) {
             columns.push(Column::Exclusive(metric));
         }
     }
-    if view.nodes.iter().any(|node| node.spread.is_some()) {
+    if has_spreads {
         columns.extend([Column::Threads, Column::Imbalance, Column::Error]);
     }
     columns
@@ -206,7 +215,10 @@ impl Printer<'_> {
                 Column::Exclusive(m) => amount(exclusive[*m]),
                 Column::Threads => told(spread.map(|s| s.threads)),
                 Column::Imbalance => told(spread.and_then(|s| s.imbalance()).map(derived)),
-                Column::Error => told(spread.map(|s| seconds(s.error.round() as i64))),
+                Column::Error => told(spread.map(|s| {
+                    let samples = self.catalogue.samples(inclusive);
+                    seconds(standard_error(s.sum as f64, samples).round() as i64)
+                })),
             };
             let width = self.width(*column);
             line.push_str(&format!("{cell:>width$}"));
@@ -290,6 +302,29 @@ impl Printer<'_> {
         let module = code.module_of(procedure)?;
         let shown = || format!("in {}", one_line(names::base_name(module)));
         (!procedure.name.starts_with('[')).then(shown)
+    }
+
+    /// A word on siblings whose order may be chance.
+    fn chance(&self) -> Option<String> {
+        let lists = self.view.nodes.iter().map(|node| &node.children);
+        let lists = lists.chain([&self.view.roots]).map(|siblings| {
+            let shown = siblings
+                .iter()
+                .filter(|id| self.view.node(**id).kind != "pruned");
+            let values = shown.map(|id| self.view.inclusive.of(*id));
+            let rows = values.map(|values| {
+                Some(Sampled {
+                    amount: self.metric.value(values)?,
+                    samples: self.catalogue.samples(values),
+                })
+            });
+            rows.flatten().collect()
+        });
+        if self.metric.adds_up() {
+            chance::line(lists)
+        } else {
+            None
+        }
     }
 
     /// From the largest root down, as long as one child holds at least half of its parent; nothing where the

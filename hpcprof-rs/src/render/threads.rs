@@ -2,9 +2,10 @@
 //! as comma-separated values.
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::metrics::{IDLENESS, OVERHEAD};
+use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD};
 use crate::catalogue::threads::Thread;
 use crate::error::one_line;
+use crate::render::chance::{self, Sampled};
 use crate::render::json::string;
 use crate::render::names;
 use crate::render::numbers::{derived, exact_seconds, seconds};
@@ -26,6 +27,8 @@ pub struct Threads<'a> {
     pub table: &'a Table<'a>,
     /// The database.
     pub catalogue: &'a Catalogue,
+    /// What the threads are sorted by.
+    pub metric: MetricSelector<'a>,
     /// The procedure in whose contexts the values are; `None` for all contexts.
     pub context: Option<&'a str>,
 }
@@ -79,8 +82,8 @@ impl Threads<'_> {
             cells.collect()
         };
         let threads = &self.table.threads;
-        let (listed, more) = threads.split_at(threads.len().min(most));
-        for thread in listed {
+        let (listed_threads, more) = threads.split_at(threads.len().min(most));
+        for thread in listed_threads {
             line(&cells(thread), &self.thread_name(thread, room), out)?;
         }
         if !more.is_empty() {
@@ -112,7 +115,17 @@ impl Threads<'_> {
             };
             line(&cells, &name, out)?;
         }
-        Ok(())
+        let rows = listed_threads.iter().map(|thread| {
+            Some(Sampled {
+                amount: self.metric.value(&thread.values)?,
+                samples: thread.samples,
+            })
+        });
+        let rows = rows.flatten().filter(|_| self.metric.adds_up());
+        match chance::line([rows.collect()].into_iter()) {
+            Some(line) => writeln!(out, "{}", style.faint(&line)),
+            None => Ok(()),
+        }
     }
 
     fn head(&self, style: Style, out: &mut impl Write) -> io::Result<()> {

@@ -5,19 +5,22 @@
 use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
-use crate::model::keys;
+use crate::model::symbols::Kind;
 use crate::model::tree::{Tree, Values};
-use crate::passes::merge::values::{Sink, ThreadValue};
+use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
 use crate::sinks::scopes::ScopeIds;
 use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
 use hpc_formats::process::program_name;
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArray;
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::fs::{File, create_dir_all};
+use std::io::{self, Write};
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows of the values of threads that are written together.
 const ROWS: usize = 1 << 18;
@@ -25,10 +28,41 @@ const ROWS: usize = 1 << 18;
 const CONTEXT_ROWS: usize = 1 << 16;
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// A Parquet file of the database.
+/// A Parquet file of the database, as it was written.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DataFile {
+    /// Path in the database directory.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+    /// CRC-32 of all its bytes.
+    pub crc32: u32,
+}
+
+/// A file with the checksum of what is written.
+struct Summed {
+    file: File,
+    bytes: u64,
+    sum: crc32fast::Hasher,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A Parquet file that is being written.
 struct ColumnFile {
     path: PathBuf,
-    table: Table<File>,
+    table: Table<Summed>,
 }
 
 impl ColumnFile {
@@ -40,20 +74,31 @@ impl ColumnFile {
         if let Some(folder) = path.parent() {
             create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        let file = Summed {
+            file: File::create(&path).map_err(Error::io("create", &path))?,
+            bytes: 0,
+            sum: crc32fast::Hasher::new(),
+        };
         let table = Table::begin(file, columns, properties).map_err(|e| failed(&path, &e))?;
         Ok(ColumnFile { path, table })
     }
 
-    fn write(&mut self, columns: &[Column]) -> Result<()> {
+    fn write(&mut self, columns: &mut [Column]) -> Result<()> {
         self.table
             .write(columns)
             .map_err(|e| failed(&self.path, &e))
     }
 
-    fn close(self) -> Result<()> {
+    /// Ends the file, which is in a database directory.
+    fn close(self, directory: &Path) -> Result<DataFile> {
         let ColumnFile { path, table } = self;
-        table.close().map_err(|e| failed(&path, &e))
+        let Summed { bytes, sum, .. } = table.close().map_err(|e| failed(&path, &e))?;
+        let inside = path.strip_prefix(directory).unwrap_or(&path);
+        Ok(DataFile {
+            path: inside.to_string_lossy().into_owned(),
+            bytes,
+            crc32: sum.finalize(),
+        })
     }
 }
 
@@ -69,58 +114,52 @@ fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
 pub struct ColumnFiles<'a> {
     /// The database directory.
     pub directory: &'a Path,
-    /// Runs, processes and metrics.
+    /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
-    /// Names.
-    pub code: &'a Code,
     /// The logical projection.
     pub logical: Logical<'a>,
     /// The physical projection, where it differs.
     pub physical: Option<&'a Tree>,
     /// Ids of scopes, of both projections.
     pub scopes: &'a ScopeIds,
+    /// The files that are complete.
+    pub files: Mutex<Vec<DataFile>>,
 }
 
 /// The logical projection, and what only its contexts have.
 pub struct Logical<'a> {
-    tree: &'a Tree,
-    folded: &'a [Option<u32>],
-    keys: Vec<i64>,
-}
-
-impl<'a> Logical<'a> {
-    /// Takes the contexts with the folded context of each.
-    pub fn new(tree: &'a Tree, folded: &'a [Option<u32>], code: &Code) -> Logical<'a> {
-        Logical {
-            tree,
-            folded,
-            keys: keys::contexts(tree, code),
-        }
-    }
+    /// Its contexts.
+    pub tree: &'a Tree,
+    /// The folded context of each that has values.
+    pub folded: &'a [Option<u32>],
+    /// The key of each.
+    pub keys: Vec<i64>,
 }
 
 /// A part of the values of a run's threads.
 pub struct Part {
     table: ColumnFile,
-    threads: Vec<i32>,
-    metrics: Vec<ByteArray>,
-    contexts: Vec<i32>,
-    amounts: Vec<i64>,
+    /// Thread, metric, context, amount.
+    columns: [Column; 4],
+    rows: usize,
 }
 
 impl Part {
     fn flush(&mut self) -> Result<()> {
-        let columns = [
-            Column::Int(std::mem::take(&mut self.threads)),
-            Column::Text(std::mem::take(&mut self.metrics)),
-            Column::Int(std::mem::take(&mut self.contexts)),
-            Column::Long(std::mem::take(&mut self.amounts)),
-        ];
-        self.table.write(&columns)
+        self.rows = 0;
+        self.table.write(&mut self.columns)
     }
 }
 
 impl ColumnFiles<'_> {
+    fn close(&self, table: ColumnFile) -> Result<()> {
+        let file = table.close(self.directory)?;
+        // Nothing panics while it is held.
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.push(file);
+        Ok(())
+    }
+
     fn folder(&self, table: &str, run: usize) -> PathBuf {
         let run = format!("run={}", self.experiment.runs[run].key);
         self.directory.join(table).join(run)
@@ -168,8 +207,8 @@ impl ColumnFiles<'_> {
             .map(|(name, kind)| (name, kind, ALWAYS))
             .collect();
         let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
-        table.write(&row)?;
-        table.close()
+        table.write(&mut row)?;
+        self.close(table)
     }
 
     /// Writes the contexts in which a run has values, and those above them.
@@ -201,6 +240,10 @@ impl ColumnFiles<'_> {
         columns.extend(metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
         let delta = Encoding::DELTA_BINARY_PACKED;
         let mut properties = WriterProperties::builder();
+        for (name, ..) in columns.iter().filter(|(_, kind, _)| *kind == TEXT) {
+            properties = properties
+                .set_column_statistics_enabled(ColumnPath::from(*name), EnabledStatistics::None);
+        }
         for (name, encoding) in [
             ("id", delta),
             ("parent", delta),
@@ -212,7 +255,8 @@ impl ColumnFiles<'_> {
                 .set_column_encoding(ColumnPath::from(name), encoding);
         }
         let mut table = ColumnFile::create(path, &columns, properties)?;
-        let (mut depths, mut is_used) = (Vec::new(), vec![false; tree.nodes.len()]);
+        let mut depths = Vec::with_capacity(tree.nodes.len());
+        let mut is_used = vec![false; tree.nodes.len()];
         for (id, node) in tree.nodes.iter().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
             if values.of(id as u32).iter().any(|v| *v != 0) {
@@ -227,18 +271,23 @@ impl ColumnFiles<'_> {
         let used: Vec<u32> = (0..tree.nodes.len() as u32)
             .filter(|id| is_used[*id as usize])
             .collect();
-        let texts = Texts::new(self.code);
+        let texts = Texts::new(&self.experiment.code);
         for ids in used.chunks(CONTEXT_ROWS) {
             let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
             let id = |id: u32| id as i32 + 1;
-            let procedure = |n: &crate::model::tree::TreeNode| self.code.procedure(n.procedure);
+            let procedure =
+                |n: &crate::model::tree::TreeNode| self.experiment.code.procedure(n.procedure);
             let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
             let mut columns = vec![
                 Column::Int(ids.iter().map(|at| id(*at)).collect()),
                 Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
                 Column::Int(ids.iter().map(|at| depths[*at as usize]).collect()),
                 Column::Int(ids.iter().map(|at| id(scopes[*at as usize])).collect()),
-                Column::Text(nodes().map(|n| ByteArray::from(n.kind.name())).collect()),
+                Column::Text(
+                    nodes()
+                        .map(|n| texts.kinds[n.kind as usize - 1].clone())
+                        .collect(),
+                ),
                 Column::Text(
                     nodes()
                         .map(|n| texts.names[n.procedure as usize].clone())
@@ -276,14 +325,15 @@ impl ColumnFiles<'_> {
                 let amounts = ids.iter().map(|id| values.of(*id)[metric]);
                 columns.push(Column::Long(amounts.collect()));
             }
-            table.write(&columns)?;
+            table.write(&mut columns)?;
         }
-        table.close()
+        self.close(table)
     }
 }
 
 /// Names as Parquet has them: each is one shared text.
 struct Texts {
+    kinds: [ByteArray; Kind::ALL.len()],
     names: Vec<ByteArray>,
     modules: Vec<ByteArray>,
     files: Vec<ByteArray>,
@@ -292,6 +342,7 @@ struct Texts {
 impl Texts {
     fn new(code: &Code) -> Texts {
         Texts {
+            kinds: Kind::ALL.map(|kind| ByteArray::from(kind.name())),
             names: code
                 .procedures()
                 .iter()
@@ -325,45 +376,57 @@ impl Sink for ColumnFiles<'_> {
             ("value", LONG, ALWAYS),
         ];
         let properties = WriterProperties::builder()
+            .set_column_statistics_enabled(ColumnPath::from("metric"), EnabledStatistics::None)
             .set_column_dictionary_enabled(ColumnPath::from("context"), false)
             .set_column_encoding(ColumnPath::from("context"), Encoding::DELTA_BINARY_PACKED)
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
         Ok(Part {
             table: ColumnFile::create(path, &columns, properties)?,
-            threads: Vec::new(),
-            metrics: Vec::new(),
-            contexts: Vec::new(),
-            amounts: Vec::new(),
+            columns: [
+                Column::Int(Vec::new()),
+                Column::Text(Vec::new()),
+                Column::Int(Vec::new()),
+                Column::Long(Vec::new()),
+            ],
+            rows: 0,
         })
     }
 
     fn add(&self, part: &mut Part, thread: u32, values: &[ThreadValue]) -> Result<()> {
-        for chunk in values.chunk_by(|a, b| a.metric == b.metric) {
-            let name = self.experiment.metrics[chunk[0].metric as usize]
-                .name
-                .as_str();
-            let name = ByteArray::from(name);
-            part.metrics.extend(std::iter::repeat_n(name, chunk.len()));
-            part.threads
-                .extend(std::iter::repeat_n(thread as i32 + 1, chunk.len()));
-            part.contexts
-                .extend(chunk.iter().map(|v| v.context as i32 + 1));
-            part.amounts.extend(chunk.iter().map(|v| v.amount));
+        let of_metrics = values.chunk_by(|a, b| a.metric == b.metric);
+        for chunk in of_metrics.flat_map(|values| values.chunks(ROWS)) {
+            if part.rows + chunk.len() > ROWS {
+                part.flush()?;
+            }
+            let metric = &self.experiment.metrics[chunk[0].metric as usize];
+            let name = ByteArray::from(metric.name.as_str());
+            let rows = chunk.len();
+            part.rows += rows;
+            let [
+                Column::Int(threads),
+                Column::Text(metrics),
+                Column::Int(contexts),
+                Column::Long(amounts),
+            ] = &mut part.columns
+            else {
+                unreachable!("columns stay as they were begun")
+            };
+            threads.extend(repeat_n(thread as i32 + 1, rows));
+            metrics.extend(repeat_n(name, rows));
+            contexts.extend(chunk.iter().map(|v| v.context as i32 + 1));
+            amounts.extend(chunk.iter().map(|v| v.amount));
         }
-        match part.amounts.len() >= ROWS {
-            true => part.flush(),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn end(&self, mut part: Part) -> Result<()> {
-        if !part.amounts.is_empty() {
+        if part.rows > 0 {
             part.flush()?;
         }
-        part.table.close()
+        self.close(part.table)
     }
 
-    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()> {
+    fn run(&self, run: usize, Sums { logical, physical }: &Sums) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
         self.write_run(run, &logical.totals())?;
         let own = &self.logical;

@@ -1,16 +1,17 @@
 //! Writes the catalogue of a database: names, runs, threads, and the folded tree with its values.
 
 use crate::error::{Error, Result};
-use crate::model::code::{Code, Procedure};
+use crate::model::code::{Code, ParallelLoop, Procedure};
 use crate::model::experiment::Experiment;
-use crate::model::hash::FastMap;
 use crate::model::keys;
-use crate::model::metrics::{Metric, per_unit};
+use crate::model::metrics::{Metric, per_unit, standard_error};
+use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, Tree};
+use crate::model::tree::{Call, SourceLocation, Tree, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
+use crate::sinks::columns::DataFile;
 use crate::sinks::critical_path;
 use crate::sinks::scopes::ScopeIds;
 use crate::sinks::staged_directory::StagedDirectory;
@@ -20,38 +21,108 @@ use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// The tree that views open with.
+/// What is known when all values are added up.
 #[derive(Clone, Copy, Debug)]
-pub struct FoldedTree<'a> {
-    /// Its contexts, in preorder, and their values.
-    pub tree: &'a Tree,
+pub struct Results<'a> {
+    /// The parents of the folded tree's contexts.
+    pub parents: &'a [Option<u32>],
+    /// Exclusive values of the folded tree.
+    pub exclusive: &'a Values,
     /// How the values of threads are spread.
     pub spreads: &'a Spreads,
-    /// The scopes of all trees.
+    /// Parallel loops.
+    pub loops: &'a [ParallelLoop],
+    /// Views with their names, and the scopes of their nodes.
+    pub summaries: &'a [(&'static str, Summary, Vec<Option<u32>>)],
+    /// All scopes: those of the folded tree first, as they were written.
     pub scopes: &'a ScopeIds,
 }
 
-/// Writes the catalogue into a staged directory, which the caller publishes.
-pub fn write(
-    experiment: &Experiment,
-    folded: FoldedTree<'_>,
-    warnings: &Warnings,
-    directory: &StagedDirectory,
-) -> Result<()> {
-    write_file(experiment, folded, warnings, &directory.file()).map_err(|e| Error::Input {
-        path: directory.target().to_owned(),
-        problem: format!("cannot write the database: {e}"),
-        remedy: REMEDY,
-    })
+/// A catalogue that is being written, into a staged directory, which the caller publishes.
+#[derive(Debug)]
+pub struct Catalogue<'a> {
+    connection: Connection,
+    experiment: &'a Experiment,
+    /// The tree that views open with, in preorder, without values.
+    folded: Tree,
+    /// Number of scopes that are written.
+    scopes: usize,
+    directory: &'a StagedDirectory,
 }
 
-fn write_file(
+impl<'a> Catalogue<'a> {
+    /// Writes what does not need values. The folded tree, in preorder, is the one that views open with.
+    pub fn begin(
+        experiment: &'a Experiment,
+        (folded, scopes): (Tree, &ScopeIds),
+        warnings: &Warnings,
+        directory: &'a StagedDirectory,
+    ) -> Result<Catalogue<'a>> {
+        let file = directory.file();
+        let written = begin_file(experiment, (&folded, scopes), warnings, &file);
+        Ok(Catalogue {
+            connection: written.map_err(|e| failed(directory, &e))?,
+            experiment,
+            folded,
+            scopes: scopes.all.len(),
+            directory,
+        })
+    }
+
+    /// The folded tree.
+    pub fn take_folded(&mut self) -> Tree {
+        std::mem::take(&mut self.folded)
+    }
+
+    /// Writes what needs values.
+    pub fn write_results(self, results: Results<'_>) -> Result<Catalogue<'a>> {
+        let written = self.add_results(results);
+        written.map_err(|e| failed(self.directory, &e))?;
+        Ok(self)
+    }
+
+    fn add_results(&self, results: Results<'_>) -> rusqlite::Result<()> {
+        let (connection, experiment) = (&self.connection, self.experiment);
+        write_totals(connection, &results.exclusive.totals())?;
+        write_loops(connection, results.loops)?;
+        let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
+        write_values(connection, samples_at, results)?;
+        write_scopes(connection, &experiment.code, results.scopes, self.scopes)?;
+        write_summaries(connection, results.summaries)
+    }
+
+    /// Writes what is known of the files beside it, which are written.
+    pub fn end(self, files: &[DataFile]) -> Result<()> {
+        let directory = self.directory;
+        self.end_file(files).map_err(|e| failed(directory, &e))
+    }
+
+    fn end_file(self, files: &[DataFile]) -> rusqlite::Result<()> {
+        for DataFile { path, bytes, crc32 } in files {
+            let sql = "INSERT INTO data_file VALUES (?, ?, ?)";
+            self.connection
+                .execute(sql, params![path, signed(*bytes), crc32])?;
+        }
+        self.connection.execute_batch("COMMIT")?;
+        self.connection.close().map_err(|(_, e)| e)
+    }
+}
+
+fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
+    Error::Input {
+        path: directory.target().to_owned(),
+        problem: format!("cannot write the database: {error}"),
+        remedy: REMEDY,
+    }
+}
+
+fn begin_file(
     experiment: &Experiment,
-    folded: FoldedTree<'_>,
+    (folded, scopes): (&Tree, &ScopeIds),
     warnings: &Warnings,
     path: &Path,
-) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(path)?;
+) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
     // The file becomes visible only when it is complete, so it needs no journal.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;
@@ -59,16 +130,15 @@ fn write_file(
         schema::APPLICATION_ID,
         schema::VERSION
     ))?;
-    let transaction = connection.transaction()?;
-    transaction.execute_batch(schema::CREATE)?;
-    write_metrics(&transaction, experiment)?;
-    write_runs(&transaction, experiment)?;
-    write_processes(&transaction, experiment)?;
-    write_threads(&transaction, experiment)?;
-    write_code(&transaction, &experiment.code)?;
-    write_scopes(&transaction, &experiment.code, folded.scopes)?;
-    let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
-    write_contexts(&transaction, &experiment.code, samples_at, folded)?;
+    connection.execute_batch("BEGIN")?;
+    connection.execute_batch(schema::CREATE)?;
+    write_metrics(&connection, experiment)?;
+    write_runs(&connection, experiment)?;
+    write_processes(&connection, experiment)?;
+    write_threads(&connection, experiment)?;
+    write_code(&connection, &experiment.code)?;
+    write_scopes(&connection, &experiment.code, scopes, 0)?;
+    write_contexts(&connection, &experiment.code, folded, &scopes.folded)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     for (name, contexts, same_as) in [
         ("logical", logical, None),
@@ -79,33 +149,32 @@ fn write_file(
         ),
     ] {
         let sql = "INSERT INTO projection VALUES (?, ?, ?)";
-        transaction.execute(sql, params![name, contexts as i64, same_as])?;
+        connection.execute(sql, params![name, contexts as i64, same_as])?;
     }
     for ((process, cause), samples) in &experiment.losses {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO loss VALUES (?, ?, ?)",
             params![*process as i64 + 1, cause, signed(*samples)],
         )?;
     }
     for missing in &experiment.missing {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO missing(what, nanoseconds) VALUES (?, ?)",
             params![missing.what, signed(missing.nanoseconds)],
         )?;
     }
     for row in &experiment.unprofiled {
-        transaction.execute(
+        connection.execute(
             "INSERT INTO unprofiled(program, reason, times) VALUES (?, ?, ?)",
             params![row.program, row.reason, row.times],
         )?;
     }
-    critical_path::write(&transaction, &experiment.critical_paths)?;
+    critical_path::write(&connection, &experiment.critical_paths)?;
     for line in warnings.lines() {
-        transaction.execute("INSERT INTO note(text) VALUES (?)", [line])?;
+        connection.execute("INSERT INTO note(text) VALUES (?)", [line])?;
     }
-    transaction.execute_batch(&schema::create_views())?;
-    transaction.commit()?;
-    connection.close().map_err(|(_, e)| e)
+    connection.execute_batch(&schema::create_views())?;
+    Ok(connection)
 }
 
 /// SQLite has signed integers only; a forged counter beyond them is cut.
@@ -139,8 +208,13 @@ fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::
                 description
             ],
         )?;
-        let total = experiment.totals.get(index).copied().unwrap_or(0);
-        connection.execute("INSERT INTO total VALUES (?, ?)", [index as i64, total])?;
+    }
+    Ok(())
+}
+
+fn write_totals(connection: &Connection, totals: &[i64]) -> rusqlite::Result<()> {
+    for (metric, total) in (0..).zip(totals) {
+        connection.execute("INSERT INTO total VALUES (?, ?)", [metric, *total])?;
     }
     Ok(())
 }
@@ -227,8 +301,12 @@ fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::
             )?;
         }
         for (index, metric) in (0_i64..).zip(&experiment.metrics) {
-            if let Some(value) = t.totals.get(&metric.name) {
-                insert_value.execute(params![id, index, value])?;
+            let value = match metric.name.as_str() {
+                SAMPLES => signed(t.samples),
+                name => t.totals.get(name).copied().unwrap_or(0),
+            };
+            if value != 0 {
+                insert_value.execute([id, index, value])?;
             }
         }
     }
@@ -265,9 +343,13 @@ fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
             insert.execute(params![id(index), name, module, file, line, origin.name()])?;
         }
     }
+    Ok(())
+}
+
+fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Result<()> {
     let mut insert =
         connection.prepare("INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (index, known) in (0..).zip(&code.loops) {
+    for (index, known) in (0..).zip(loops) {
         let (file, line) = location(known.call);
         let counts = known.counts;
         insert.execute(params![
@@ -292,9 +374,15 @@ fn location(at: Option<SourceLocation>) -> (Option<i64>, Option<u32>) {
     (at.map(|at| id(at.file)), at.map(|at| at.line))
 }
 
-fn write_scopes(connection: &Connection, code: &Code, scopes: &ScopeIds) -> rusqlite::Result<()> {
+/// Writes the scopes from a number on.
+fn write_scopes(
+    connection: &Connection,
+    code: &Code,
+    scopes: &ScopeIds,
+    first: usize,
+) -> rusqlite::Result<()> {
     let mut insert = connection.prepare("INSERT INTO scope VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (index, scope) in (0..).zip(&scopes.all) {
+    for (index, scope) in (0..).zip(&scopes.all).skip(first) {
         let (file, line) = location(scope.location);
         let (call_file, call_line) = location(scope.call.location());
         let calls = match scope.call {
@@ -319,20 +407,13 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &ScopeIds) -> rusq
     Ok(())
 }
 
-/// The standard error of an amount that rests on a number of samples: whether a sample falls into a context
-/// is a matter of chance, so their number has the variance of a Poisson distribution, at most.
-fn standard_error(amount: i64, samples: i64) -> f64 {
-    amount as f64 / (samples.max(1) as f64).sqrt()
-}
-
-/// Writes the folded tree. `samples_at` is the position of the number of samples among the metrics.
+/// Writes the contexts of the folded tree, each of which has a scope.
 fn write_contexts(
     connection: &Connection,
     code: &Code,
-    samples_at: Option<usize>,
-    folded: FoldedTree<'_>,
+    tree: &Tree,
+    scopes: &[u32],
 ) -> rusqlite::Result<()> {
-    let tree = folded.tree;
     let count = tree.nodes.len();
     // The last context below each.
     let mut last: Vec<u32> = (0..count as u32).collect();
@@ -342,44 +423,59 @@ fn write_contexts(
         }
     }
     let keys = keys::contexts(tree, code);
-    let inclusive = tree.inclusive();
     let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?)")?;
-    let mut insert_value = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
-    let mut owners: Vec<Option<u32>> = Vec::with_capacity(count);
-    let mut callers: FastMap<u32, Option<u32>> = FastMap::default();
+    let mut owners: Vec<u32> = Vec::with_capacity(count);
+    let mut callers: Vec<Option<u32>> = Vec::with_capacity(count);
     for (number, node) in (0..).zip(&tree.nodes) {
         let above = node.parent;
         let depth = above.map_or(0, |p| depths[p as usize] + 1);
         depths.push(depth);
-        let outer = above.and_then(|p| owners[p as usize]);
+        let outer = above.map(|p| owners[p as usize]);
         let (owner, caller) = match (node.kind, outer) {
-            (Kind::Loop, Some(outer)) => (outer, callers.get(&outer).copied().flatten()),
-            _ => {
-                callers.insert(number, outer);
-                (number, outer)
-            }
+            (Kind::Loop, Some(outer)) => (outer, callers[outer as usize]),
+            _ => (number, outer),
         };
-        owners.push(Some(owner));
+        owners.push(owner);
+        callers.push(caller);
         insert.execute(params![
             id(number),
             id(last[number as usize]),
             above.map(id),
             depth,
-            id(folded.scopes.folded[number as usize]),
+            id(scopes[number as usize]),
             caller.map(id),
             node.recursion,
             keys[number as usize]
         ])?;
+    }
+    Ok(())
+}
+
+/// Writes the values of the folded tree. `samples_at` is the position of the number of samples among the
+/// metrics.
+fn write_values(
+    connection: &Connection,
+    samples_at: Option<usize>,
+    Results {
+        parents,
+        exclusive,
+        spreads,
+        ..
+    }: Results<'_>,
+) -> rusqlite::Result<()> {
+    let inclusive = exclusive.inclusive(parents.iter().copied());
+    let mut insert = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
+    for number in 0..parents.len() as u32 {
         let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
-        let values = inclusive.of(number).iter().zip(tree.exclusive.of(number));
+        let values = inclusive.of(number).iter().zip(exclusive.of(number));
         for (metric, (inclusive, exclusive)) in values.enumerate() {
             if *inclusive == 0 {
                 continue;
             }
-            let spread = folded.spreads.of(number, metric);
-            insert_value.execute(params![
+            let spread = spreads.of(number, metric);
+            insert.execute(params![
                 id(number),
                 metric as i64,
                 inclusive,
@@ -388,9 +484,39 @@ fn write_contexts(
                 spread.map(|s| s.least),
                 spread.map(|s| s.most),
                 spread.map(|s| s.sigma(*inclusive)),
-                standard_error(*inclusive, samples)
+                standard_error(*inclusive as f64, samples)
             ])?;
         }
+    }
+    Ok(())
+}
+
+/// Writes the stored views.
+fn write_summaries(
+    connection: &Connection,
+    summaries: &[(&str, Summary, Vec<Option<u32>>)],
+) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare("INSERT INTO summary VALUES (?,?,?,?,?,?)")?;
+    let mut insert_value = connection.prepare("INSERT INTO summary_value VALUES (?, ?, ?)")?;
+    let mut before = 0;
+    for (view, summary, scopes) in summaries {
+        let own_id = |index: u32| id(before + index);
+        for (index, node) in (0..).zip(&summary.nodes) {
+            insert.execute(params![
+                own_id(index),
+                view,
+                node.parent.map(own_id),
+                scopes[index as usize].map(id),
+                node.context.map_or(1, |context| context.recursion),
+                signed(node.nodes)
+            ])?;
+            for (metric, value) in summary.own.of(index).iter().enumerate() {
+                if *value != 0 {
+                    insert_value.execute(params![own_id(index), metric as i64, value])?;
+                }
+            }
+        }
+        before += summary.nodes.len() as u32;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::model::code::Code;
 use crate::model::hash::NumberedSet;
+use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
 use crate::model::tree::{Call, SourceLocation, Tree, TreeNode};
 
@@ -47,10 +48,37 @@ impl ScopeIds {
         ids
     }
 
+    /// The same scopes, to be added to, without those of contexts.
+    pub fn without_contexts(&self) -> ScopeIds {
+        ScopeIds {
+            all: self.all.clone(),
+            ..ScopeIds::default()
+        }
+    }
+
+    /// The scopes of the nodes of a stored view; `None` for what is left out.
+    pub fn of_summary(&mut self, code: &Code, summary: &Summary) -> Vec<Option<u32>> {
+        let nodes = summary.nodes.iter().map(|node| node.context.as_ref());
+        self.add_nodes(code, nodes)
+    }
+
     fn add(&mut self, code: &Code, tree: &Tree) -> Vec<u32> {
+        let ids = self.add_nodes(code, tree.nodes.iter().map(Some));
+        ids.into_iter().flatten().collect()
+    }
+
+    fn add_nodes<'t>(
+        &mut self,
+        code: &Code,
+        nodes: impl Iterator<Item = Option<&'t TreeNode>>,
+    ) -> Vec<Option<u32>> {
         // The procedure around each context.
-        let mut around: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
-        let mut own = |node: &TreeNode| {
+        let mut around: Vec<Option<u32>> = Vec::with_capacity(nodes.size_hint().0);
+        let mut own = |node: Option<&TreeNode>| {
+            let Some(node) = node else {
+                around.push(None);
+                return None;
+            };
             let above = node.parent.and_then(|p| around[p as usize]);
             let is_region = node.procedure as usize >= code.procedure_count;
             let inside = matches!(node.kind, Kind::Loop | Kind::Line | Kind::Partial);
@@ -73,8 +101,8 @@ impl ScopeIds {
                 call: node.call,
                 is_runtime: node.is_runtime,
             };
-            self.all.insert_full(scope).0 as u32
+            Some(self.all.insert_full(scope).0 as u32)
         };
-        tree.nodes.iter().map(&mut own).collect()
+        nodes.map(&mut own).collect()
     }
 }

@@ -3,53 +3,214 @@
 //! A root is a procedure with the exclusive cost of all its instances. Below it are its callers,
 //! each with the share of that cost that came through it, and no exclusive cost.
 
-use crate::model::hash::FastMap;
+use crate::catalogue::Catalogue;
+use crate::catalogue::metrics::MetricSelector;
+use crate::error::Result;
+use crate::model::hash::{FastMap, NumberedSet};
+use crate::model::summary::{Summary, SummaryNode};
 use crate::model::symbols::Kind;
-use crate::model::tree::{Tree, TreeNode};
+use crate::model::tree::{Tree, TreeNode, Values};
+use crate::views::prune::Limits;
+use crate::views::stored;
 use crate::views::view::{Label, View, ViewNode};
 
-/// Arranges a tree of contexts. With a `depth`, callers further from their root are left out:
-/// their cost stays visible in the caller before them.
-pub fn arrange(tree: &Tree, depth: Option<usize>) -> View {
-    let mut view = View::new("bottom-up", tree.exclusive.totals());
-    let mut index = Index::default();
-    for start in 0..tree.nodes.len() as u32 {
-        let values = tree.exclusive.of(start);
-        if values.iter().all(|v| *v == 0) {
-            continue;
+/// Name of the view.
+pub const NAME: &str = "bottom-up";
+
+/// Levels that a database stores.
+pub const STORED_DEPTH: usize = 6;
+
+/// Arranges a tree of contexts; says of each context with values where its walk up ends. With a `depth`,
+/// callers further from their root are left out: their cost stays visible in the caller before them.
+pub fn arrange(tree: &Tree, depth: Option<usize>) -> (View, Vec<Option<u32>>) {
+    let (summary, ends) = summarise(tree, depth, |_| true);
+    (view_of(&summary, None), ends)
+}
+
+/// The view that a database stores, if it has all that is asked for.
+pub fn stored(
+    catalogue: &Catalogue,
+    limits: Limits,
+    metric: MetricSelector<'_>,
+) -> Result<Option<View>> {
+    let has_levels = limits.depth.is_some_and(|depth| depth <= STORED_DEPTH);
+    if !has_levels || !stored::has_all(limits, metric, &catalogue.totals()?) {
+        return Ok(None);
+    }
+    Ok(Some(view_of(&catalogue.summary(NAME)?, limits.depth)))
+}
+
+/// The view of nodes, those of one level after the other, up to a depth.
+fn view_of(summary: &Summary, depth: Option<usize>) -> View {
+    let inclusive = summary.inclusive();
+    let mut view = View::new(NAME, summary.own.totals());
+    let mut levels: Vec<usize> = Vec::with_capacity(summary.nodes.len());
+    for (id, node) in (0..).zip(&summary.nodes) {
+        let level = node.parent.map_or(1, |parent| levels[parent as usize] + 1);
+        if depth.is_some_and(|depth| level > depth) {
+            break;
         }
-        let callers = std::iter::successors(Some(start), |id| tree.nodes[*id as usize].parent);
-        let mut below = None;
-        for id in callers.take(depth.unwrap_or(usize::MAX)) {
-            let node = child(&mut view, &mut index, below, &tree.nodes[id as usize]);
-            view.inclusive.add(node, values);
-            if below.is_none() {
-                view.exclusive.add(node, values);
-            }
-            below = Some(node);
+        levels.push(level);
+        view.push(match &node.context {
+            Some(context) => ViewNode::of(context, node.parent),
+            None => ViewNode::new(node.parent, "pruned", Label::Pruned(node.nodes)),
+        });
+        view.inclusive.add(id, inclusive.of(id));
+        if level == 1 {
+            view.exclusive.add(id, inclusive.of(id));
         }
     }
     view
 }
 
-type Index = FastMap<(Option<u32>, Kind, Label), u32>;
+/// The walk from a context with values up to its callers.
+struct Walk {
+    /// Where it begins: the context whose values it has.
+    from: u32,
+    /// The context that it has come to.
+    at: u32,
+    /// The group that it belongs to, by number on the level before.
+    group: u32,
+}
 
-fn child(view: &mut View, index: &mut Index, below: Option<u32>, context: &TreeNode) -> u32 {
-    let merged = match context.kind {
+/// Walks that have come through the same callers.
+#[derive(Clone, Copy)]
+struct Group {
+    /// Their node of the summary; none outside of all.
+    node: Option<u32>,
+    /// Whether that is theirs alone.
+    is_kept: bool,
+}
+
+/// The view, level by level; says of each context with values to which node its walk comes at last. What
+/// `keeps` does not keep by its values is counted, but left out with all that is below it.
+pub fn summarise(
+    tree: &Tree,
+    depth: Option<usize>,
+    keeps: impl Fn(&[i64]) -> bool,
+) -> (Summary, Vec<Option<u32>>) {
+    let metrics = tree.exclusive.metrics();
+    let mut out = Summary::new(metrics);
+    let mut numbers: NumberedSet<(Kind, Label)> = NumberedSet::default();
+    let labels = tree.nodes.iter();
+    let labels =
+        labels.map(|node| numbers.insert_full((merged(node.kind), Label::of(node))).0 as u32);
+    let labels: Vec<u32> = labels.collect();
+    let has_values = |node: &u32| tree.exclusive.of(*node).iter().any(|v| *v != 0);
+    let begin = |from: u32| Walk {
+        from,
+        at: procedure_of(tree, from),
+        group: 0,
+    };
+    let mut walks: Vec<Walk> = (0..tree.nodes.len() as u32)
+        .filter(has_values)
+        .map(begin)
+        .collect();
+    let mut ends = vec![None; tree.nodes.len()];
+    let mut groups = vec![Group {
+        node: None,
+        is_kept: true,
+    }];
+    for _ in 0..depth.unwrap_or(usize::MAX) {
+        if walks.is_empty() {
+            break;
+        }
+        let mut index: FastMap<(u32, u32), u32> = FastMap::default();
+        // By new group: the group before it, and its place among those that may be kept.
+        let mut found: Vec<(u32, Option<usize>)> = Vec::new();
+        let mut nodes: Vec<TreeNode> = Vec::new();
+        let mut values = Values::new(metrics);
+        for walk in &mut walks {
+            let context = &tree.nodes[walk.at as usize];
+            let next = index.entry((walk.group, labels[walk.at as usize]));
+            let next = *next.or_insert_with(|| {
+                let place = groups[walk.group as usize].is_kept.then(|| {
+                    values.push();
+                    nodes.push(*context);
+                    nodes.len() - 1
+                });
+                found.push((walk.group, place));
+                found.len() as u32 - 1
+            });
+            if let Some(place) = found[next as usize].1 {
+                values.add(place as u32, tree.exclusive.of(walk.from));
+                let known = &mut nodes[place];
+                known.call = known.call.join(context.call);
+                known.recursion = known.recursion.max(context.recursion);
+                if context.kind == Kind::Procedure {
+                    known.kind = Kind::Procedure;
+                }
+            }
+            walk.group = next;
+        }
+        // By node of the level before: the node of all that is left out below it.
+        let mut left_out: FastMap<Option<u32>, u32> = FastMap::default();
+        let mut next = Vec::with_capacity(found.len());
+        for (group, place) in found {
+            let parent = groups[group as usize].node;
+            let own = place.map(|place| (&nodes[place], values.of(place as u32)));
+            let kept = own.filter(|(_, values)| keeps(values));
+            let node = match kept {
+                Some((context, _)) => out.push(SummaryNode {
+                    parent,
+                    context: Some(TreeNode {
+                        parent: None,
+                        ..*context
+                    }),
+                    nodes: 1,
+                }),
+                None => {
+                    let add = || {
+                        out.push(SummaryNode {
+                            parent,
+                            context: None,
+                            nodes: 0,
+                        })
+                    };
+                    let node = *left_out.entry(parent).or_insert_with(add);
+                    out.nodes[node as usize].nodes += 1;
+                    node
+                }
+            };
+            if let Some((_, values)) = own {
+                out.own.add(node, values);
+                if let Some(parent) = parent {
+                    out.own.subtract(parent, values);
+                }
+            }
+            next.push(Group {
+                node: Some(node),
+                is_kept: kept.is_some(),
+            });
+        }
+        groups = next;
+        walks.retain_mut(|walk| {
+            ends[walk.from as usize] = groups[walk.group as usize].node;
+            let caller = tree.nodes[walk.at as usize].parent;
+            caller.is_some_and(|caller| {
+                walk.at = procedure_of(tree, caller);
+                true
+            })
+        });
+    }
+    (out, ends)
+}
+
+/// The context at or around a context that is no loop, if there is one: callers are procedures.
+fn procedure_of(tree: &Tree, context: u32) -> u32 {
+    let mut at = context;
+    while let (Kind::Loop, Some(around)) =
+        (tree.nodes[at as usize].kind, tree.nodes[at as usize].parent)
+    {
+        at = around;
+    }
+    at
+}
+
+/// It does not matter whether a compiler inlined a procedure.
+fn merged(kind: Kind) -> Kind {
+    match kind {
         Kind::Inlined => Kind::Procedure,
         kind => kind,
-    };
-    let key = (below, merged, Label::of(context));
-    if let Some(id) = index.get(&key) {
-        let known = &mut view.nodes[*id as usize];
-        known.call = known.call.join(context.call);
-        known.recursion = known.recursion.max(context.recursion);
-        if context.kind == Kind::Procedure {
-            known.kind = Kind::Procedure.name();
-        }
-        return *id;
     }
-    let id = view.push(ViewNode::of(context, below));
-    index.insert(key, id);
-    id
 }

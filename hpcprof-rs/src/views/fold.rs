@@ -3,7 +3,6 @@
 //! | folded | where |
 //! |---|---|
 //! | lines | unless asked for |
-//! | loops | where a view is about procedures only |
 //! | system code inlined into its user | unless asked for |
 //! | the task runtime's frames, and shims between them and a task | logical projection |
 //! | the frames of a parallel loop, which become one node | logical projection |
@@ -28,8 +27,6 @@ pub struct FoldOptions {
     pub lines: bool,
     /// Keep contexts apart by the line in their caller that calls them, whatever is folded between the two.
     pub call_lines: bool,
-    /// Keep loops; otherwise their cost is their procedure's.
-    pub loops: bool,
     /// Keep inlined code of the standard library and the system.
     pub std_inlined: bool,
     /// Keep the task runtime's frames in the logical projection.
@@ -45,7 +42,6 @@ impl FoldOptions {
     pub const STORED: FoldOptions = FoldOptions {
         projection: Projection::Logical,
         lines: false,
-        loops: true,
         std_inlined: false,
         runtime_frames: false,
         recursion: true,
@@ -125,7 +121,7 @@ impl Target {
 /// What folding made of a tree.
 #[derive(Debug)]
 pub struct Folded {
-    /// The folded tree, without values.
+    /// The folded tree.
     pub tree: Tree,
     /// For each context that has values, the folded context that takes them.
     pub of: Vec<Option<u32>>,
@@ -151,27 +147,40 @@ impl Folded {
             of: self.of.iter().map(|node| node.map(of)).collect(),
         }
     }
+}
 
-    /// Adds the values of the tree that was folded.
-    pub fn add(&mut self, values: &Values) {
-        for (node, target) in (0..).zip(&self.of) {
-            if let Some(target) = target {
-                self.tree.exclusive.add(*target, values.of(node));
-            }
+/// The values of a folded tree with a number of nodes. `of` has the folded context of each context, `values`
+/// are those of the tree that was folded.
+pub fn sums(nodes: usize, of: &[Option<u32>], values: &Values) -> Values {
+    let mut sums = Values::of_nodes(values.metrics(), nodes);
+    for (node, target) in (0..).zip(of) {
+        if let Some(target) = target {
+            sums.add(*target, values.of(node));
         }
     }
+    sums
 }
 
 /// Folds `tree`; the sum of every metric stays.
-pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Tree {
+pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Folded {
     let has_values = |node: u32| tree.exclusive.of(node).iter().any(|v| *v != 0);
     let mut folded = fold_contexts(tree, has_values, code, options);
-    folded.add(&tree.exclusive);
-    folded.tree
+    folded.tree.exclusive = sums(folded.tree.nodes.len(), &folded.of, &tree.exclusive);
+    folded
 }
 
 /// Folds the contexts of `tree`, whose values need not be known; `has_values` says which contexts have any.
 pub fn fold_contexts(
+    tree: &Tree,
+    has_values: impl Fn(u32) -> bool,
+    code: &Code,
+    options: FoldOptions,
+) -> Folded {
+    place_all(tree, has_values, code, options).in_preorder()
+}
+
+/// Folds as [`fold_contexts`], into a tree in the order in which its contexts are met.
+fn place_all(
     tree: &Tree,
     has_values: impl Fn(u32) -> bool,
     code: &Code,
@@ -195,11 +204,10 @@ pub fn fold_contexts(
         let cost = || target.cost.unwrap_or_else(|| folder.child(None, node));
         of.push(has_values(index).then(cost));
     }
-    let folded = Folded {
+    Folded {
         tree: folder.out,
         of,
-    };
-    folded.in_preorder()
+    }
 }
 
 struct Folder<'a> {
@@ -279,7 +287,7 @@ impl Folder<'_> {
     /// is named by the caller stays, and so does the line that stands for the folded code.
     fn place_loop(&mut self, above: Target, node: &TreeNode) -> Target {
         let of_system = self.origin(node) == Origin::System && !self.options.std_inlined;
-        if !self.options.loops || of_system || self.is_runtime(node, above.after_runtime) {
+        if of_system || self.is_runtime(node, above.after_runtime) {
             return above;
         }
         Target {

@@ -26,7 +26,9 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
     let nodes = 0..view.nodes.len() as u32;
     let largest = nodes.map(|node| size(view.inclusive.of(node)));
     let least = largest.fold(size(&view.totals), f64::max) * share;
-    let keeps = |node: u32| size(view.inclusive.of(node)) >= least;
+    // What is left out already stays so.
+    let is_whole = |node: u32| !matches!(view.node(node).label, Label::Pruned(_));
+    let keeps = |node: u32| is_whole(node) && size(view.inclusive.of(node)) >= least;
     let sizes = subtree_sizes(&view);
     let exclusive = view
         .exclusive
@@ -59,7 +61,11 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
 
 /// The number of nodes at and below each node.
 fn subtree_sizes(view: &View) -> Vec<u64> {
-    let mut sizes = vec![1_u64; view.nodes.len()];
+    let own = view.nodes.iter().map(|node| match node.label {
+        Label::Pruned(nodes) => nodes,
+        _ => 1,
+    });
+    let mut sizes: Vec<u64> = own.collect();
     for (id, node) in view.nodes.iter().enumerate().rev() {
         if let Some(parent) = node.parent {
             sizes[parent as usize] += sizes[id];

@@ -6,23 +6,27 @@ use crate::catalogue::metrics::MetricSelector;
 use crate::error::Result;
 use crate::model::tree::Tree;
 use crate::views::prune::Limits;
-use crate::views::view::{Label, View, ViewNode};
-use std::cmp::Reverse;
+use crate::views::view::{Label, View, ViewNode, largest_first};
 
-/// Arranges a tree of contexts.
-pub fn arrange(tree: &Tree) -> View {
+/// Arranges a tree of contexts; says of each context which node has its values.
+pub fn arrange(tree: &Tree) -> (View, Vec<Option<u32>>) {
     let mut view = View::new("top-down", tree.exclusive.totals());
     for node in &tree.nodes {
         view.push(ViewNode::of(node, node.parent));
     }
     view.inclusive = tree.inclusive();
     view.exclusive.clone_from(&tree.exclusive);
-    view
+    (view, (0..tree.nodes.len() as u32).map(Some).collect())
 }
 
 /// Reads as much of the folded tree of a database as the limits leave: the same view as that of the whole
-/// tree, sorted and pruned. The metric adds up, and no part of it is negative.
-pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>) -> Result<View> {
+/// tree, sorted and pruned. No part of what it is pruned by is negative.
+pub fn stored(
+    catalogue: &Catalogue,
+    limits: Limits,
+    metric: MetricSelector<'_>,
+    has_spreads: bool,
+) -> Result<View> {
     let totals = catalogue.totals()?;
     let pruned_by = metric.or_effort(&totals);
     let share = limits.threshold.unwrap_or(0.0) / 100.0;
@@ -31,7 +35,7 @@ pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>)
     let mut work: Vec<(Option<FoldedContext>, Option<u32>, usize)> = vec![(None, None, 1)];
     while let Some((caller, parent, level)) = work.pop() {
         let mut callees = catalogue.callees(caller.as_ref())?;
-        callees.sort_by_key(|c| Reverse(metric.of(&c.inclusive)));
+        callees.sort_by(|a, b| largest_first(metric, &a.inclusive, &b.inclusive));
         let is_kept = |c: &FoldedContext| {
             let is_shown = limits.depth.is_none_or(|depth| level <= depth);
             is_shown && pruned_by.of(&c.inclusive) as f64 >= least
@@ -41,6 +45,9 @@ pub fn stored(catalogue: &Catalogue, limits: Limits, metric: MetricSelector<'_>)
             let id = view.push(ViewNode::of(&context.node, parent));
             view.inclusive.add(id, &context.inclusive);
             view.exclusive.add(id, &context.exclusive);
+            if has_spreads {
+                view.nodes[id as usize].spread = catalogue.work_spread(&context)?;
+            }
             work.push((Some(context), Some(id), level + 1));
         }
         if !cut.is_empty() {

@@ -177,15 +177,16 @@ impl View {
 
     /// Sorts siblings by a metric, largest first, undefined values last; equal ones stay in their order.
     pub fn sort(&mut self, metric: MetricSelector<'_>) {
-        let keys: Vec<Option<f64>> = (0..self.nodes.len() as u32)
-            .map(|id| metric.value(self.inclusive.of(id)))
-            .collect();
+        let values = &self.inclusive;
         let siblings = self.nodes.iter_mut().map(|n| &mut n.children);
         for siblings in siblings.chain([&mut self.roots]) {
-            siblings.sort_by(|a, b| {
-                let (a, b) = (keys[*a as usize], keys[*b as usize]);
-                b.partial_cmp(&a).unwrap_or(Ordering::Equal)
-            });
+            siblings.sort_by(|a, b| largest_first(metric, values.of(*a), values.of(*b)));
         }
     }
+}
+
+/// The order of two nodes with these values: the one with more of a metric first, undefined values last.
+pub fn largest_first(metric: MetricSelector<'_>, a: &[i64], b: &[i64]) -> Ordering {
+    let (a, b) = (metric.value(a), metric.value(b));
+    b.partial_cmp(&a).unwrap_or(Ordering::Equal)
 }

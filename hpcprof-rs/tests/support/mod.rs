@@ -1,11 +1,13 @@
 //! Builds synthetic measurements from the file formats' constants alone, and runs the tool on
 //! them in this process.
 
-// Each test binary uses a part of this module.
+// The benchmark uses a part of this module.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod pages;
 pub mod program;
 pub mod random;
+pub mod readers;
 
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path::{self, CriticalPath};
@@ -177,6 +179,16 @@ impl ThreadBuilder {
     /// Samples of one period each, while `idle` of the others were idle per sample.
     pub fn sample(&mut self, owner: u32, samples: u64, idle: f64) {
         self.values(owner, samples, samples, idle * samples as f64);
+    }
+
+    /// Leaves the contexts as they are, without values.
+    pub fn drop_values(&mut self) {
+        for record in &mut self.records {
+            if record[0] & 0xf == RecordKind::Metric as u8 {
+                record[8..].fill(0);
+            }
+        }
+        (self.samples, self.weight, self.idleness_ns) = (0, 0, 0);
     }
 
     pub fn bytes(&self) -> Vec<u8> {

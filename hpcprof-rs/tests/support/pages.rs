@@ -1,7 +1,5 @@
 //! The queries of a page of `docs`, and the engines that run them.
 
-#![allow(unreachable_pub)]
-
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::Write;

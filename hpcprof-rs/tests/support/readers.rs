@@ -1,8 +1,6 @@
 //! Readers of the exported formats, written from the formats' descriptions and independent of the writers:
 //! each gives the own amounts of call paths, by metric, and panics where a file breaks its format's rules.
 
-#![allow(unreachable_pub, missing_docs)]
-
 use prost::Message;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -39,7 +39,7 @@ pub(crate) const EDITION: &str = "2024";
 pub(crate) const FROM_RAYON_CORE: [&str; 2] = ["crossbeam_deque", "crossbeam_utils"];
 
 /// The crates that the replacement crate needs, each after those that it uses.
-pub(crate) const BELOW: [Crate; 3] = [
+pub(crate) const BELOW: [Crate; 2] = [
     Crate {
         name: "hpcrun_abi",
         root: "hpcrun-abi/src/lib.rs",
@@ -47,16 +47,10 @@ pub(crate) const BELOW: [Crate; 3] = [
         uses: &[],
     },
     Crate {
-        name: "critical_path",
-        root: "critical-path/src/lib.rs",
-        features: &[],
-        uses: &[],
-    },
-    Crate {
         name: "work_stealing_rt",
         root: "work-stealing-rt/src/lib.rs",
         features: &["default", "context"],
-        uses: &["hpcrun_abi", "critical_path"],
+        uses: &["hpcrun_abi"],
     },
 ];
 
@@ -156,13 +150,12 @@ mod tests {
         let expected = |c: &Crate, more: &[&str]| -> BTreeSet<String> {
             c.uses.iter().chain(more).map(|n| (*n).to_owned()).collect()
         };
-        let runtime = &BELOW[2];
+        let runtime = &BELOW[1];
         assert_eq!(
             dependencies("Cargo.toml"),
             expected(runtime, &FROM_RAYON_CORE)
         );
         assert_eq!(dependencies("abi/Cargo.toml"), BTreeSet::new());
-        assert_eq!(dependencies("critical-path/Cargo.toml"), BTreeSet::new());
         assert_eq!(
             dependencies("rayon-core/Cargo.toml"),
             expected(&TOP, &[]),

@@ -2,8 +2,8 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE,
-    ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT,
+    ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -50,6 +50,29 @@ impl SourceKind {
     }
 }
 
+/// How the critical path is tracked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracking {
+    /// Seconds after which it is written again and again; 0: only at the end.
+    pub every: u64,
+    /// Cost of a spawn, nanoseconds.
+    pub spawn_cost: u64,
+    /// Cost of any other edge, nanoseconds.
+    pub message_cost: u64,
+}
+
+impl Tracking {
+    fn parse(text: &str) -> Option<Tracking> {
+        let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
+        let tracking = Tracking {
+            every: numbers.next()??,
+            spawn_cost: numbers.next()??,
+            message_cost: numbers.next()??,
+        };
+        numbers.next().is_none().then_some(tracking)
+    }
+}
+
 /// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -67,6 +90,8 @@ pub struct Config {
     pub unwinder: UnwinderKind,
     /// Whether waiting for locks is charged to the contexts that hold them.
     pub lock_wait: bool,
+    /// How the critical path is tracked, if it is.
+    pub critical_path: Option<Tracking>,
     /// Benchmark: the handler returns at once.
     pub empty_handler: bool,
     /// Benchmark: measure the handler's latency.
@@ -117,6 +142,12 @@ impl Config {
             source,
             unwinder,
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
+            critical_path: match text(ENV_CRITICAL_PATH) {
+                None => None,
+                Some(numbers) => Some(Tracking::parse(&numbers).ok_or_else(|| {
+                    format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers")
+                })?),
+            },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),
         })

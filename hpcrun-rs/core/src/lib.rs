@@ -11,6 +11,7 @@
 //! | [`threads`] | per-thread state |
 //! | [`activity`] | how many threads and workers work |
 //! | [`locks`] | who waits for which lock |
+//! | [`path`] | the critical path |
 //! | [`image`] | the process image and its files |
 //! | [`session`] | start, end, fork |
 //! | [`sites`] | counters of the runtimes' spawn sites |
@@ -42,6 +43,7 @@ pub mod lcct;
 pub mod locks;
 pub mod logical;
 pub mod memory;
+pub mod path;
 mod record;
 pub mod sample;
 pub mod session;

@@ -10,7 +10,7 @@ use crate::system;
 use crate::threads::{self, ThreadState};
 use crate::timer::signal_of;
 use crate::unwind::{UnwinderKind, loadmap};
-use crate::{activity, locks, sites, timer};
+use crate::{activity, locks, path, sites, timer};
 use hpc_formats::address::ModuleId;
 use hpc_formats::loss::LossCause;
 use hpc_formats::process::{self, End, Entry, Start};
@@ -49,6 +49,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if config.lock_wait {
         locks::enable();
     }
+    let tracking = config.critical_path;
     activity::set_cores(config.cores);
     activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
     let host = Host::current();
@@ -62,6 +63,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
+    tracking.inspect(path::start);
     image::set_running(true);
     Ok(())
 }
@@ -273,17 +275,29 @@ pub fn stop(reason: &str) {
         return;
     }
     fence(Ordering::SeqCst);
+    path::finish();
     for state in threads::all() {
         state.stop();
+        state.publish_path();
     }
     activity::end_process();
     for state in threads::all() {
         state.complete_from_outside();
     }
     refresh_loadmap();
+    write_path();
     append_end(reason);
     if let Some(line) = latency::summary() {
         eprintln!("hpcrun-rs: {line}");
+    }
+}
+
+/// Writes the critical path at the end. A signal handler of the program that has interrupted the tracker may
+/// end the process: then the calling thread's strand is missing, and all if it has the tracker's locks.
+fn write_path() {
+    let is_inside = threads::current().is_some_and(|thread| thread.path().is_inside());
+    if !is_inside || threads::wait_until(path::is_unlocked) {
+        path::write(!is_inside);
     }
 }
 
@@ -291,6 +305,8 @@ pub fn stop(reason: &str) {
 pub fn note_exec() {
     if is_running() {
         refresh_loadmap();
+        threads::current().inspect(|thread| thread.publish_so_far());
+        write_path();
         append_end("exec");
     }
 }
@@ -351,6 +367,7 @@ pub fn continue_in_child() {
     locks::forget();
     sites::start_anew();
     spare::abandon();
+    path::start_anew();
     let me = threads::current();
     for state in threads::all() {
         if !me.is_some_and(|m| ptr::eq(m, state)) {
@@ -370,7 +387,10 @@ pub fn continue_in_child() {
         parent.arguments.clone(),
     );
     match (opened, me) {
-        (Ok(()), Some(me)) => arm(me),
+        (Ok(()), Some(me)) => {
+            arm(me);
+            me.begin_main_path();
+        }
         (Ok(()), None) => {}
         (Err(_), _) => {
             image::set_running(false);

@@ -25,6 +25,26 @@ pub fn is_gone(process: u32, thread: u32) -> bool {
     unsafe { call(libc::SYS_tgkill, arguments) == -(libc::ESRCH as isize) }
 }
 
+const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
+
+/// Prepares [`membarrier`].
+pub fn register_membarrier() {
+    let arguments = [MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0, 0, 0];
+    // SAFETY: touches no memory.
+    unsafe { call(libc::SYS_membarrier, arguments) };
+}
+
+/// A memory barrier on all threads of the process. On an old kernel: waits until they had one, for all that
+/// is known.
+pub fn membarrier() {
+    let arguments = [MEMBARRIER_PRIVATE_EXPEDITED, 0, 0, 0, 0];
+    // SAFETY: touches no memory.
+    if unsafe { call(libc::SYS_membarrier, arguments) } != 0 {
+        sleep(1_000_000);
+    }
+}
+
 /// Sleeps for less than a second.
 pub fn sleep(nanoseconds: i64) {
     let pause = libc::timespec {

@@ -505,11 +505,11 @@ fn a_set_has_room_for_eight_sums() {
         assert!(!set.push(&metric), "no sum");
         metric.aggregation = Aggregation::Sum;
         assert!(!set.push(&metric), "a name twice");
-        for name in ["", "seventeen letters"] {
-            metric.name = name.to_owned();
-            assert!(!set.push(&metric), "{name:?} is no name");
+        for name in [String::new(), "n".repeat(49)] {
+            metric.name = name;
+            assert!(!set.push(&metric), "{:?} is no name", metric.name);
         }
-        metric.name = n.to_string();
+        metric.name = format!("{n}{}", "n".repeat(47));
         assert!(set.push(&metric));
     }
     metric.name = "8".to_owned();

@@ -32,6 +32,7 @@ fn runtime() -> Runtime {
         task_slot: 0,
         sites_start: none,
         sites_end: none,
+        tracking_changed: None,
     }));
     assert_eq!(activity::register_runtime(table), Ok(()));
     let state = Box::leak(Box::new(AtomicU8::new(WORKER_IDLE)));

@@ -1,5 +1,6 @@
 //! Fork: the child continues as a separate process image.
 
+use crate::writer;
 use hpcrun_core::session;
 
 unsafe extern "C" {
@@ -19,4 +20,5 @@ pub(crate) fn prepare() {
 
 unsafe extern "C" fn in_child() {
     session::continue_in_child();
+    writer::start();
 }

@@ -116,6 +116,17 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        let block = unsafe { self.alloc(layout) };
+        // A mapping of its own is zero already, and takes memory only where it is used.
+        if !block.is_null() && class_of(&layout) < CLASSES {
+            // SAFETY: a block of at least this size, which nobody uses yet.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
+    }
+
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let class = class_of(&layout);
         if class >= CLASSES {

@@ -11,8 +11,10 @@
 //! | `fork` | the forked child |
 //! | `signals` | keeps our signal deliverable and its stack large enough |
 //! | `descriptors` | keeps our descriptors open |
-//! | `waits` | marks waiting threads |
-//! | `locks` | waits for locks, and who has caused them |
+//! | `events` | whom hooks tell of synchronisation |
+//! | `waits` | waits, joins, futexes |
+//! | `locks` | locks, conditions, barriers, semaphores |
+//! | `writer` | the critical path while the program runs |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `real` | libc's own functions |
@@ -25,6 +27,7 @@
 
 mod children;
 mod descriptors;
+mod events;
 mod exec;
 mod fork;
 mod heap;
@@ -37,3 +40,4 @@ mod start;
 mod thread_life;
 mod threads;
 mod waits;
+mod writer;

@@ -1,123 +1,73 @@
-//! Locks: a thread that blocks on one waits, and with the metric `lock-wait` on, whoever releases the lock is
-//! charged with the waiting (`hpcrun_core::locks`).
+//! Locks, conditions, barriers, semaphores and once of Pthreads and C11. A thread that blocks on one waits;
+//! with the metric `lock-wait` on, whoever releases a lock is charged with the waiting
+//! (`hpcrun_core::locks`).
 //!
 //! | lock | how a contended release is told |
 //! |---|---|
 //! | Pthreads' mutex | by its state; a thread that waits on a condition releases its mutex there |
 //! | Pthreads' read-write lock, spin lock | by the table of locks that threads wait for |
-//! | `std::sync::Mutex` | its release wakes a thread that waits on its futex |
+//! | `std::sync::Mutex` | its release wakes a thread that waits on its futex (`waits`) |
 //!
-//! A lock is checked first: if it is free, the call goes directly to libc.
+//! If nobody measures, all calls go directly to libc, but those for a lock that is held.
 
-use crate::real::{Real, function, real};
-use crate::threads::capture_registers;
-use crate::waits::{interpose_wait, waiting, waiting_outside_handlers};
-use hpcrun_core::locks::{self, Outcome};
-use hpcrun_core::threads::ThreadState;
-use hpcrun_core::unwind::Registers;
-use hpcrun_core::{image, threads};
-use std::ffi::{c_int, c_long};
+use crate::events::{self, Caller, Place, waiting_outside_handlers};
+use crate::real::{Real, function};
+use critical_path::Edge;
+use hpcrun_core::path;
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 type Mutex = *mut libc::pthread_mutex_t;
 type Condition = *mut libc::pthread_cond_t;
 type RwLock = *mut libc::pthread_rwlock_t;
 type SpinLock = *mut libc::pthread_spinlock_t;
+type Barrier = *mut libc::pthread_barrier_t;
+type Semaphore = *mut libc::sem_t;
 type Time = *const libc::timespec;
+type Attributes = *const c_void;
 
-/// Runs `wait`, a wait for the lock at an address; `outcome` tells how it ended. Keeps errno.
-fn measured<T: Copy>(
-    lock: usize,
-    wait: impl FnOnce() -> T,
-    outcome: impl FnOnce(T) -> Outcome,
-) -> T {
-    if !locks::enabled() {
-        return wait();
-    }
-    let since = image::now();
-    let begun = own_thread().and_then(|t| Some((t, t.begin_lock_wait(lock)?)));
-    let result = wait();
-    keeping_errno(|| match (begun, outcome(result)) {
-        (Some((thread, wait)), outcome) => thread.end_lock_wait(wait, outcome),
-        (None, Outcome::NoLock) => {}
-        (None, _) => locks::lose(image::now().saturating_sub(since)),
-    });
-    result
-}
-
-/// The calling thread's state, unless the thread uses the thread-local storage of another.
-fn own_thread() -> Option<&'static ThreadState> {
-    threads::current().filter(|thread| thread.is_own())
-}
-
-fn keeping_errno(act: impl FnOnce()) {
-    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
-    unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
-        act();
-        *errno = kept;
-    }
-}
-
-/// How a call that locks has ended.
-fn locked(result: c_int) -> Outcome {
-    match result {
-        0 | libc::EOWNERDEAD => Outcome::Acquired,
-        _ => Outcome::Held,
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn wait_for(lock: usize, wait: impl FnOnce() -> c_int) -> c_int {
-    measured(lock, || waiting_outside_handlers(wait), locked)
-}
-
-/// Calls `release`, which releases a lock for which others have waited, and charges the caller's context, at
-/// `registers`. The charge follows the release, so that it does not make them wait longer.
-fn release<T>(lock: usize, registers: Registers, release: impl FnOnce() -> T) -> T {
-    let waited = locks::take(lock);
-    let result = release();
-    charge(waited, registers);
-    result
-}
-
-fn charge(nanoseconds: u64, registers: Registers) {
-    if nanoseconds > 0 {
-        keeping_errno(|| {
-            let thread = own_thread();
-            if !thread.is_some_and(|t| t.charge_lock_wait(registers, nanoseconds)) {
-                locks::lose(nanoseconds);
+/// Interposes functions that return 0 for success. The expression reports the call from `place`, and calls
+/// libc's own by `real`. Those that are marked `direct` call libc's own at once if nobody measures, unless a
+/// condition holds.
+macro_rules! interpose {
+    ($(
+        $name:ident ($($argument:ident: $type:ty),*) $(, $version:literal)?
+            $(, $direct:ident $(unless $slow:expr)?)?;
+        |$place:ident, $real:ident| $report:expr;
+    )*) => { $(
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for libc's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type,)* caller: Caller) -> c_int {
+            type Function = unsafe extern "C" fn($($type),*) -> c_int;
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            };
+            static REAL: Real = interpose!(@real $($version)?);
+            #[inline(never)]
+            unsafe fn report($($argument: $type,)* $place: Place) -> c_int {
+                // SAFETY: libc's function of this name and signature, same arguments.
+                let $real = || unsafe { function::<Function>(&REAL)($($argument),*) };
+                $report
             }
-        });
-    }
-}
-
-/// Waits on a condition, which releases the mutex at this address.
-fn wait_on_condition(mutex: usize, wait: impl FnOnce() -> c_int) -> c_int {
-    if locks::is_awaited(mutex) {
-        charge(locks::take(mutex), capture_registers());
-    }
-    waiting_outside_handlers(wait)
-}
-
-interpose_wait! {
-    wait_on_condition:
-    pthread_cond_wait [mutex] (condition: Condition, mutex: Mutex) -> c_int, c"GLIBC_2.3.2";
-    pthread_cond_timedwait [mutex] (condition: Condition, mutex: Mutex, time: Time) -> c_int,
-        c"GLIBC_2.3.2";
-    pthread_cond_clockwait [mutex] (
-        condition: Condition, mutex: Mutex, clock: c_int, time: Time
-    ) -> c_int;
-}
-
-interpose_wait! {
-    wait_for:
-    pthread_mutex_timedlock [mutex] (mutex: Mutex, time: Time) -> c_int;
-    pthread_mutex_clocklock [mutex] (mutex: Mutex, clock: c_int, time: Time) -> c_int;
-    pthread_rwlock_timedrdlock [lock] (lock: RwLock, time: Time) -> c_int;
-    pthread_rwlock_timedwrlock [lock] (lock: RwLock, time: Time) -> c_int;
+            // SAFETY: as above.
+            unsafe {
+                let direct: Option<usize> = None$(.or(REAL.$direct()$(.filter(|_| !$slow))?))?;
+                match direct {
+                    Some(real) => std::mem::transmute::<usize, Function>(real)($($argument),*),
+                    None => report($($argument,)* caller.place()),
+                }
+            }
+        }
+    )* };
+    (@real) => { Real::new(NAME) };
+    (@real $version:literal) => { Real::versioned(NAME, $version) };
 }
 
 /// The first word of a lock, by which its state is told. glibc's mutex: 0 free, 1 held, 2 held and perhaps
@@ -132,155 +82,257 @@ unsafe fn word<T>(lock: *mut T) -> u32 {
     unsafe { &*lock.cast::<AtomicU32>() }.load(Ordering::Relaxed)
 }
 
-macro_rules! interpose_lock {
-    ($($lock:ident, $literal:literal, $try_lock:literal, $type:ty, $is_free:expr;)*) => { $(
-        /// Interposed: waits only if the lock is held.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $lock(lock: $type) -> c_int {
-            static REAL: Real = Real::new($literal);
-            static TRY: Real = Real::new($try_lock);
-            // SAFETY: libc's own functions on the caller's lock. The word only decides whether the wait is
-            // marked. A wait that begins after the check is found like other waits that no hook observes, and
-            // if waiting for locks is measured, by the attempt to lock.
-            unsafe {
-                let is_free: fn(u32) -> bool = $is_free;
-                match REAL.is_known() && is_free(word(lock)) && !locks::enabled() {
-                    true => function::<unsafe extern "C" fn($type) -> c_int>(&REAL)(lock),
-                    false => lock_perhaps_held(lock, is_free, &REAL, &TRY),
-                }
-            }
-        }
-    )* };
+fn mutex_is_held(word: u32) -> bool {
+    word != 0
 }
 
+fn is_written(word: u32) -> bool {
+    word & 3 != 0
+}
+
+fn is_held(word: u32) -> bool {
+    word & !5 != 0
+}
+
+/// Locks: the word tells whether the wait is marked. A wait that begins after the check is found like other
+/// waits that no hook observes. If somebody measures, an attempt to lock decides: the word of a read-write
+/// lock that is free may look as if a writer had it.
+///
 /// # Safety
-/// `lock` and `try_lock` must be libc's functions for a valid lock.
-#[inline(never)]
-unsafe fn lock_perhaps_held<T>(
+/// As for libc's functions.
+unsafe fn lock<T>(
+    place: Place,
     lock: *mut T,
-    is_free: fn(u32) -> bool,
-    real: &Real,
-    try_lock: &Real,
+    shared: bool,
+    attempt: &Real,
+    real: impl FnOnce() -> c_int,
 ) -> c_int {
-    type Lock<T> = unsafe extern "C" fn(*mut T) -> c_int;
-    // SAFETY: the caller's promise.
-    unsafe {
-        let real: Lock<T> = function(real);
-        if locks::enabled() {
-            // The word of a read-write lock that is free may look as if a writer had it.
-            match function::<Lock<T>>(try_lock)(lock) {
-                libc::EBUSY => {}
-                result => return result,
-            }
-        } else if is_free(word(lock)) {
-            return real(lock);
-        }
-        wait_for(lock as usize, || real(lock))
+    if attempt.direct().is_some() {
+        return waiting_outside_handlers(real);
+    }
+    // SAFETY: libc's function on the caller's lock.
+    let tried = unsafe { function::<unsafe extern "C" fn(*mut T) -> c_int>(attempt)(lock) };
+    match tried {
+        libc::EBUSY => wait_for(place, lock, shared, real),
+        result => events::acquired(place, lock as usize, shared, result),
     }
 }
 
-interpose_lock! {
-    pthread_mutex_lock, c"pthread_mutex_lock", c"pthread_mutex_trylock", Mutex, |word| word == 0;
-    pthread_rwlock_rdlock, c"pthread_rwlock_rdlock", c"pthread_rwlock_tryrdlock", RwLock,
-        |word| word & 3 == 0;
-    pthread_rwlock_wrlock, c"pthread_rwlock_wrlock", c"pthread_rwlock_trywrlock", RwLock,
-        |word| word & !5 == 0;
+fn wait_for<T>(place: Place, lock: *mut T, shared: bool, real: impl FnOnce() -> c_int) -> c_int {
+    events::wait_for_lock(place, lock as usize, shared, || {
+        waiting_outside_handlers(real)
+    })
 }
 
-/// Interposed: the time of the wait, which still counts as work, is charged to the holder, too.
+macro_rules! interpose_locks {
+    ($(
+        $lock:ident, $try_lock:ident ($attempt:literal), $shared:literal, $type:ty, $is_held:expr;
+    )*) => {
+        interpose! { $(
+            $lock(lock: $type), direct unless $is_held(word(lock));
+            |place, real| {
+                static TRY: Real = Real::new($attempt);
+                // SAFETY: the caller's lock.
+                unsafe { self::lock(place, lock, $shared, &TRY, real) }
+            };
+            $try_lock(lock: $type), direct;
+            |place, real| events::acquired(place, lock as usize, $shared, real());
+        )* }
+    };
+}
+
+interpose_locks! {
+    pthread_mutex_lock, pthread_mutex_trylock (c"pthread_mutex_trylock"), false, Mutex, mutex_is_held;
+    mtx_lock, mtx_trylock (c"pthread_mutex_trylock"), false, Mutex, mutex_is_held;
+    pthread_rwlock_rdlock, pthread_rwlock_tryrdlock (c"pthread_rwlock_tryrdlock"), true, RwLock, is_written;
+    pthread_rwlock_wrlock, pthread_rwlock_trywrlock (c"pthread_rwlock_trywrlock"), false, RwLock, is_held;
+}
+
+interpose! {
+    // The time of the wait still counts as work.
+    pthread_spin_lock(lock: SpinLock), direct;
+    |place, real| {
+        static TRY: Real = Real::new(c"pthread_spin_trylock");
+        // SAFETY: libc's function on the caller's lock.
+        let tried = unsafe { function::<unsafe extern "C" fn(SpinLock) -> c_int>(&TRY)(lock) };
+        match tried {
+            libc::EBUSY => events::wait_for_lock(place, lock as usize, false, real),
+            result => events::acquired(place, lock as usize, false, result),
+        }
+    };
+    pthread_spin_trylock(lock: SpinLock), direct;
+    |place, real| events::acquired(place, lock as usize, false, real());
+
+    pthread_mutex_timedlock(lock: Mutex, _time: Time);
+    |place, real| wait_for(place, lock, false, real);
+    pthread_mutex_clocklock(lock: Mutex, _clock: c_int, _time: Time);
+    |place, real| wait_for(place, lock, false, real);
+    mtx_timedlock(lock: Mutex, _time: Time);
+    |place, real| wait_for(place, lock, false, real);
+    pthread_rwlock_timedrdlock(lock: RwLock, _time: Time);
+    |place, real| wait_for(place, lock, true, real);
+    pthread_rwlock_clockrdlock(lock: RwLock, _clock: c_int, _time: Time);
+    |place, real| wait_for(place, lock, true, real);
+    pthread_rwlock_timedwrlock(lock: RwLock, _time: Time);
+    |place, real| wait_for(place, lock, false, real);
+    pthread_rwlock_clockwrlock(lock: RwLock, _clock: c_int, _time: Time);
+    |place, real| wait_for(place, lock, false, real);
+
+    pthread_mutex_unlock(lock: Mutex), direct;
+    |place, real| events::release(place, lock as usize, real);
+    mtx_unlock(lock: Mutex), direct;
+    |place, real| events::release(place, lock as usize, real);
+    pthread_rwlock_unlock(lock: RwLock), direct;
+    |place, real| events::release(place, lock as usize, real);
+    pthread_spin_unlock(lock: SpinLock), direct;
+    |place, real| events::release(place, lock as usize, real);
+}
+
+interpose! {
+    pthread_cond_wait(condition: Condition, mutex: Mutex), c"GLIBC_2.3.2";
+    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
+    pthread_cond_timedwait(condition: Condition, mutex: Mutex, _time: Time), c"GLIBC_2.3.2";
+    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
+    pthread_cond_clockwait(condition: Condition, mutex: Mutex, _clock: c_int, _time: Time);
+    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
+    cnd_wait(condition: Condition, mutex: Mutex);
+    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
+    cnd_timedwait(condition: Condition, mutex: Mutex, _time: Time);
+    |place, real| events::wait_for_condition(place, condition as usize, mutex as usize, real);
+
+    pthread_cond_signal(condition: Condition), c"GLIBC_2.3.2", direct;
+    |place, real| signal(place, condition, real);
+    pthread_cond_broadcast(condition: Condition), c"GLIBC_2.3.2", direct;
+    |place, real| signal(place, condition, real);
+    cnd_signal(condition: Condition), direct;
+    |place, real| signal(place, condition, real);
+    cnd_broadcast(condition: Condition), direct;
+    |place, real| signal(place, condition, real);
+
+    pthread_barrier_wait(barrier: Barrier);
+    |place, real| events::wait_at_barrier(place, barrier as usize, real);
+
+    sem_wait(semaphore: Semaphore);
+    |place, real| events::wait_for_post(place, semaphore as usize, real);
+    sem_timedwait(semaphore: Semaphore, _time: Time);
+    |place, real| events::wait_for_post(place, semaphore as usize, real);
+    sem_clockwait(semaphore: Semaphore, _clock: c_int, _time: Time);
+    |place, real| events::wait_for_post(place, semaphore as usize, real);
+    sem_trywait(semaphore: Semaphore), direct;
+    |place, real| {
+        let result = real();
+        if result == 0 {
+            events::tell(place, |tracked, at| tracked.receive(semaphore as usize, Edge::Channel, at));
+        }
+        result
+    };
+    sem_post(semaphore: Semaphore), direct;
+    |place, real| {
+        events::tell(place, |tracked, at| tracked.send(semaphore as usize, 1, at));
+        real()
+    };
+}
+
+/// The routine of a `pthread_once` that the calling thread is in.
+#[derive(Clone, Copy)]
+struct Once {
+    control: usize,
+    routine: unsafe extern "C" fn(),
+}
+
+thread_local! {
+    static ONCE: Cell<Option<Once>> = const { Cell::new(None) };
+}
+
+/// Interposed: whoever comes later waits for the routine, which one thread runs.
 ///
 /// # Safety
 /// As for libc's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_lock(lock: SpinLock) -> c_int {
-    // SAFETY: libc's own functions on the caller's lock.
+pub unsafe extern "C" fn pthread_once(
+    control: *mut libc::pthread_once_t,
+    routine: unsafe extern "C" fn(),
+    caller: Caller,
+) -> c_int {
+    type Function =
+        unsafe extern "C" fn(*mut libc::pthread_once_t, unsafe extern "C" fn()) -> c_int;
+    static REAL: Real = Real::new(c"pthread_once");
+    let place = caller.place();
+    let control_address = control as usize;
+    let once = Once {
+        control: control_address,
+        routine,
+    };
+    // SAFETY: libc's own function; `run_once` calls the caller's routine.
     unsafe {
-        let real = real!(c"pthread_spin_lock": fn(SpinLock) -> c_int);
-        if !locks::enabled() {
-            return real(lock);
+        if REAL.direct().is_some() || !path::is_active() {
+            return function::<Function>(&REAL)(control, routine);
         }
-        match real!(c"pthread_spin_trylock": fn(SpinLock) -> c_int)(lock) {
-            libc::EBUSY => measured(lock as usize, || real(lock), locked),
-            result => result,
+        let outer = ONCE.replace(Some(once));
+        let result = function::<Function>(&REAL)(control, run_once);
+        // The routine has taken it, if it was this thread that has run it.
+        let ran = ONCE.replace(outer).is_none();
+        match ran {
+            true => result,
+            false => events::acquired(place, control_address, true, result),
         }
     }
 }
 
-macro_rules! interpose_unlock {
-    ($($unlock:ident, $literal:literal, $type:ty, $is_plain:expr;)*) => { $(
-        /// Interposed: if others wait for the lock, the caller is charged with their waiting.
-        ///
-        /// # Safety
-        /// As for libc's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $unlock(lock: $type) -> c_int {
-            static REAL: Real = Real::new($literal);
-            // SAFETY: libc's own function on the caller's lock.
-            unsafe {
-                let is_plain: unsafe fn($type) -> bool = $is_plain;
-                match REAL.is_known() && is_plain(lock) {
-                    true => function::<unsafe extern "C" fn($type) -> c_int>(&REAL)(lock),
-                    false => unlock_perhaps_awaited(lock, &REAL),
-                }
-            }
-        }
-    )* };
-}
-
-interpose_unlock! {
-    pthread_mutex_unlock, c"pthread_mutex_unlock", Mutex, |lock| word(lock) <= 1;
-    pthread_rwlock_unlock, c"pthread_rwlock_unlock", RwLock, |lock| !locks::is_awaited(lock as usize);
-    pthread_spin_unlock, c"pthread_spin_unlock", SpinLock, |lock| !locks::is_awaited(lock as usize);
-}
-
-/// # Safety
-/// `unlock` must be libc's function for the lock.
-#[inline(never)]
-unsafe fn unlock_perhaps_awaited<T>(lock: *mut T, unlock: &Real) -> c_int {
-    // SAFETY: the caller's promise. After the call the lock may be gone; only its address is used.
-    let unlock = || unsafe { function::<unsafe extern "C" fn(*mut T) -> c_int>(unlock)(lock) };
-    match locks::is_awaited(lock as usize) {
-        false => unlock(),
-        true => release(lock as usize, capture_registers(), unlock),
+unsafe extern "C" fn run_once() {
+    if let Some(once) = ONCE.take() {
+        let place = Place::CONTEXT;
+        events::acquired(place, once.control, false, 0);
+        // SAFETY: the routine that the caller of `pthread_once` has given.
+        unsafe { (once.routine)() };
+        events::tell(place, |tracked, at| tracked.release(once.control, at));
     }
 }
 
-/// A futex wait as that of `std::sync::Mutex`, whose word is 0 when it is free, 1 when it is held, and 2 when
-/// it is held and perhaps waited for. No other futex of std waits for a 2 that is followed by 0, 1 or 2.
-pub(crate) fn is_wait_for_mutex(operation: c_long, value: c_long, timeout: c_long) -> bool {
-    let operation = operation as c_int & !libc::FUTEX_PRIVATE_FLAG;
-    operation == libc::FUTEX_WAIT_BITSET && value as u32 == CONTENDED && timeout == 0
+fn signal(place: Place, condition: Condition, real: impl FnOnce() -> c_int) -> c_int {
+    events::tell(place, |tracked, at| tracked.signal(condition as usize, at));
+    real()
 }
 
-/// The word of a mutex for which others wait.
-const CONTENDED: u32 = 2;
-
-/// Runs `wait`, a futex wait of this kind.
-pub(crate) fn wait_for_mutex(futex: usize, wait: impl FnOnce() -> c_long) -> c_long {
-    measured(
-        futex,
-        || waiting(wait),
-        |result| match result {
-            0 => match locks::read_word(futex) {
-                Some(0) => Outcome::Acquired,
-                Some(1..=CONTENDED) => Outcome::Held,
-                _ => Outcome::NoLock,
-            },
-            _ => Outcome::Held,
-        },
-    )
+// What begins or ends an object.
+interpose! {
+    pthread_mutex_init(lock: Mutex, _attributes: Attributes), direct;
+    |place, real| forget(place, lock, real);
+    pthread_mutex_destroy(lock: Mutex), direct;
+    |place, real| forget(place, lock, real);
+    mtx_init(lock: Mutex, _kind: c_int), direct;
+    |place, real| forget(place, lock, real);
+    pthread_rwlock_init(lock: RwLock, _attributes: Attributes), direct;
+    |place, real| forget(place, lock, real);
+    pthread_rwlock_destroy(lock: RwLock), direct;
+    |place, real| forget(place, lock, real);
+    pthread_spin_init(lock: SpinLock, _shared: c_int), direct;
+    |place, real| forget(place, lock, real);
+    pthread_spin_destroy(lock: SpinLock), direct;
+    |place, real| forget(place, lock, real);
+    pthread_cond_init(condition: Condition, _attributes: Attributes), c"GLIBC_2.3.2", direct;
+    |place, real| forget(place, condition, real);
+    pthread_cond_destroy(condition: Condition), c"GLIBC_2.3.2", direct;
+    |place, real| forget(place, condition, real);
+    cnd_init(condition: Condition), direct;
+    |place, real| forget(place, condition, real);
+    pthread_barrier_init(barrier: Barrier, _attributes: Attributes, count: c_uint), direct;
+    |place, real| {
+        events::tell(place, |tracked, _| tracked.begin_barrier(barrier as usize, count.into()));
+        real()
+    };
+    pthread_barrier_destroy(barrier: Barrier), direct;
+    |place, real| forget(place, barrier, real);
+    sem_init(semaphore: Semaphore, _shared: c_int, value: c_uint), direct;
+    |place, real| {
+        events::tell(place, |tracked, _| tracked.begin_semaphore(semaphore as usize, value.into()));
+        real()
+    };
+    sem_destroy(semaphore: Semaphore), direct;
+    |place, real| forget(place, semaphore, real);
 }
 
-/// Runs `wake`, which wakes those that wait on a futex. If it is a mutex, the caller has just released it.
-#[inline]
-pub(crate) fn wake(futex: usize, wake: impl FnOnce() -> c_long) -> c_long {
-    let is_release =
-        || locks::is_awaited(futex) && locks::read_word(futex).is_some_and(|w| w <= CONTENDED);
-    match is_release() {
-        false => wake(),
-        true => release(futex, capture_registers(), wake),
-    }
+fn forget<T>(place: Place, object: *mut T, real: impl FnOnce() -> c_int) -> c_int {
+    events::tell(place, |tracked, _| tracked.forget(object as usize));
+    real()
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Real {
     address: AtomicUsize,
+    /// The address, once it is known that nobody measures what the function does.
+    direct: AtomicUsize,
     name: &'static CStr,
     version: Option<&'static CStr>,
 }
@@ -18,6 +20,7 @@ impl Real {
     pub(crate) const fn new(name: &'static CStr) -> Real {
         Real {
             address: AtomicUsize::new(0),
+            direct: AtomicUsize::new(0),
             name,
             version: None,
         }
@@ -27,15 +30,26 @@ impl Real {
     pub(crate) const fn versioned(name: &'static CStr, version: &'static CStr) -> Real {
         Real {
             address: AtomicUsize::new(0),
+            direct: AtomicUsize::new(0),
             name,
             version: Some(version),
         }
     }
 
-    /// Whether it was looked up.
+    /// The function's address, if nobody measures what the function does and its hook has nothing to report.
     #[inline]
-    pub(crate) fn is_known(&self) -> bool {
-        self.address.load(Ordering::Relaxed) != 0
+    pub(crate) fn direct(&self) -> Option<usize> {
+        match self.direct.load(Ordering::Relaxed) {
+            0 => self.find_direct(),
+            address => Some(address),
+        }
+    }
+
+    #[cold]
+    fn find_direct(&self) -> Option<usize> {
+        let address = crate::events::nobody_measures().then(|| self.address())?;
+        self.direct.store(address, Ordering::Relaxed);
+        Some(address)
     }
 
     /// The function's address. Aborts if libc lacks the function; a program that calls it could not have been

@@ -1,20 +1,85 @@
 //! The registration of cooperating runtimes (`hpcrun-abi`).
 
-use crate::threads::capture_registers;
-use hpcrun_abi::{ABI_VERSION, ProfilerTable, RuntimeTable};
+use crate::events;
+use critical_path::Tracker;
+use critical_path::table::{self, Host, Tracked};
+use hpcrun_abi::{ABI_VERSION, PathTable, ProfilerTable, RuntimeTable};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
-use hpcrun_core::{session, threads};
+use hpcrun_core::unwind::Registers;
+use hpcrun_core::{path, session, threads};
 use std::io::Write as _;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-static TABLE: ProfilerTable = ProfilerTable {
-    size: size_of::<ProfilerTable>() as u32,
-    version: ABI_VERSION,
-    worker_enter,
-    worker_leave,
-    capture_context,
-};
+/// What a runtime gets.
+fn profiler_table() -> &'static ProfilerTable {
+    static TABLE: OnceLock<&'static ProfilerTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Box::leak(Box::new(ProfilerTable {
+            size: size_of::<ProfilerTable>() as u32,
+            version: ABI_VERSION,
+            worker_enter,
+            worker_leave,
+            capture_context,
+            path: path_table(),
+        }))
+    })
+}
+
+/// The critical path's functions; null if this run does not track.
+fn path_table() -> *const PathTable {
+    static TABLE: OnceLock<&'static PathTable> = OnceLock::new();
+    match path::is_configured() {
+        true => *TABLE.get_or_init(|| Box::leak(Box::new(table::table::<Process>()))),
+        false => ptr::null(),
+    }
+}
+
+/// What the functions act on. They exist only in a run that tracks.
+struct Process;
+
+impl Host for Process {
+    fn tracker() -> &'static Tracker {
+        path::tracker().expect("the run tracks")
+    }
+
+    fn active() -> &'static AtomicU8 {
+        path::active()
+    }
+
+    fn changed() {
+        let known = |t: &RuntimeTable| t.size as usize >= size_of::<RuntimeTable>();
+        for (_, runtime) in activity::runtimes().filter(|(_, t)| known(t)) {
+            runtime.tracking_changed.inspect(|changed| changed());
+        }
+    }
+
+    fn enter<R>(
+        first: impl FnOnce() -> Tracked,
+        change: impl FnOnce(&mut Tracked) -> R,
+    ) -> Option<R> {
+        let thread = threads::current()?;
+        events::keeping_errno(|| {
+            thread.path().with_first(
+                || Some(first()),
+                |tracked| {
+                    tracked.has_tasks = true;
+                    change(&mut tracked.thread)
+                },
+            )
+        })
+    }
+}
+
+/// The entry point of a program that tells of its own synchronisation; see [`hpcrun_abi::CriticalPath`].
+#[unsafe(no_mangle)]
+pub extern "C" fn hpcrun_critical_path() -> *const PathTable {
+    match session::is_running() {
+        true => path_table(),
+        false => ptr::null(),
+    }
+}
 
 /// The entry point of a runtime; see [`hpcrun_abi::RegisterRuntime`].
 ///
@@ -34,7 +99,7 @@ pub unsafe extern "C" fn hpcrun_rt_register(table: *const RuntimeTable) -> *cons
         return ptr::null();
     }
     session::forget_owners();
-    &TABLE
+    profiler_table()
 }
 
 /// Warns once about what the measurement will lack. Not called by the handler: a runtime registers when its
@@ -79,6 +144,6 @@ unsafe extern "C" fn worker_leave(state: *const AtomicU8) {
 }
 
 unsafe extern "C" fn capture_context() -> usize {
-    let kept = threads::current().and_then(|t| t.capture(capture_registers()));
+    let kept = threads::current().and_then(|t| t.capture(Registers::here()));
     kept.map_or(0, |(thread, node)| (thread as usize) << 32 | node as usize)
 }

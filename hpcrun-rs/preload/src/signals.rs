@@ -117,7 +117,7 @@ macro_rules! interpose_sigwait {
         /// As for libc's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(set: *const libc::sigset_t, $($argument: $type),*) -> c_int {
-            crate::waits::waiting(|| {
+            crate::events::waiting(|| {
                 // SAFETY: libc's own function; the set is the caller's or our copy of it, which outlives the
                 // call.
                 unsafe {

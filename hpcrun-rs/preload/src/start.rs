@@ -1,7 +1,7 @@
 //! Starts the sampler before `main`, and ends it at exit.
 
 use crate::real::real;
-use crate::{fork, thread_life};
+use crate::{fork, thread_life, writer};
 use hpc_formats::process::text_of;
 use hpcrun_core::config::Config;
 use hpcrun_core::logical::agents;
@@ -61,7 +61,9 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
         session::arm(state);
         state.end_yield();
         thread_life::announce(state);
+        state.begin_main_path();
     }
+    writer::start();
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! A thread from its first instruction to the last of its destructors: it begins its state before its start
 //! routine and retires it at the end.
 
+use crate::events;
+use critical_path::Strand;
 use hpcrun_core::logical::agents;
 use hpcrun_core::session;
 use hpcrun_core::threads::{self, ThreadState};
@@ -16,6 +18,8 @@ pub(crate) struct Start {
     argument: *mut c_void,
     creation: (u32, u32),
     pub(crate) state: Option<&'static ThreadState>,
+    /// The creator's strand on the critical path.
+    pub(crate) strand: Option<Strand>,
     /// The bounds of its stack, if libc does not know them. Such a thread uses its creator's thread-local
     /// storage.
     pub(crate) stack: Option<(u64, u64)>,
@@ -104,6 +108,9 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         }
     }
     session::arm(state);
+    if start.stack.is_none() {
+        state.begin_path(start.strand, start.creation, start.routine as usize as u64);
+    }
 }
 
 /// Makes the key's destructor run at the end of the calling thread, whose state this is.
@@ -141,6 +148,7 @@ impl Start {
             argument,
             creation,
             state: threads::acquire(),
+            strand: None,
             stack: None,
         }))
     }
@@ -154,4 +162,7 @@ pub(crate) unsafe fn take_back(start: *mut Start) {
     // SAFETY: the caller's promise.
     let start = unsafe { Box::from_raw(start) };
     start.state.inspect(|state| threads::release(state));
+    if let Some(strand) = start.strand {
+        events::amend(|tracked| tracked.thread.discard(strand));
+    }
 }

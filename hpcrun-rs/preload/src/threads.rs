@@ -1,5 +1,6 @@
 //! Threads that the program creates: each gets the context of its creation.
 
+use crate::events::{self, Place};
 use crate::real::real;
 use crate::thread_life::{Start, StartRoutine, hpcrun_thread_start, take_back};
 use hpcrun_core::session;
@@ -7,25 +8,6 @@ use hpcrun_core::threads;
 use hpcrun_core::unwind::Registers;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-
-/// The registers at this point of the calling function, into which this function is inlined.
-#[inline(always)]
-pub(crate) fn capture_registers() -> Registers {
-    let (ip, sp, fp): (u64, u64, u64);
-    // SAFETY: reads three registers.
-    unsafe {
-        core::arch::asm!(
-            "lea {0}, [rip]",
-            "mov {1}, rsp",
-            "mov {2}, rbp",
-            out(reg) ip,
-            out(reg) sp,
-            out(reg) fp,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    Registers::new(ip, sp, fp)
-}
 
 /// Interposed: captures the creation context.
 ///
@@ -51,9 +33,10 @@ pub unsafe extern "C" fn pthread_create(
         return unsafe { real(thread, attributes, routine, argument) };
     }
     session::refresh_if_outdated();
-    let start = Start::new(routine, argument, context(capture_registers()));
+    let start = Start::new(routine, argument, context(Registers::here()));
     // SAFETY: `enter` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
+        (*start).strand = events::tell(Place::CONTEXT, |tracked, at| tracked.thread.copy(at));
         let error = real(thread, attributes, hpcrun_thread_start, start.cast());
         if error != 0 {
             take_back(start);
@@ -135,7 +118,7 @@ pub unsafe extern "C" fn timer_create(
         let notify = Box::leak(Box::new(Notify {
             function: ours.function,
             value: ours.value,
-            creation: context(capture_registers()),
+            creation: context(Registers::here()),
         }));
         ours.value = ptr::from_mut(notify).cast();
         ours.function = notified;
@@ -191,10 +174,11 @@ pub unsafe extern "C" fn clone(
     }
     // SAFETY: both types return a word; libc reads the part that the routine's type has.
     let as_start: StartRoutine = unsafe { std::mem::transmute(routine) };
-    let start = Start::new(as_start, argument, context(capture_registers()));
+    let start = Start::new(as_start, argument, context(Registers::here()));
     // SAFETY: `cloned` takes ownership of `start` in the new thread; if there is none, we take it back here.
     unsafe {
         (*start).stack = Some(session::mapping_below(stack as u64));
+        threads::current().inspect(|t| t.path().share());
         let child = real(
             cloned,
             stack,

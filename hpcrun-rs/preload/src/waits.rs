@@ -2,38 +2,19 @@
 //! (ARCHITECTURE.md: terms). Workers of cooperating runtimes count themselves.
 //!
 //! These hooks are the fast path: a thread that waits by other means is found asleep
-//! (`hpcrun_core::activity`). Waits for locks are in `locks`.
+//! (`hpcrun_core::activity`). Locks, conditions, barriers and semaphores are in `locks`.
 
+use crate::descriptors;
+use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
-use crate::{descriptors, locks};
-use hpcrun_core::{session, threads};
+use hpcrun_core::locks::{self, Outcome};
+use hpcrun_core::threads;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
-/// Runs `wait` while the calling thread counts as waiting.
-#[inline]
-pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
-    let Some(state) = threads::current() else {
-        return wait();
-    };
-    state.begin_wait();
-    let result = wait();
-    state.end_wait();
-    result
-}
-
-/// Like [`waiting`], in functions that signal handlers may not call. First refreshes the load map if the
-/// handler has found a module outside it.
-#[inline]
-pub(crate) fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
-    session::refresh_if_stale();
-    waiting(wait)
-}
-
-/// Interposes functions that wait: `$how` runs libc's function, and is told the address of the lock that is
-/// named in brackets.
+/// Interposes functions that wait: `$how` runs libc's function, and is told the argument in brackets.
 macro_rules! interpose_wait {
     ($how:ident: $(
-        $name:ident $([$lock:ident])? ($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
+        $name:ident $([$of:ident])? ($($argument:ident: $type:ty),*) -> $result:ty $(, $version:literal)?;
     )*) => { $(
         /// Interposed; see the module.
         ///
@@ -49,7 +30,7 @@ macro_rules! interpose_wait {
             };
             static REAL: Real = interpose_wait!(@real $($version)?);
             // SAFETY: libc's function of this name and signature, same arguments.
-            $how($($lock as usize,)? || unsafe {
+            $how($($of,)? || unsafe {
                 crate::real::function::<unsafe extern "C" fn($($type),*) -> $result>(&REAL)(
                     $($argument),*
                 )
@@ -59,26 +40,23 @@ macro_rules! interpose_wait {
     (@real) => { Real::new(NAME) };
     (@real $version:literal) => { Real::versioned(NAME, $version) };
 }
-pub(crate) use interpose_wait;
 
 type Time = *const libc::timespec;
 type Buffer = *mut c_void;
 
 interpose_wait! {
-    waiting_outside_handlers:
-    pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
-    pthread_timedjoin_np(thread: libc::pthread_t, result: *mut *mut c_void, time: Time) -> c_int;
-    pthread_clockjoin_np(
+    join:
+    pthread_join [thread] (thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
+    pthread_timedjoin_np [thread] (thread: libc::pthread_t, result: *mut *mut c_void, time: Time) -> c_int;
+    pthread_clockjoin_np [thread] (
         thread: libc::pthread_t, result: *mut *mut c_void, clock: c_int, time: Time
     ) -> c_int;
-    pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
+    pthread_tryjoin_np [thread] (thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
+    thrd_join [thread] (thread: libc::pthread_t, result: *mut c_int) -> c_int;
 }
 
 interpose_wait! {
     waiting:
-    sem_wait(semaphore: *mut libc::sem_t) -> c_int;
-    sem_timedwait(semaphore: *mut libc::sem_t, time: Time) -> c_int;
-    sem_clockwait(semaphore: *mut libc::sem_t, clock: c_int, time: Time) -> c_int;
     nanosleep(time: Time, left: *mut libc::timespec) -> c_int;
     clock_nanosleep(clock: c_int, flags: c_int, time: Time, left: *mut libc::timespec) -> c_int;
     usleep(microseconds: c_uint) -> c_int;
@@ -180,13 +158,25 @@ pub unsafe extern "C" fn syscall(
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
             ) =>
         {
-            match locks::is_wait_for_mutex(b, c, d) {
-                true => locks::wait_for_mutex(a as usize, call),
+            let for_mutex = is_wait_for_mutex(b, c, d);
+            events::wait_on_futex(a as usize, || match for_mutex {
+                true => events::blamed(
+                    a as usize,
+                    || waiting(call),
+                    |result| ended(a as usize, result),
+                ),
                 false => waiting(call),
-            }
+            })
         }
         libc::SYS_futex if (b & FUTEX_COMMANDS) as c_int == libc::FUTEX_WAKE => {
-            locks::wake(a as usize, call)
+            let futex = a as usize;
+            // The lock is held no more: a wake of a mutex follows its release.
+            let is_release = locks::is_awaited(futex)
+                && locks::read_word(futex).is_some_and(|word| word <= CONTENDED);
+            events::wake(futex, c as c_int, || match is_release {
+                true => events::charging(futex, call),
+                false => call(),
+            })
         }
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },
@@ -195,5 +185,27 @@ pub unsafe extern "C" fn syscall(
             descriptors::close_range(a as c_uint, b as c_uint, c as c_int).into()
         },
         _ => call(),
+    }
+}
+
+/// A futex wait as that of `std::sync::Mutex`, whose word is 0 when it is free, 1 when it is held, and 2 when
+/// it is held and perhaps waited for. No other futex of std waits for a 2 that is followed by 0, 1 or 2.
+fn is_wait_for_mutex(operation: c_long, value: c_long, timeout: c_long) -> bool {
+    let operation = operation as c_int & !libc::FUTEX_PRIVATE_FLAG;
+    operation == libc::FUTEX_WAIT_BITSET && value as u32 == CONTENDED && timeout == 0
+}
+
+/// The word of a mutex for which others wait.
+const CONTENDED: u32 = 2;
+
+/// How a wait for such a mutex has ended.
+fn ended(futex: usize, result: c_long) -> Outcome {
+    match result {
+        0 => match locks::read_word(futex) {
+            Some(0) => Outcome::Acquired,
+            Some(1..=CONTENDED) => Outcome::Held,
+            _ => Outcome::NoLock,
+        },
+        _ => Outcome::Held,
     }
 }

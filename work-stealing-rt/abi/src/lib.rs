@@ -5,7 +5,7 @@
 //! present and nothing else of this crate is used. When it is present, the runtime passes its
 //! [`RuntimeTable`] and gets a [`ProfilerTable`] back. Neither side links the other.
 //!
-//! Everything here is data: the profiler's signal handler reads a runtime's atomics and the
+//! Nearly everything here is data: the profiler's signal handler reads a runtime's atomics and the
 //! memory of its tasks, but never calls into the runtime.
 //!
 //! Versions: a field is only ever added at the end of a table. A reader checks `version` for
@@ -16,8 +16,15 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-/// Version of both tables. Changes when the meaning of a field changes.
-pub const ABI_VERSION: u32 = 2;
+/// Version of all tables. Changes when the meaning of a field changes.
+pub const ABI_VERSION: u32 = 3;
+
+/// Name under which the profiler exports its [`CriticalPath`] function (NUL-terminated), for programs that
+/// tell it of their own synchronisation.
+pub const CRITICAL_PATH_SYMBOL: &core::ffi::CStr = c"hpcrun_critical_path";
+
+/// `hpcrun_critical_path`: the functions that follow the critical path; null if this run does not track one.
+pub type CriticalPath = unsafe extern "C" fn() -> *const PathTable;
 
 /// Name under which the profiler exports its [`RegisterRuntime`] function (NUL-terminated).
 pub const REGISTER_SYMBOL: &core::ffi::CStr = c"hpcrun_rt_register";
@@ -67,11 +74,19 @@ pub struct RuntimeTable {
     pub sites_start: *const CountedSite,
     /// One past the last of them; equal to `sites_start` when there is none.
     pub sites_end: *const CountedSite,
+    /// The critical path is tracked from now on, or no longer: [`PathTable::active`] has changed. The one
+    /// function of a runtime that the profiler calls, on whatever thread, but never in its signal handler; or
+    /// null.
+    pub tracking_changed: Option<extern "C" fn()>,
 }
 
 // SAFETY: the table is immutable after construction and its pointers lead to statics (the
 // contract of `RegisterRuntime`), whose mutable parts are atomics. Nothing here can panic.
 unsafe impl Sync for RuntimeTable {}
+// SAFETY: as above.
+unsafe impl Sync for ProfilerTable {}
+// SAFETY: as above.
+unsafe impl Sync for PathTable {}
 
 /// Static description of one spawn site: emitted once per inlined call site.
 #[repr(C)]
@@ -140,4 +155,119 @@ pub struct ProfilerTable {
     /// Keeps the calling thread's current logical call path and returns a handle for it, valid
     /// until the process ends; 0 when it could not be kept. Costs about as much as a sample.
     pub capture_context: unsafe extern "C" fn() -> usize,
+    /// The functions that follow the critical path; null if this run does not track one.
+    pub path: *const PathTable,
+}
+
+/// A strand in [`PathTable`]'s functions: a copy of a thread's or task's path on its way along an edge. 0
+/// stands for none. Every other one is given back to exactly one function, [`PathTable::share`] aside.
+pub type Strand = usize;
+
+/// A place in [`PathTable`]'s functions. 0: unknown. With [`SITE_SOURCE`]: from [`PathTable::source`]. With
+/// [`SITE_CONTEXT`]: from [`ProfilerTable::capture_context`]. Else a code address.
+pub type Site = u64;
+
+/// Marks a [`Site`] that is a place in the source.
+pub const SITE_SOURCE: Site = 1 << 63;
+/// Marks a [`Site`] that is a captured context.
+pub const SITE_CONTEXT: Site = 1 << 62;
+
+/// Edge: the end of a thread or task, and whoever waited for it.
+pub const EDGE_JOIN: u32 = 2;
+/// Edge: a value from a channel, or room in one.
+pub const EDGE_CHANNEL: u32 = 3;
+/// Edge: the release of a lock, and its next acquisition.
+pub const EDGE_LOCK: u32 = 4;
+/// Edge: a signalled condition.
+pub const EDGE_CONDITION: u32 = 5;
+/// Edge: the arrivals at a barrier, and whoever leaves it.
+pub const EDGE_BARRIER: u32 = 6;
+/// Edge: a wake-up, where the operation that caused it was not seen.
+pub const EDGE_WAKE: u32 = 7;
+/// Edge: a message from another process, or to an event handler.
+pub const EDGE_MESSAGE: u32 = 8;
+
+/// Cause of a lost edge: the other side was not tracked.
+pub const LOST_UNTRACKED: u32 = 0;
+/// Cause of a lost edge: the other side began before the tracking did.
+pub const LOST_OTHER_SESSION: u32 = 1;
+/// Cause of a lost edge: it is not known which event the other side was.
+pub const LOST_UNKNOWN: u32 = 2;
+/// No edge, but a name: a procedure beyond the most that are kept.
+pub const LOST_PROCEDURE: u32 = 3;
+/// Cause of a lost edge: what orders the threads is one of more objects or messages than are kept.
+pub const LOST_ROOM: u32 = 4;
+/// No edge, but samples: of more contexts between two events of a thread than are kept.
+pub const LOST_SAMPLE: u32 = 5;
+
+/// Command of [`PathTable::control`]: stop tracking.
+pub const PATH_STOP: u32 = 0;
+/// Command of [`PathTable::control`]: forget what was measured, and track from now on.
+pub const PATH_START: u32 = 1;
+
+/// The functions by which a program tells the profiler who waits for whom, all about the calling thread. None
+/// of them is for signal handlers. Each may be called whether the path is tracked or not, but costs less if
+/// [`active`](Self::active) is asked first.
+///
+/// A thread runs one strand at a time. Activity is its CPU time between [`begin`](Self::begin) or
+/// [`resume`](Self::resume) and [`end`](Self::end) or [`pause`](Self::pause); a thread that has called none
+/// of these is active.
+///
+/// # Safety
+/// Of those that are unsafe: a [`Strand`] is 0, or comes from one of them and has not been given back; texts
+/// and buffers are as long as said.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PathTable {
+    /// `size_of::<PathTable>()` on the profiler's side.
+    pub size: u32,
+    /// [`ABI_VERSION`] on the profiler's side.
+    pub version: u32,
+    /// 1 while the path is tracked, else 0.
+    pub active: *const AtomicU8,
+    /// A copy of the current strand at an event for which another one may wait: a fork, a send, a release, an
+    /// arrival. 0: the thread cannot be tracked, since it ends.
+    pub copy: extern "C" fn(at: Site) -> Strand,
+    /// The current strand has waited for another one: the longer of both goes on. The edge: `EDGE_…`.
+    pub merge: unsafe extern "C" fn(strand: Strand, at: Site, edge: u32),
+    /// Leaves the current strand and begins a spawned one, from its spawner's copy. 0: the spawner is
+    /// unknown, a lost edge. The result is for [`end`](Self::end).
+    pub begin: unsafe extern "C" fn(spawned: Strand, at: Site) -> Strand,
+    /// Ends the current strand and goes on with the one that was left for it. The result is for whoever waits
+    /// for the end, or for [`finish`](Self::finish).
+    pub end: unsafe extern "C" fn(left: Strand, at: Site) -> Strand,
+    /// As [`end`](Self::end), for the strand that was left waits.
+    pub end_and_merge: unsafe extern "C" fn(left: Strand, at: Site),
+    /// Of two strands for which the same one waits, leaves one.
+    pub both: unsafe extern "C" fn(Strand, Strand) -> Strand,
+    /// The same strand once more.
+    pub share: unsafe extern "C" fn(Strand) -> Strand,
+    /// Forgets a strand for which nobody waits.
+    pub discard: unsafe extern "C" fn(Strand),
+    /// A strand has ended for which nobody waits.
+    pub finish: unsafe extern "C" fn(Strand),
+    /// The current strand ends here as far as a report now is concerned.
+    pub publish: extern "C" fn(at: Site),
+    /// What follows is no activity: a wait, or the search for work.
+    pub pause: extern "C" fn(),
+    /// What follows is activity again.
+    pub resume: extern "C" fn(),
+    /// The thread's strand begins here, and is active, unless it has begun since the last
+    /// [`PATH_START`].
+    pub restart: extern "C" fn(at: Site),
+    /// The thread enters the procedure with this number (0: none) until it enters another one. Returns that
+    /// of the one that it leaves. Spawned tasks inherit it.
+    pub enter: extern "C" fn(procedure: u32) -> u32,
+    /// The number of the procedure with this name (UTF-8); 0 if there are too many.
+    pub procedure: unsafe extern "C" fn(name: *const u8, length: usize) -> u32,
+    /// The site of a place in the source, by the file's name (UTF-8); 0 if there are too many. For callers
+    /// that keep the result: it takes a lock.
+    pub source: unsafe extern "C" fn(file: *const u8, length: usize, line: u32) -> Site,
+    /// Counts an edge to this thread that is not known, by its cause: `LOST_…`.
+    pub lose: extern "C" fn(cause: u32),
+    /// `PATH_…`; other commands do nothing.
+    pub control: extern "C" fn(command: u32),
+    /// Writes the path so far, as the JSON of `hpcprof-rs critical-path`, if it fits into the buffer. Returns
+    /// its length in bytes.
+    pub report: unsafe extern "C" fn(buffer: *mut u8, size: usize) -> usize,
 }

@@ -1,13 +1,13 @@
 //! The boundary on other systems: a plain call, and headers that say "no known spawner".
 
+use core::ffi::c_void;
 use core::ptr;
 
 #[cfg(all(feature = "context", target_os = "linux"))]
 use hpcrun_abi::CountedSite;
 use hpcrun_abi::TaskHeader;
 
-use crate::job::{Entry, Task};
-use crate::worker::Worker;
+use crate::task::{Entry, Task};
 
 /// No frame keeps a header: never read, as there is no return address to match.
 #[cfg(all(feature = "context", target_os = "linux"))]
@@ -19,7 +19,7 @@ pub(crate) const TASK_SLOT: usize = 0;
 /// As for the assembly version: `entry` is the entry of the task at `header`, which nobody else
 /// runs and which stays valid until this returns; `worker` is the calling thread's.
 #[inline(always)]
-pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const Worker, entry: Entry) {
+pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const c_void, entry: Entry) {
     // SAFETY: passed on from the caller. Entries catch every panic.
     unsafe { entry(header, worker) }
 }

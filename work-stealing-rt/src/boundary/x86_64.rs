@@ -19,8 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hpcrun_abi::{CountedSite, TaskHeader};
 
-use crate::job::{Entry, Task};
-use crate::worker::Worker;
+use crate::task::{Entry, Task};
 
 /// Where the boundary's frame keeps the header's address, from the stack pointer.
 pub(crate) const TASK_SLOT: usize = 8;
@@ -99,9 +98,9 @@ static NO_SITE: CountedSite = CountedSite {
 /// `entry` is the entry of the task at `header`, which nobody else runs and which stays valid
 /// until this returns; `worker` is the calling thread's. Entries catch every panic.
 #[inline(always)]
-pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const Worker, entry: Entry) {
+pub(crate) unsafe fn enter(header: *const TaskHeader, worker: *const c_void, entry: Entry) {
     // SAFETY: the trampoline only passes on its arguments; the rest is this function's contract.
-    unsafe { wsrt_enter_task(header, worker.cast(), entry as *const c_void) }
+    unsafe { wsrt_enter_task(header, worker, entry as *const c_void) }
 }
 
 /// The boundary's return address.
@@ -139,7 +138,7 @@ pub(crate) fn sites() -> (*const CountedSite, *const CountedSite) {
 #[inline(always)]
 pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
     // SAFETY: writes the three words of the header; the static it emits (a `CountedSite`, of which a
-    // `job::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and
+    // `task::Site` is the beginning) lives as long as the code. Neither the stack nor the flags change, and
     // nothing can panic.
     unsafe {
         asm!(

@@ -6,16 +6,22 @@ use core::fmt;
 use std::any::Any;
 use std::{env, io, thread};
 
-use super::error::Cause;
+use super::error::{Cause, ThreadPoolBuildError};
+use super::handlers::Handlers;
+use super::life::{Hold, tracking_changed};
+use super::thread_pool::ThreadPool;
 use super::threads::{self, CustomSpawn, DefaultSpawn, ThreadBuilder, ThreadSpawn};
-use super::{Handlers, Hold, MOST_THREADS, Pool, ThreadPool, ThreadPoolBuildError};
 use crate::main_loop::adopt_current;
 use crate::profiler;
+use crate::worker::Pool;
 
 /// The environment variable with the default number of workers; an invalid value is an error.
 const THREADS_VARIABLE: &str = "WORK_STEALING_RT_NUM_THREADS";
 /// rayon's variables for the same, newest first. As in rayon, an invalid value counts as unset.
 const RAYON_VARIABLES: [&str; 2] = ["RAYON_NUM_THREADS", "RAYON_RS_NUM_CPUS"];
+
+/// The most workers that a pool can have.
+const MOST_THREADS: usize = 65_535;
 
 /// Sets up a pool.
 ///
@@ -185,7 +191,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// [`ThreadPoolBuildError`] if an environment variable is needed and does not hold a number, if
     /// the system refuses a thread, or if the current thread should be used and is a worker already.
     pub fn build(mut self) -> Result<ThreadPool, ThreadPoolBuildError> {
-        profiler::attach();
+        profiler::attach(tracking_changed);
         let count = match self.num_threads {
             0 => default_num_threads()?,
             given => given,
@@ -211,20 +217,6 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             return Err(Cause::AlreadyInPool.into());
         }
         Ok(pool)
-    }
-
-    /// Makes the global pool, which is used outside of any other, and waits until its threads have
-    /// started.
-    ///
-    /// # Errors
-    /// [`ThreadPoolBuildError`] if there is one already (it is also made at its first use), and
-    /// for the reasons of [`build`](Self::build).
-    pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
-        super::set_global(|| self.build())?;
-        for worker in super::global().pool().workers() {
-            worker.started.wait();
-        }
-        Ok(())
     }
 }
 
@@ -259,4 +251,9 @@ fn default_num_threads() -> Result<usize, ThreadPoolBuildError> {
         (None, Some(asked @ 1..)) => asked,
         _ => available(),
     })
+}
+
+/// The most workers that a pool can have. A builder makes this many if it is asked for more.
+pub fn max_num_threads() -> usize {
+    MOST_THREADS
 }

@@ -6,7 +6,8 @@
 use std::any::Any;
 use std::error::Error;
 
-use super::{ThreadPool, ThreadPoolBuilder};
+use super::builder::ThreadPoolBuilder;
+use super::thread_pool::ThreadPool;
 
 /// Sets up a pool; each method is that of [`ThreadPoolBuilder`].
 #[deprecated(note = "use `ThreadPoolBuilder`")]
@@ -89,5 +90,17 @@ impl Configuration {
         H: Fn(usize) + Send + Sync + 'static,
     {
         self.with(|builder| builder.exit_handler(exit_handler))
+    }
+}
+
+impl ThreadPool {
+    /// A pool with these settings.
+    ///
+    /// # Errors
+    /// As [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
+    #[deprecated(note = "use `ThreadPoolBuilder::build`")]
+    #[allow(deprecated)]
+    pub fn new(configuration: Configuration) -> Result<ThreadPool, Box<dyn Error>> {
+        configuration.build()
     }
 }

@@ -5,7 +5,7 @@
 use core::fmt;
 use std::{io, thread};
 
-use super::Hold;
+use super::life::Hold;
 use crate::main_loop::main_loop;
 
 /// A worker that waits for its thread; see

@@ -22,7 +22,8 @@ static const struct {
     void (*worker_enter)(const uint8_t *);
     void (*worker_leave)(const uint8_t *);
     size_t (*capture_context)(void);
-} profiler = {sizeof profiler, 2, worker_enter, worker_leave, capture_context};
+    const void *path;
+} profiler = {sizeof profiler, 3, worker_enter, worker_leave, capture_context, NULL};
 
 const void *hpcrun_rt_register(const void *runtime) {
     table = runtime;

@@ -2,7 +2,7 @@
 //!
 //! The tests of `behaviour`, `interface` and `life` again, in a process that tracks from its start. Then
 //! every second half of a join runs through the boundary, and every task is a strand.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "context"))]
 
 #[path = "../behaviour.rs"]
 mod behaviour;
@@ -10,6 +10,8 @@ mod behaviour;
 mod interface;
 #[path = "../life.rs"]
 mod life;
+#[path = "../support/profiler.rs"]
+mod profiler;
 
 extern "C" fn start() {
     work_stealing_rt::critical_path::start();
@@ -25,8 +27,8 @@ fn the_tracking_is_on() {
     let pool = work_stealing_rt::ThreadPoolBuilder::new().num_threads(1);
     let pool = pool.build().expect("threads");
     let edges = || {
-        let report = work_stealing_rt::critical_path::report();
-        report.quality.exact_edges
+        assert!(work_stealing_rt::critical_path::report().is_some());
+        profiler::tracker().report().quality.exact_edges
     };
     let before = edges();
     pool.install(|| work_stealing_rt::join(|| 1, || 2));

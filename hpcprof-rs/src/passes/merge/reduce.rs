@@ -16,6 +16,8 @@ pub struct Spooled {
     pub spool: Spool,
     /// Contexts, by the worker's index.
     pub contexts: Vec<u32>,
+    /// Contexts of the physical projection, where that differs and contexts have their final numbers.
+    pub physical: Option<Vec<u32>>,
 }
 
 /// All workers' results in one.
@@ -63,6 +65,22 @@ pub fn merge(
 }
 
 impl Merged {
+    /// Gives contexts their final numbers, of the logical projection and the physical one.
+    pub fn number(&mut self, logical: &[u32], physical: Option<&[u32]>) {
+        for Spooled {
+            contexts,
+            physical: machine,
+            ..
+        } in &mut self.spooled
+        {
+            let final_of = |context: &u32, numbers: &[u32]| numbers[*context as usize];
+            *machine = physical.map(|of| contexts.iter().map(|c| final_of(c, of)).collect());
+            for context in contexts {
+                *context = final_of(context, logical);
+            }
+        }
+    }
+
     fn add(&mut self, shard: Finished) {
         let worker = self.spooled.len();
         let Finished {
@@ -81,7 +99,11 @@ impl Merged {
                 became.into_iter().map(|context| context.0).collect()
             }
         };
-        self.spooled.push(Spooled { spool, contexts });
+        self.spooled.push(Spooled {
+            spool,
+            contexts,
+            physical: None,
+        });
         self.threads
             .extend(threads.into_iter().map(|t| (worker, t)));
     }

@@ -175,7 +175,7 @@ impl Shard {
                 return Ok(());
             };
             let labels = resolver.labels(state);
-            count(merged, labels, &entry.amounts, inputs.symbols);
+            count(merged, labels, &entry.amounts, inputs);
             (entry.logical, entry.physical) = (logical.0, physical.0);
             entry.tag = labels.tag.map_or(0, |tag| tag.0 + 1);
             self.spool.push(&mut merged.values, entry)
@@ -272,7 +272,7 @@ fn read_amounts(
 }
 
 /// Adds the values of one record to the totals of its thread.
-fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], symbols: &Symbols) {
+fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], inputs: Inputs<'_>) {
     let (samples, work, idleness) = (amounts[0], amounts[1], amounts[2]);
     let summary = &mut merged.summary;
     summary.samples = summary.samples.saturating_add(samples);
@@ -289,8 +289,11 @@ fn count(merged: &mut MergedThread, labels: Labels, amounts: &[u64], symbols: &S
         None => summary.add("work", work as i64),
         Some(category) => {
             summary.add("overhead", work as i64);
-            let category = symbols.text(category);
+            let category = inputs.symbols.text(category);
             summary.add(&format!("{CATEGORY_PREFIX}{category}"), work as i64);
         }
+    }
+    for (name, amount) in inputs.others.iter().zip(&amounts[FIRST_OTHER..]) {
+        summary.add(name, *amount as i64);
     }
 }

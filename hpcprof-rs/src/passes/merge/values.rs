@@ -9,14 +9,15 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 use crate::model::tree::{Tree, Values};
 use crate::passes::merge::number::Numbered;
 use crate::passes::merge::reduce::Merged;
-use crate::passes::merge::shard::FIRST_OTHER;
+use crate::passes::merge::shard::{FIRST_OTHER, MergedThread};
 use crate::passes::merge::spool::Entry;
 use crate::passes::parallel;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Entries of a part, at least, if its run has as many.
-const PART: usize = 1 << 22;
+/// Entries of a part, at least, if its run has as many: few enough that workers end at the same time.
+const PART: usize = 1 << 19;
 
 /// A value of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,8 +40,8 @@ pub trait Sink: Sync {
     fn add(&self, part: &mut Self::Part, thread: u32, values: &[ThreadValue]) -> Result<()>;
     /// Ends a part.
     fn end(&self, part: Self::Part) -> Result<()>;
-    /// Takes the sums over a run: of the logical projection, and of the physical one where that differs.
-    fn run(&self, run: usize, logical: &Values, physical: Option<&Values>) -> Result<()>;
+    /// Takes the sums over a run.
+    fn run(&self, run: usize, sums: &Sums) -> Result<()>;
 }
 
 /// The metrics of the database, as entries have them.
@@ -79,16 +80,19 @@ impl Layout {
 /// The contexts of the logical projection as the folded tree has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Folded<'a> {
-    /// The folded tree.
-    pub tree: &'a Tree,
+    /// The parents of its contexts, which are in preorder.
+    pub parents: &'a [Option<u32>],
     /// The folded context of each context that has values.
     pub of: &'a [Option<u32>],
 }
 
 /// How the inclusive values of threads are spread in one context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+///
+/// Without padding: of a million contexts there is one for each metric.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed(4))]
 pub struct Spread {
-    squares: [u64; 2],
+    sum_of_squares: u128,
     /// Least amount of a thread that has any.
     pub least: i64,
     /// Largest amount.
@@ -100,92 +104,77 @@ pub struct Spread {
 impl Spread {
     fn add(&mut self, amount: i64) {
         let square = u128::from(amount.unsigned_abs()).pow(2);
-        self.merge(&Spread {
-            squares: [square as u64, (square >> 64) as u64],
-            least: amount,
-            most: amount,
-            threads: 1,
-        });
-    }
-
-    fn merge(&mut self, other: &Spread) {
-        if other.threads == 0 {
-            return;
-        }
-        let sum = self.sum_of_squares().saturating_add(other.sum_of_squares());
-        *self = Spread {
-            squares: [sum as u64, (sum >> 64) as u64],
-            least: match self.threads {
-                0 => other.least,
-                _ => self.least.min(other.least),
-            },
-            most: self.most.max(other.most),
-            threads: self.threads + other.threads,
+        let sum = self.sum_of_squares;
+        self.sum_of_squares = sum.saturating_add(square);
+        self.least = match self.threads {
+            0 => amount,
+            _ => self.least.min(amount),
         };
-    }
-
-    fn sum_of_squares(&self) -> u128 {
-        u128::from(self.squares[0]) | u128::from(self.squares[1]) << 64
+        self.most = self.most.max(amount);
+        self.threads += 1;
     }
 
     /// Standard deviation, given the sum over all threads.
     pub fn sigma(&self, sum: i64) -> f64 {
         let n = f64::from(self.threads.max(1));
         let mean = sum as f64 / n;
-        (self.sum_of_squares() as f64 / n - mean * mean)
+        (self.sum_of_squares as f64 / n - mean * mean)
             .max(0.0)
             .sqrt()
     }
 }
 
-/// Contexts whose spreads workers change together.
+/// Nodes whose elements workers change together.
 const STRIPE: usize = 256;
 
-/// Spreads by folded context and metric, while workers add to them.
-struct SharedSpreads {
-    metrics: Vec<usize>,
-    stripes: Vec<Mutex<Box<[Spread]>>>,
+/// A number of elements for each node, while workers change them.
+struct Shared<'a, T> {
+    width: usize,
+    stripes: Vec<Mutex<&'a mut [T]>>,
 }
 
-impl SharedSpreads {
-    fn new(contexts: usize, metrics: &[usize]) -> SharedSpreads {
-        let stripe = || Mutex::new(vec![Spread::default(); STRIPE * metrics.len()].into());
-        SharedSpreads {
-            metrics: metrics.to_vec(),
-            stripes: (0..contexts.div_ceil(STRIPE)).map(|_| stripe()).collect(),
+impl<'a, T> Shared<'a, T> {
+    fn new(all: &'a mut [T], width: usize) -> Shared<'a, T> {
+        let stripes = all.chunks_mut((STRIPE * width).max(1));
+        Shared {
+            width,
+            stripes: stripes.map(Mutex::new).collect(),
         }
     }
 
-    /// Which of its metrics one is.
-    fn slot(&self, metric: usize) -> Option<usize> {
-        self.metrics.iter().position(|m| *m == metric)
-    }
-
-    /// Adds the amounts of one thread for the metric of a slot, by folded context.
-    fn add(&self, slot: usize, amounts: impl Iterator<Item = (u32, i64)>) {
-        let mut locked = None;
-        for (context, amount) in amounts {
-            let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
-            if locked.as_ref().is_none_or(|(known, _)| *known != stripe) {
-                drop(locked.take());
-                // Nothing panics while it is held.
-                let guard = self.stripes[stripe]
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                locked = Some((stripe, guard));
-            }
-            if let Some((_, spreads)) = &mut locked {
-                spreads[place * self.metrics.len() + slot].add(amount);
-            }
+    fn cursor(&self) -> Cursor<'_, 'a, T> {
+        Cursor {
+            shared: self,
+            stripe: usize::MAX,
+            elements: None,
         }
     }
+}
 
-    fn finish(self) -> Spreads {
-        let stripes = self.stripes.into_iter();
-        let own = |stripe: Mutex<_>| stripe.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Spreads {
-            metrics: self.metrics,
-            stripes: stripes.map(own).collect(),
+/// A worker's access to one stripe after the other.
+struct Cursor<'s, 'a, T> {
+    shared: &'s Shared<'a, T>,
+    stripe: usize,
+    elements: Option<MutexGuard<'s, &'a mut [T]>>,
+}
+
+impl<T> Cursor<'_, '_, T> {
+    /// The elements of a node.
+    fn at(&mut self, node: u32) -> &mut [T] {
+        let Shared { width, stripes } = self.shared;
+        let (stripe, place) = (node as usize / STRIPE, node as usize % STRIPE * width);
+        if self.stripe != stripe {
+            // First lets go of the one before.
+            self.elements = None;
+            // Nothing panics while it is held.
+            let locked = stripes[stripe]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            (self.stripe, self.elements) = (stripe, Some(locked));
+        }
+        match &mut self.elements {
+            Some(elements) => &mut elements[place..place + width],
+            None => &mut [],
         }
     }
 }
@@ -194,101 +183,153 @@ impl SharedSpreads {
 #[derive(Debug)]
 pub struct Spreads {
     metrics: Vec<usize>,
-    stripes: Vec<Box<[Spread]>>,
+    all: Vec<Spread>,
 }
 
 impl Spreads {
+    fn new(contexts: usize, metrics: &[usize]) -> Spreads {
+        Spreads {
+            metrics: metrics.to_vec(),
+            all: vec![Spread::default(); contexts * metrics.len()],
+        }
+    }
+
     /// The spread of a metric in a folded context, if it was wanted.
     pub fn of(&self, context: u32, metric: usize) -> Option<&Spread> {
         let slot = self.metrics.iter().position(|m| *m == metric)?;
-        let (stripe, place) = (context as usize / STRIPE, context as usize % STRIPE);
-        Some(&self.stripes[stripe][place * self.metrics.len() + slot])
+        Some(&self.all[context as usize * self.metrics.len() + slot])
     }
 }
 
-/// Sums over all threads.
+/// Sums over threads.
 #[derive(Debug)]
 pub struct Sums {
     /// Exclusive values of the logical projection.
     pub logical: Values,
     /// The same of the physical projection, where it differs.
     pub physical: Option<Values>,
-    /// How the values of threads are spread, by folded context.
-    pub spreads: Spreads,
 }
 
-/// Adds up all values. `runs` has the run of each process.
-pub fn add_up<S: Sink>(
-    merged: &Merged,
-    runs: &[usize],
-    numbered: &Numbered,
-    layout: &Layout,
-    folded: Folded<'_>,
-    (threads, sink): (usize, &S),
-) -> Result<Sums> {
-    let work = Work {
-        merged,
-        numbered,
-        layout,
-        folded,
-        sink,
-        spreads: SharedSpreads::new(folded.tree.nodes.len(), &layout.spread),
-    };
-    let mut all: Option<Adder> = None;
-    let mut begin = 0;
-    // Threads are sorted by process, and processes by run.
-    let run_of = |thread: usize| runs[merged.threads[thread].1.summary.process];
-    while begin < merged.threads.len() {
-        let run = run_of(begin);
-        let end = (begin..merged.threads.len()).find(|t| run_of(*t) != run);
-        let parts = parts(merged, begin, end.unwrap_or(merged.threads.len()));
-        let adders = parallel::for_each(
-            &parts,
-            threads,
-            || Ok(Adder::new(&work)),
-            |adder: &mut Result<Adder>, index, (from, to)| {
-                let added = match adder {
-                    Ok(known) => known.add_part(&work, (run, index), *from..*to),
-                    Err(_) => return,
-                };
-                if let Err(error) = added {
-                    *adder = Err(error);
-                }
-            },
-        );
-        let mut sums: Option<Adder> = None;
-        for adder in adders {
-            let adder = adder?;
-            match &mut sums {
-                None => sums = Some(adder),
-                Some(known) => known.merge(&adder),
-            }
+impl Sums {
+    fn new<S>(inputs: &Inputs<'_, S>) -> Sums {
+        let numbered = inputs.numbered;
+        let values = |tree: &Tree| Values::of_nodes(inputs.layout.metrics, tree.nodes.len());
+        Sums {
+            logical: values(&numbered.logical.tree),
+            physical: numbered.physical.as_ref().map(|p| values(&p.tree)),
         }
-        if let Some(sums) = sums {
-            sink.run(run, &sums.logical, sums.physical.as_ref())?;
-            match &mut all {
-                None => all = Some(sums),
-                Some(known) => known.merge(&sums),
-            }
-        }
-        begin = parts.last().map_or(merged.threads.len(), |part| part.1);
     }
-    let all = all.unwrap_or_else(|| Adder::new(&work));
-    Ok(Sums {
-        logical: all.logical,
-        physical: all.physical,
-        spreads: work.spreads.finish(),
-    })
+
+    fn add(&mut self, other: &Sums) {
+        self.logical.add_values(&other.logical);
+        if let (Some(own), Some(other)) = (&mut self.physical, &other.physical) {
+            own.add_values(other);
+        }
+    }
+}
+
+/// What is added up, and where it goes.
+pub struct Inputs<'a, S> {
+    /// The values of all threads.
+    pub merged: Merged,
+    /// The run of each process.
+    pub runs: &'a [usize],
+    /// Final numbers.
+    pub numbered: &'a Numbered,
+    /// The metrics.
+    pub layout: &'a Layout,
+    /// The folded tree.
+    pub folded: Folded<'a>,
+    /// What takes the values and the sums of each run.
+    pub sink: &'a S,
+    /// Threads to use.
+    pub threads: usize,
+}
+
+/// Adds up all values. A worker calls `first` before it takes its part in the last run; `last` gets what that
+/// returned and all sums, while the sink takes those of the last run.
+pub fn add_up<S: Sink, C>(
+    inputs: Inputs<'_, S>,
+    first: impl FnOnce() -> Result<C>,
+    last: impl FnOnce(C, &Sums, &Spreads) -> Result<()>,
+) -> Result<()> {
+    let Inputs { sink, threads, .. } = inputs;
+    let mut spreads = Spreads::new(inputs.folded.parents.len(), &inputs.layout.spread);
+    // Threads are sorted by process, and processes by run.
+    let run_of = |thread: &(usize, MergedThread)| inputs.runs[thread.1.summary.process];
+    let is_one_run = |a: &_, b: &_| run_of(a) == run_of(b);
+    let runs: Vec<_> = inputs.merged.threads.chunk_by(is_one_run).collect();
+    let Some((last_run, earlier)) = runs.split_last() else {
+        return last(first()?, &Sums::new(&inputs), &spreads);
+    };
+    let mut before: Option<Sums> = None;
+    let mut begin = 0;
+    for own in earlier {
+        let (run, end) = (run_of(&own[0]), begin + own.len());
+        let ((), sums) = add_run(&inputs, &mut spreads, run, begin..end, || Ok(()))?;
+        sink.run(run, &sums)?;
+        match &mut before {
+            None => before = Some(sums),
+            Some(known) => known.add(&sums),
+        }
+        begin = end;
+    }
+    let (run, end) = (run_of(&last_run[0]), begin + last_run.len());
+    let (state, sums) = add_run(&inputs, &mut spreads, run, begin..end, first)?;
+    drop(inputs);
+    if let Some(known) = &mut before {
+        known.add(&sums);
+    }
+    let all = before.as_ref().unwrap_or(&sums);
+    let take = || sink.run(run, &sums);
+    let (taken, ended) = parallel::both(threads, take, || last(state, all, &spreads));
+    taken.and(ended)
+}
+
+/// Adds up the values of the threads of a run, while one worker begins with `first`.
+fn add_run<S: Sink, R>(
+    inputs: &Inputs<'_, S>,
+    spreads: &mut Spreads,
+    run: usize,
+    threads: Range<usize>,
+    first: impl FnOnce() -> Result<R>,
+) -> Result<(R, Sums)> {
+    let metrics = inputs.layout.metrics;
+    let mut sums = Sums::new(inputs);
+    let physical = sums.physical.as_mut();
+    let work = Work {
+        inputs,
+        logical: Shared::new(sums.logical.all_mut(), metrics),
+        physical: physical.map(|values| Shared::new(values.all_mut(), metrics)),
+        spreads: Shared::new(&mut spreads.all, inputs.layout.spread.len()),
+    };
+    let (made, adders) = parallel::for_each_after(
+        first,
+        &parts(&inputs.merged, threads),
+        inputs.threads,
+        || Ok(Adder::default()),
+        |adder: &mut Result<Adder>, index, threads| {
+            let added = match adder {
+                Ok(known) => known.add_part(&work, (run, index), threads.clone()),
+                Err(_) => return,
+            };
+            if let Err(error) = added {
+                *adder = Err(error);
+            }
+        },
+    );
+    adders.into_iter().try_for_each(|adder| adder.map(drop))?;
+    Ok((made?, sums))
 }
 
 /// Consecutive threads, by their values.
-fn parts(merged: &Merged, begin: usize, end: usize) -> Vec<(usize, usize)> {
+fn parts(merged: &Merged, threads: Range<usize>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut from, mut entries) = (begin, 0);
-    for thread in begin..end {
+    let (mut from, mut entries) = (threads.start, 0);
+    for thread in threads.clone() {
         entries += merged.threads[thread].1.values.entries;
-        if entries >= PART || thread + 1 == end {
-            parts.push((from, thread + 1));
+        if entries >= PART || thread + 1 == threads.end {
+            parts.push(from..thread + 1);
             (from, entries) = (thread + 1, 0);
         }
     }
@@ -296,93 +337,59 @@ fn parts(merged: &Merged, begin: usize, end: usize) -> Vec<(usize, usize)> {
 }
 
 struct Work<'a, S> {
-    merged: &'a Merged,
-    numbered: &'a Numbered,
-    layout: &'a Layout,
-    folded: Folded<'a>,
-    sink: &'a S,
-    spreads: SharedSpreads,
+    inputs: &'a Inputs<'a, S>,
+    logical: Shared<'a, i64>,
+    physical: Option<Shared<'a, i64>>,
+    spreads: Shared<'a, Spread>,
 }
 
-/// The sums of one worker.
+/// One worker.
+#[derive(Default)]
 struct Adder {
-    logical: Values,
-    physical: Option<Values>,
     values: Vec<ThreadValue>,
     buffer: Vec<u8>,
-    /// The inclusive values of one thread, by folded context.
-    inclusive: Vec<i64>,
-    /// Whether `inclusive` has a value.
-    is_touched: Vec<bool>,
-    touched: Vec<u32>,
+    /// The values of one thread and metric by folded context.
+    exclusive: Vec<(u32, i64)>,
 }
 
 impl Adder {
-    fn new<S>(work: &Work<'_, S>) -> Adder {
-        let metrics = work.layout.metrics;
-        let nodes = work.folded.tree.nodes.len();
-        let values = |tree: &Tree| Values::of_nodes(metrics, tree.nodes.len());
-        Adder {
-            logical: values(&work.numbered.logical.tree),
-            physical: work.numbered.physical.as_ref().map(|p| values(&p.tree)),
-            values: Vec::new(),
-            buffer: Vec::new(),
-            inclusive: vec![0; nodes],
-            is_touched: vec![false; nodes],
-            touched: Vec::new(),
-        }
-    }
-
-    fn merge(&mut self, other: &Adder) {
-        self.logical.add_values(&other.logical);
-        if let (Some(own), Some(other)) = (&mut self.physical, &other.physical) {
-            own.add_values(other);
-        }
-    }
-
     fn add_part<S: Sink>(
         &mut self,
         work: &Work<'_, S>,
         (run, index): (usize, usize),
-        threads: std::ops::Range<usize>,
+        threads: Range<usize>,
     ) -> Result<()> {
-        let mut part = work.sink.begin(run, index)?;
+        let sink = work.inputs.sink;
+        let mut part = sink.begin(run, index)?;
         for thread in threads {
             self.read(work, thread)?;
-            work.sink.add(&mut part, thread as u32, &self.values)?;
-            self.add_spreads(work.folded, &work.spreads);
+            sink.add(&mut part, thread as u32, &self.values)?;
+            self.add_spreads(work);
         }
-        work.sink.end(part)
+        sink.end(part)
     }
 
     /// Reads the values of a thread, and adds them to the sums.
     fn read<S>(&mut self, work: &Work<'_, S>, thread: usize) -> Result<()> {
-        let (worker, known) = &work.merged.threads[thread];
-        let spooled = &work.merged.spooled[*worker];
-        let numbered = work.numbered;
-        let amounts = FIRST_OTHER + work.layout.metrics - work.layout.samples - 1;
-        let Adder {
-            logical,
-            physical,
-            values,
-            buffer,
-            ..
-        } = self;
+        let Inputs { merged, layout, .. } = work.inputs;
+        let (worker, known) = &merged.threads[thread];
+        let spooled = &merged.spooled[*worker];
+        let amounts = FIRST_OTHER + layout.metrics - layout.samples - 1;
+        let Adder { values, buffer, .. } = self;
         values.clear();
+        let mut machine = work.physical.as_ref().map(Shared::cursor);
         let each = |entry: &Entry| {
-            let final_of = |context: u32| spooled.contexts[context as usize] as usize;
-            let context = numbered.logical.of[final_of(entry.logical)];
-            let machine = numbered
-                .physical
-                .as_ref()
-                .map(|numbers| numbers.of[final_of(entry.physical)]);
-            work.layout.each(entry, |metric, amount| {
+            let context = spooled.contexts[entry.logical as usize];
+            let mut machine = match (&mut machine, &spooled.physical) {
+                (Some(sums), Some(contexts)) => Some(sums.at(contexts[entry.physical as usize])),
+                _ => None,
+            };
+            layout.each(entry, |metric, amount| {
                 if amount == 0 {
                     return;
                 }
-                logical.add_one(context, metric, amount);
-                if let (Some(values), Some(context)) = (physical.as_mut(), machine) {
-                    values.add_one(context, metric, amount);
+                if let Some(sums) = &mut machine {
+                    sums[metric] = sums[metric].saturating_add(amount);
                 }
                 values.push(ThreadValue {
                     metric: metric as u32,
@@ -404,55 +411,64 @@ impl Adder {
             }
             is_same
         });
+        let mut sums = work.logical.cursor();
+        for value in values {
+            let sum = &mut sums.at(value.context)[value.metric as usize];
+            *sum = sum.saturating_add(value.amount);
+        }
         Ok(())
     }
 
     /// Adds the inclusive values of the thread that was read last.
-    fn add_spreads(&mut self, folded: Folded<'_>, spreads: &SharedSpreads) {
-        let all = std::mem::take(&mut self.values);
-        for values in all.chunk_by(|a, b| a.metric == b.metric) {
-            let Some(slot) = spreads.slot(values[0].metric as usize) else {
+    fn add_spreads<S>(&mut self, work: &Work<'_, S>) {
+        let Inputs { folded, layout, .. } = work.inputs;
+        let Adder {
+            values, exclusive, ..
+        } = self;
+        for values in values.chunk_by(|a, b| a.metric == b.metric) {
+            let metric = values[0].metric as usize;
+            let Some(slot) = layout.spread.iter().position(|m| *m == metric) else {
                 continue;
             };
-            for value in values {
-                let Some(node) = folded.of[value.context as usize] else {
-                    continue;
-                };
-                let sum = &mut self.inclusive[node as usize];
-                *sum = sum.saturating_add(value.amount);
-                let mut next = Some(node);
-                while let Some(at) = next.filter(|at| !self.is_touched[*at as usize]) {
-                    self.is_touched[at as usize] = true;
-                    self.touched.push(at);
-                    next = folded.tree.nodes[at as usize].parent;
-                }
-            }
-            // From the leaves to the roots: a parent comes before its children.
-            let nodes = self.is_touched.len();
-            if self.touched.len() > nodes / 16 {
-                let is_touched = &self.is_touched;
-                self.touched.clear();
-                self.touched
-                    .extend((0..nodes as u32).filter(|at| is_touched[*at as usize]));
-            } else {
-                self.touched.sort_unstable();
-            }
-            for at in self.touched.iter().rev() {
-                let amount = self.inclusive[*at as usize];
-                if let Some(parent) = folded.tree.nodes[*at as usize].parent {
-                    let sum = &mut self.inclusive[parent as usize];
-                    *sum = sum.saturating_add(amount);
-                }
-            }
-            let inclusive = &self.inclusive;
-            let amounts = self.touched.iter().map(|at| (*at, inclusive[*at as usize]));
-            spreads.add(slot, amounts);
-            for at in &self.touched {
-                self.inclusive[*at as usize] = 0;
-                self.is_touched[*at as usize] = false;
-            }
-            self.touched.clear();
+            exclusive.clear();
+            let target = |v: &ThreadValue| Some((folded.of[v.context as usize]?, v.amount));
+            exclusive.extend(values.iter().filter_map(target));
+            exclusive.sort_unstable();
+            let mut spreads = work.spreads.cursor();
+            let add = |node, sum| spreads.at(node)[slot].add(sum);
+            inclusive(folded.parents, exclusive, add);
         }
-        self.values = all;
     }
+}
+
+/// Calls `each` with the inclusive amount of each node of a tree in preorder that has one. `exclusive` has
+/// nodes with their amounts, sorted.
+fn inclusive(parents: &[Option<u32>], exclusive: &[(u32, i64)], mut each: impl FnMut(u32, i64)) {
+    // The nodes from a root to the last one met, with what is known of their amounts.
+    let mut open: Vec<(u32, i64)> = Vec::new();
+    // Closes the nodes after one, which do not contain it; all of them, if there is none.
+    let mut close = |open: &mut Vec<(u32, i64)>, after: Option<u32>| {
+        while let Some((node, sum)) = open.last().copied().filter(|top| Some(top.0) > after) {
+            open.pop();
+            each(node, sum);
+            if let Some((_, above)) = open.last_mut() {
+                *above = above.saturating_add(sum);
+            }
+        }
+    };
+    let mut path = Vec::new();
+    for (node, amount) in exclusive {
+        let mut next = Some(*node);
+        close(&mut open, next);
+        while let Some(at) = next.filter(|at| open.last().is_none_or(|top| top.0 != *at)) {
+            path.push((at, 0));
+            next = parents[at as usize];
+            close(&mut open, next);
+        }
+        open.extend(path.drain(..).rev());
+        if let Some((_, sum)) = open.last_mut() {
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    close(&mut open, None);
 }

@@ -1,11 +1,11 @@
 //! Gives the counts of splits and steals at places of the code to the loops that run through them.
 
-use crate::model::code::Code;
+use crate::model::code::ParallelLoop;
 use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, LoopKey, ParallelLoops, SplitCounts};
 use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
-use crate::model::tree::Tree;
+use crate::model::tree::{TreeNode, Values};
 use crate::passes::parallel_loops::rules::Part;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,16 +39,21 @@ pub fn attach(sites: &[Site], loops: &mut ParallelLoops, symbols: &Symbols) -> G
 }
 
 /// Gives each loop with counts the work and overhead of all that share them. `numbers` has the loops' final
-/// numbers, `tree` is the logical projection with values.
-pub fn add_task_times(groups: &Groups, numbers: &[u32], code: &mut Code, tree: &Tree) {
+/// numbers, `contexts` are those of the logical projection, with their values.
+pub fn add_task_times(
+    groups: &Groups,
+    numbers: &[u32],
+    loops: &mut [ParallelLoop],
+    contexts: (&[TreeNode], &Values),
+) {
     if groups.is_empty() {
         return;
     }
-    let times = task_times(code.loops.len(), tree);
+    let times = task_times(loops.len(), contexts);
     let number = |index: &LoopIndex| numbers[index.0 as usize] as usize;
     for (index, group) in groups {
         let sum = group.iter().map(|other| times[number(other)]);
-        code.loops[number(index)].task_ns = sum.fold(0, i64::saturating_add);
+        loops[number(index)].task_ns = sum.fold(0, i64::saturating_add);
     }
 }
 
@@ -84,14 +89,14 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.
-fn task_times(loops: usize, tree: &Tree) -> Vec<i64> {
+fn task_times(loops: usize, (nodes, values): (&[TreeNode], &Values)) -> Vec<i64> {
     let mut times = vec![0_i64; loops];
     // The nearest frame of a loop at or above each context, and of each such frame the nearest one above of
     // another loop.
-    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(tree.nodes.len());
+    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
     let mut outer: FastMap<u32, Option<u32>> = FastMap::default();
-    let loop_of = |frame: u32| tree.nodes[frame as usize].parallel_loop;
-    for (id, node) in (0..).zip(&tree.nodes) {
+    let loop_of = |frame: u32| nodes[frame as usize].parallel_loop;
+    for (id, node) in (0..).zip(nodes) {
         let above = node.parent.and_then(|p| nearest[p as usize]);
         if node.parallel_loop.is_none() {
             nearest.push(above);
@@ -103,8 +108,8 @@ fn task_times(loops: usize, tree: &Tree) -> Vec<i64> {
             outer.insert(id, other);
             nearest.push(Some(id));
         }
-        let values = tree.exclusive.of(id);
-        let busy = values[WORK].saturating_add(values[OVERHEAD]);
+        let own = values.of(id);
+        let busy = own[WORK].saturating_add(own[OVERHEAD]);
         if busy == 0 {
             continue;
         }

@@ -78,7 +78,7 @@ impl MetricSet {
     }
 
     /// The metrics, as in a profile's header.
-    pub fn table(&self) -> &[u8; MAX_METRICS * METRIC_SIZE] {
-        &self.table
+    pub fn table(&self) -> &[u8] {
+        &self.table[..self.count as usize * METRIC_SIZE]
     }
 }

@@ -191,6 +191,12 @@ impl Tree {
         begun
     }
 
+    /// The profile's header, in the file's mapping.
+    #[inline]
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// Size of the header and the records, in bytes.
     fn size(&self) -> usize {
         HEADER_SIZE + self.len as usize * RECORD_SIZE

@@ -19,6 +19,7 @@ use crate::logical::{self, BacktraceCache, LogicalCursor, PathBuffer};
 use crate::unwind::{Cursor, Registers, Unwind, UnwinderKind, loadmap, stack};
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{VALUES_PER_RECORD, header};
+use std::ptr;
 
 /// The values of one or more samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -112,6 +113,12 @@ impl Recorder {
             self.cache.clear();
         }
         inserted.map(Some)
+    }
+
+    /// Where the profile begins; null if there is none.
+    #[inline]
+    pub(crate) fn profile(&self) -> *mut u8 {
+        self.tree.as_ref().map_or(ptr::null_mut(), Tree::start)
     }
 
     /// Adds samples to a node.

@@ -4,17 +4,25 @@
 //! Async-signal-safe: a sample may arrive at any point.
 
 use super::{Busy, ThreadState};
+use crate::image;
 use crate::record::Values;
 use crate::unwind::Registers;
 use hpc_formats::loss::LossCause;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 impl ThreadState {
     /// Captures the calling thread's current path; see [`hpcrun_abi::ProfilerTable`]. Samples that arrive
     /// meanwhile are added to that path.
     pub fn capture(&self, registers: Registers) -> Option<(u32, u32)> {
-        let inserted = self.capture_and(registers, |_, _| Ok(()));
-        Some((self.ordinal(), inserted?.ok()??))
+        let mut profile = ptr::null_mut();
+        let inserted = self.capture_and(registers, |busy, _| {
+            profile = self.recorder(busy).profile();
+            Ok(())
+        });
+        let node = inserted?.ok()??;
+        self.path.capture(profile, node);
+        Some((self.ordinal(), node))
     }
 
     /// Charges the calling thread's current path with waiting for a lock that it held, nanoseconds. False if
@@ -53,7 +61,12 @@ impl ThreadState {
     #[cold]
     fn settle(&self, busy: &Busy<'_>, inserted: &Result<Option<u32>, LossCause>, values: &Values) {
         let entered = match *inserted {
-            Ok(Some(node)) => self.recorder(busy).add_samples(node, values),
+            Ok(Some(node)) => {
+                let recorder = self.recorder(busy);
+                let time = values.periods() * image::period_ns();
+                self.path.sample(recorder.profile(), node, time);
+                recorder.add_samples(node, values)
+            }
             Ok(None) => {
                 self.count_idle(values.periods(), values.last_ns);
                 Ok(())

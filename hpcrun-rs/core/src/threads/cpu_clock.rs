@@ -44,7 +44,8 @@ impl CpuClock {
         now.wrapping_sub(self.last.swap(now, Relaxed)) < period_ns / 8
     }
 
-    fn read(&self) -> u64 {
+    /// CPU time of the thread, nanoseconds.
+    pub(super) fn read(&self) -> u64 {
         let clock = self.id.load(Relaxed) as libc::clockid_t;
         let mut t = libc::timespec {
             tv_sec: 0,

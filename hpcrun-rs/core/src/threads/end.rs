@@ -71,6 +71,7 @@ impl ThreadState {
         self.source.disarm();
         // A pending sample still finds the thread inside the profiler.
         self.busy.store(true, Ordering::SeqCst);
+        self.end_path();
         let closes = self.lifecycle.advance(Phase::Live, Phase::Closing);
         if closes {
             self.complete();

@@ -10,6 +10,7 @@ impl ThreadState {
         self.source.close_inherited();
         self.abandon_tree();
         self.lock_wait.set(None);
+        self.path.forget();
         self.stack.clear();
         self.working.leave_slot();
         self.busy.store(false, Ordering::Relaxed);
@@ -21,8 +22,10 @@ impl ThreadState {
         self.source.close_inherited();
         self.abandon_tree();
         self.lock_wait.set(None);
+        self.path.forget();
         registry::count_from(2);
         self.thread.store(1, Ordering::Relaxed);
+        self.path.name(1);
         let tid = system::thread_id();
         self.tid.store(tid, Ordering::Relaxed);
         self.idle_weight.store(0, Ordering::Relaxed);

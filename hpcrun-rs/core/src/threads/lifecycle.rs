@@ -62,7 +62,7 @@ impl Lifecycle {
 }
 
 /// Waits at most a hundred milliseconds for a condition that another thread makes true.
-pub(super) fn wait_until(condition: impl Fn() -> bool) -> bool {
+pub(crate) fn wait_until(condition: impl Fn() -> bool) -> bool {
     for _ in 0..2000 {
         if condition() {
             return true;

@@ -7,6 +7,7 @@
 //! | `lifecycle` | the phases of a state, and their transitions |
 //! | `working` | whether the thread works |
 //! | `capture` | captures the context of a task that the thread spawns, or of a lock that it releases |
+//! | `tracking` | the thread's events on the critical path |
 //! | `locking` | the lock that the thread waits for |
 //! | `end`, `fork` | completes a profile; resets states in a forked child |
 //! | `cpu_clock`, `signal_stack` | the thread's CPU clock and alternate stack |
@@ -21,9 +22,11 @@ mod lifecycle;
 mod locking;
 mod registry;
 mod signal_stack;
+mod tracking;
 mod working;
 
 pub use end::{FOREIGN_NS, UNSAMPLED_NS};
+pub(crate) use lifecycle::wait_until;
 pub use registry::{
     acquire, all, begin, begin_unnamed, by_cookie, count, quiescent, release, wait_until_quiescent,
 };
@@ -35,6 +38,7 @@ use crate::config::Event;
 use crate::image;
 use crate::lcct::Identity;
 use crate::locks;
+use crate::path::ThreadPath;
 use crate::record::{Deferred, Recorder, Values};
 use crate::system;
 use crate::timer::Source;
@@ -85,6 +89,8 @@ pub struct ThreadState {
     recorder: UnsafeCell<Recorder>,
     /// The lock that the thread waits for.
     lock_wait: Cell<Option<locks::Wait>>,
+    /// The thread's part in the critical path.
+    path: ThreadPath,
     /// Samples that arrived during a capture.
     deferred: Deferred,
     idle_weight: AtomicU64,
@@ -240,7 +246,11 @@ impl ThreadState {
     ) -> Result<(), LossCause> {
         let mut values = Values::default();
         values.add(periods, charge, now);
-        self.recorder(busy).add_samples(node, &values)
+        let recorder = self.recorder(busy);
+        recorder.add_samples(node, &values)?;
+        self.path
+            .sample(recorder.profile(), node, periods * image::period_ns());
+        Ok(())
     }
 
     /// The identity of a new profile of this thread.

@@ -4,7 +4,7 @@ use super::cpu_clock::CpuClock;
 use super::lifecycle::{Lifecycle, Phase, wait_until};
 use super::signal_stack::SignalStack;
 use super::working::Working;
-use super::{Deferred, Recorder, ThreadState};
+use super::{Deferred, Recorder, ThreadPath, ThreadState};
 use crate::arch::thread_slot;
 use crate::image;
 use crate::system;
@@ -79,6 +79,7 @@ pub fn begin_unnamed(
     let ordinal = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
     let tid = system::thread_id();
     state.thread.store(ordinal, Ordering::Relaxed);
+    state.path.name(ordinal);
     state.tid.store(tid, Ordering::Relaxed);
     state.cpu.begin(tid);
     state.creation.set(creation);
@@ -125,6 +126,7 @@ fn allocate() -> Option<&'static ThreadState> {
         source: Source::new(),
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),
+        path: ThreadPath::default(),
         deferred: Deferred::new(),
         idle_weight: AtomicU64::new(0),
         losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],

@@ -65,6 +65,11 @@ fn find_fde(
     fde.contains(address).then_some((eh_frame, bases, fde))
 }
 
+/// The first link-time address of the function that has code at another one.
+pub(super) fn function_at(sections: &UnwindSections, address: u64) -> Option<u64> {
+    find_fde(sections, address).map(|(_, _, fde)| fde.initial_address())
+}
+
 /// Finds the method for the frames at a link-time address.
 pub(super) fn classify(sections: &UnwindSections, address: u64, context: &mut Context) -> Method {
     let Some((eh_frame, bases, fde)) = find_fde(sections, address) else {

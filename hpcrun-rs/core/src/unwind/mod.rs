@@ -46,6 +46,15 @@ pub enum End {
     Broken(LossCause),
 }
 
+#[cfg(target_arch = "x86_64")]
+use cfi::function_at;
+
+/// Only the native stepper reads functions' bounds.
+#[cfg(not(target_arch = "x86_64"))]
+fn function_at(_: &loadmap::UnwindSections, _: u64) -> Option<u64> {
+    None
+}
+
 /// Decides which agent owns a frame: `(look-up address, module) -> owner`. Pure. The unwinder calls it once
 /// for an address and [`loadmap`] generation, and caches the result.
 pub type OwnerOf = fn(u64, ModuleId) -> u8;

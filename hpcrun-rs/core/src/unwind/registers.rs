@@ -61,6 +61,25 @@ pub struct Registers {
 }
 
 impl Registers {
+    /// Those at this point of the calling function, into which this function is inlined.
+    #[inline(always)]
+    pub fn here() -> Registers {
+        let (ip, sp, fp): (u64, u64, u64);
+        // SAFETY: reads three registers.
+        unsafe {
+            core::arch::asm!(
+                "lea {0}, [rip]",
+                "mov {1}, rsp",
+                "mov {2}, rbp",
+                out(reg) ip,
+                out(reg) sp,
+                out(reg) fp,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        Registers::new(ip, sp, fp)
+    }
+
     /// A register file with only the three registers that most frames need.
     pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
         let mut r = Registers {

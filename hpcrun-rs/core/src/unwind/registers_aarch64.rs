@@ -17,6 +17,25 @@ pub struct Registers {
 pub(super) type Pointers = Registers;
 
 impl Registers {
+    /// Those at this point of the calling function, into which this function is inlined.
+    #[inline(always)]
+    pub fn here() -> Registers {
+        let (ip, sp, fp): (u64, u64, u64);
+        // SAFETY: reads three registers.
+        unsafe {
+            core::arch::asm!(
+                "adr {0}, .",
+                "mov {1}, sp",
+                "mov {2}, x29",
+                out(reg) ip,
+                out(reg) sp,
+                out(reg) fp,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        Registers::new(ip, sp, fp)
+    }
+
     /// Registers of a suspended frame, whose link register is saved.
     pub fn new(ip: u64, sp: u64, fp: u64) -> Registers {
         Registers { ip, sp, fp, lr: 0 }

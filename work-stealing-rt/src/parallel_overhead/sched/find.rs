@@ -10,10 +10,9 @@ use hpcrun_abi::TaskHeader;
 use super::state::count_as_idle;
 use crate::deque::{NONE, SlotPtr, Steal};
 use crate::fifo::Queued;
-use crate::job::TaskRef;
-use crate::pool::Pool;
 use crate::queue;
-use crate::worker::Worker;
+use crate::task::TaskRef;
+use crate::worker::{Pool, Worker};
 
 /// A task to run, and where to announce its end. Two words with a niche, so that an `Option` of it is
 /// returned in registers.

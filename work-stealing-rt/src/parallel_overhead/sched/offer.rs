@@ -1,9 +1,8 @@
 //! Queueing tasks for other workers.
 
 use crate::fifo::{Fifo, Queued};
-use crate::job::TaskRef;
-use crate::pool::Pool;
-use crate::worker::Worker;
+use crate::task::TaskRef;
+use crate::worker::{Pool, Worker};
 
 /// Offers a task in LIFO order: to the calling worker's own queue if it belongs to the pool, else to the
 /// pool's common queue.

@@ -1,5 +1,6 @@
 //! Running a task that its spawner does not run itself.
 
+use core::ptr;
 use core::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -21,12 +22,13 @@ pub(crate) fn run(worker: &Worker, found: Found) {
     unsafe {
         let task = found.task();
         let site = task.site();
+        let address = ptr::from_ref(worker).cast();
         let tracked = track::begin_stolen(worker, found.slot, site.ip);
         match profiler::counts(task.0) {
-            None => boundary::enter(task.0, worker, site.entry),
+            None => boundary::enter(task.0, address, site.entry),
             Some(counts) => {
                 let start = Instant::now();
-                boundary::enter(task.0, worker, site.entry);
+                boundary::enter(task.0, address, site.entry);
                 let spent = start.elapsed().as_nanos() as u64;
                 counts.steals.fetch_add(1, Ordering::Relaxed);
                 counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Setting a latch for which a worker waits.
 
 use crate::latch::Latch;
-use crate::pool::Pool;
+use crate::worker::Pool;
 
 /// Sets the latch for which worker `waiter` of `pool` waits, and wakes that worker if it sleeps. The latch
 /// may be gone afterwards; the pool must not.

@@ -1,17 +1,19 @@
 //! The critical path at a worker's pending forks.
 //!
-//! One duty: a record for each slot of the worker's deque, with the strand of the fork, and that of the
-//! stolen task's end.
+//! One duty: a record for each slot of the worker's deque, with the strand of the fork, later that
+//! of its stolen task's end.
 //!
 //! Invariant: a record is touched by whoever has the slot: the owner before it opens the task to others and
 //! after it has taken the task back, the thief from its claim to its announcement, then the owner again.
 //! These hand-overs order the accesses (`deque`).
 
 use core::cell::UnsafeCell;
+use core::mem;
 use std::sync::OnceLock;
 
-use critical_path::{Ended, Forked, Site};
+use hpcrun_abi::Site;
 
+use super::path::{self, Strand};
 use crate::deque::CAPACITY;
 
 /// Records that are allocated at once.
@@ -40,7 +42,7 @@ impl Forks {
     }
 }
 
-/// A fork's strands.
+/// A fork's strand: from the fork to its task's begin, and back from the task's end.
 #[derive(Default)]
 pub(crate) struct Record(UnsafeCell<Content>);
 
@@ -49,81 +51,36 @@ unsafe impl Sync for Record {}
 // SAFETY: nothing in it is bound to a thread.
 unsafe impl Send for Record {}
 
-/// What a record holds.
 #[derive(Default)]
-pub(crate) struct Content {
+struct Content {
     site: Site,
-    forked: Option<Forked>,
-    ended: Option<Ended>,
-}
-
-impl Content {
-    /// Gives its memory back.
-    #[inline(always)]
-    pub(crate) fn discard(self) {
-        if self.forked.is_some() || self.ended.is_some() {
-            super::discard(self.forked, self.ended);
-        }
-    }
+    strand: Option<Strand>,
 }
 
 impl Record {
-    /// A fork at `site`.
+    /// The strand of the fork at `site`, or of the end of its task.
     ///
     /// # Safety
-    /// As for all of these: the calling thread has the slot.
+    /// The calling thread has the slot.
     #[inline(always)]
-    pub(crate) unsafe fn set(&self, site: Site, forked: Option<Forked>) {
+    pub(crate) unsafe fn set(&self, site: Site, strand: Option<Strand>) {
         // SAFETY: the caller's promise; nothing is called that could come back here.
         let content = unsafe { &mut *self.0.get() };
-        if content.forked.is_some() || content.ended.is_some() {
+        content.site = site;
+        if let old @ Some(_) = mem::replace(&mut content.strand, strand) {
             // Left behind when the tracking stopped.
-            core::mem::take(content).discard();
+            path::discard(old);
         }
-        content.site = site;
-        content.forked = forked;
     }
 
-    /// Leaves it empty.
+    /// Takes the strand.
     ///
     /// # Safety
     /// As for `set`.
     #[inline(always)]
-    pub(crate) unsafe fn take(&self) -> Content {
+    pub(crate) unsafe fn take(&self) -> Option<Strand> {
         // SAFETY: as in `set`.
-        unsafe { core::ptr::replace(self.0.get(), Content::default()) }
-    }
-
-    /// Takes the fork's strand.
-    ///
-    /// # Safety
-    /// As for `set`.
-    #[inline(always)]
-    pub(crate) unsafe fn take_forked(&self) -> Option<Forked> {
-        // SAFETY: as in `set`.
-        unsafe { (*self.0.get()).forked.take() }
-    }
-
-    /// The stolen task of the fork at `site` has ended.
-    ///
-    /// # Safety
-    /// As for `set`.
-    #[inline(always)]
-    pub(crate) unsafe fn end(&self, site: Site, ended: Option<Ended>) {
-        // SAFETY: as in `set`. The task's entry has emptied the record.
-        let content = unsafe { &mut *self.0.get() };
-        content.site = site;
-        content.ended = ended;
-    }
-
-    /// Takes the strand of the task's end.
-    ///
-    /// # Safety
-    /// As for `set`.
-    #[inline(always)]
-    pub(crate) unsafe fn take_ended(&self) -> Option<Ended> {
-        // SAFETY: as in `set`.
-        unsafe { (*self.0.get()).ended.take() }
+        unsafe { (*self.0.get()).strand.take() }
     }
 
     /// The fork's site. Only whoever has the slot calls this.

@@ -5,18 +5,14 @@ use core::cell::UnsafeCell;
 use core::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-use critical_path::{Ended, Forked, Paused, Site};
-
-use super::{at, begin, discard, end, is_active, with};
+use super::path::{self, Strand};
+use super::{at, begin, end, is_active};
 
 /// From a spawner to one task, and back. Invariant: the spawner touches it before it hands the task out and
 /// after it has waited for the task, whoever runs the task in between; both hand-overs synchronise.
-pub(crate) struct Link(UnsafeCell<Strands>);
-
-struct Strands {
-    site: Site,
-    forked: Option<Forked>,
-    ended: Option<Ended>,
+pub(crate) struct Link {
+    location: &'static Location<'static>,
+    strand: UnsafeCell<Option<Strand>>,
 }
 
 // SAFETY: see the type: one thread at a time.
@@ -25,31 +21,30 @@ unsafe impl Sync for Link {}
 impl Link {
     /// The calling strand spawns a task at `location`.
     pub(crate) fn new(location: &'static Location<'static>) -> Self {
-        Link(UnsafeCell::new(Strands {
-            site: at(location),
-            forked: super::spawn(location),
-            ended: None,
-        }))
+        Link {
+            location,
+            strand: UnsafeCell::new(super::spawn(location)),
+        }
     }
 
     /// The task begins on the calling thread.
     ///
     /// # Safety
     /// The calling thread runs the task.
-    pub(crate) unsafe fn begin(&self) -> Option<Paused> {
+    pub(crate) unsafe fn begin(&self) -> Option<Strand> {
         // SAFETY: the task has the link now (the type's invariant).
-        let strands = unsafe { &mut *self.0.get() };
-        begin(strands.forked.take(), strands.site)
+        let forked = unsafe { (*self.strand.get()).take() };
+        begin(forked, at(self.location))
     }
 
     /// The task has ended.
     ///
     /// # Safety
     /// As for `begin`, and before the waiter is told.
-    pub(crate) unsafe fn end(&self, paused: Option<Paused>) {
+    pub(crate) unsafe fn end(&self, left: Option<Strand>) {
+        let ended = left.and_then(|left| end(left, at(self.location)));
         // SAFETY: as in `begin`.
-        let strands = unsafe { &mut *self.0.get() };
-        strands.ended = paused.and_then(|paused| end(paused, strands.site));
+        unsafe { *self.strand.get() = ended };
     }
 
     /// The calling strand has waited for the task.
@@ -58,13 +53,12 @@ impl Link {
     /// The task has ended, and the calling thread is the one that made the link.
     pub(crate) unsafe fn join(&self) {
         // SAFETY: the task has given it back.
-        let strands = unsafe { &mut *self.0.get() };
-        join(strands.ended.take(), strands.site);
+        join(unsafe { (*self.strand.get()).take() }, self.location);
     }
 }
 
 /// To a scope from its tasks.
-pub(crate) struct Ends(Mutex<Option<Ended>>);
+pub(crate) struct Ends(Mutex<Option<Strand>>);
 
 impl Ends {
     pub(crate) fn new() -> Self {
@@ -72,28 +66,26 @@ impl Ends {
     }
 
     /// A task has ended.
-    pub(crate) fn add(&self, ended: Ended) {
+    pub(crate) fn add(&self, ended: Strand) {
         // Nothing here panics, and a strand is whole in any case.
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = ends.take();
-        *ends = with(true, |thread| match earlier {
-            Some(earlier) => thread.both(earlier, ended),
-            None => ended,
-        });
+        *ends = path::both(ends.take(), Some(ended));
     }
 
     /// The calling strand has waited, at `location`, for all tasks.
     pub(crate) fn join(&self, location: &'static Location<'static>) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        join(ends.take(), at(location));
+        join(ends.take(), location);
     }
 }
 
-fn join(ended: Option<Ended>, site: Site) {
-    let Some(ended) = ended else { return };
+fn join(ended: Option<Strand>, location: &'static Location<'static>) {
+    if ended.is_none() {
+        return;
+    }
     if is_active() {
-        with(false, |thread| thread.join(ended, site));
+        path::join(ended, at(location));
     } else {
-        discard(None, Some(ended));
+        path::discard(ended);
     }
 }

@@ -1,59 +1,35 @@
 //! Exact marks: the procedure in which a thread is.
 
-use core::cell::RefCell;
+use hpcrun_abi::LOST_PROCEDURE;
 
-use critical_path::{Lost, Procedure};
-
-use super::{is_active, tracker, with};
-
-thread_local! {
-    /// The procedures that the calling thread has entered, by the addresses of their names.
-    static KNOWN: RefCell<Vec<(&'static str, Procedure)>> = const { RefCell::new(Vec::new()) };
-}
+use super::path::{self, is_active};
 
 /// Leaves a procedure when it is dropped.
 pub(crate) struct Entered {
-    /// The one around it. `None`: nothing was entered.
-    outer: Option<Option<Procedure>>,
+    /// The one around it, by number. `None`: nothing was entered.
+    outer: Option<u32>,
 }
 
 /// Enters the procedure of that name.
 #[inline]
 pub(crate) fn enter(name: &'static str) -> Entered {
-    let outer = if is_active() {
-        let procedure = number(name);
-        with(false, |thread| {
-            if procedure.is_none() {
-                thread.lose(Lost::Procedure);
-            }
-            thread.enter(procedure)
-        })
-    } else {
-        None
-    };
-    Entered { outer }
+    if !is_active() {
+        return Entered { outer: None };
+    }
+    let procedure = path::procedure(name);
+    if procedure == 0 {
+        path::lose(LOST_PROCEDURE);
+    }
+    Entered {
+        outer: Some(path::enter(procedure)),
+    }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         if let Some(outer) = self.outer {
-            with(false, |thread| thread.enter(outer));
+            path::enter(outer);
         }
     }
-}
-
-/// The procedure's number; `None` if there are too many, or the thread ends.
-fn number(name: &'static str) -> Option<Procedure> {
-    let look = |known: &RefCell<Vec<(&'static str, Procedure)>>| {
-        let mut known = known.borrow_mut();
-        let found = known.iter().find(|(other, _)| core::ptr::eq(*other, name));
-        if let Some((_, procedure)) = found {
-            return Some(*procedure);
-        }
-        let procedure = tracker().procedure(name)?;
-        known.push((name, procedure));
-        Some(procedure)
-    };
-    KNOWN.try_with(look).ok().flatten()
 }

@@ -14,7 +14,7 @@ mod scan;
 
 use crate::system;
 use for_framehop::FramehopModules;
-use hpc_formats::address::ModuleId;
+use hpc_formats::address::{CodeAddress, ModuleId};
 pub use module::{Module, UnwindSections};
 pub use scan::executable_path;
 use std::ptr;
@@ -179,6 +179,14 @@ pub fn locate(snapshot: &Snapshot, address: u64) -> Option<Located> {
         sections: found.sections,
         registered: false,
     })
+}
+
+/// The first address of the function that has code at another one; `None` where nothing describes the code.
+pub fn function_at(snapshot: &Snapshot, address: CodeAddress) -> Option<CodeAddress> {
+    let modules = snapshot.modules.iter();
+    let mut module = modules.filter(|m| m.id == address.module());
+    let start = super::function_at(&module.next()?.sections?, address.offset())?;
+    Some(CodeAddress::new(address.module(), start))
 }
 
 /// The code from an address to the end of its segment; `None` outside the modules of the snapshot.

@@ -1,0 +1,256 @@
+//! What users hold: addresses, arrays, and the context of a handler.
+
+use std::fmt;
+use std::ops::Index;
+use std::sync::Arc;
+
+use crate::cell::{Cell, Refused, WhenFull};
+use crate::merge::MergePoint;
+use crate::priority::Priority;
+use crate::report::PathReport;
+use crate::setup::Setup;
+use crate::strand;
+
+/// An actor type with an entry method for messages of type `M`.
+///
+/// Handlers of one actor run one at a time, each to its end, on any worker. One that blocks (on a lock, a
+/// channel, I/O) blocks its worker.
+pub trait Handle<M>: Sized + Send + 'static {
+    /// Handles a message. If it panics, the actor is stopped, and the panic is an error of
+    /// [`System::run`](crate::System::run).
+    fn handle(&mut self, message: M, context: &mut Context<'_, Self>);
+
+    /// The entry method's name in reports.
+    fn entry_name() -> String {
+        let message = std::any::type_name::<M>();
+        let end = message.find('<').unwrap_or(message.len());
+        let start = message[..end].rfind("::").map_or(0, |colons| colons + 2);
+        format!(
+            "{}::handle({})",
+            std::any::type_name::<Self>(),
+            &message[start..]
+        )
+    }
+}
+
+/// Why a message was not sent; it is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendError<M> {
+    /// The actor has stopped.
+    Stopped(M),
+    /// The mailbox has no room.
+    Full(M),
+}
+
+impl<M> fmt::Debug for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Stopped(_) => "Stopped(..)",
+            SendError::Full(_) => "Full(..)",
+        })
+    }
+}
+
+impl<M> fmt::Display for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Stopped(_) => "the actor has stopped",
+            SendError::Full(_) => "the actor's mailbox has no room",
+        })
+    }
+}
+
+impl<M> std::error::Error for SendError<M> {}
+
+/// Where an actor gets messages. An actor that no address leads to, and that has no message, is dropped.
+pub struct Address<A>(pub(crate) Arc<Cell<A>>);
+
+impl<A: Send + 'static> Address<A> {
+    /// Sends a message. It is handled later, after those that the caller has sent before to this actor, unless
+    /// it is more urgent. To an actor that has stopped it is not delivered but counted, see
+    /// [`System::undelivered`](crate::System::undelivered).
+    ///
+    /// If the mailbox is bounded and has no room: an actor that sends handles no further message until there
+    /// is room; a program or a foreign thread waits in here.
+    #[inline]
+    pub fn send<M: Send + 'static>(&self, message: M)
+    where
+        A: Handle<M>,
+    {
+        // An undelivered message is counted.
+        drop(self.0.send(message, None, WhenFull::Wait));
+    }
+
+    /// As [`Address::send`], with a priority, which automatic priorities do not change.
+    pub fn send_with<M: Send + 'static>(&self, priority: Priority, message: M)
+    where
+        A: Handle<M>,
+    {
+        drop(self.0.send(message, Some(priority), WhenFull::Wait));
+    }
+
+    /// Sends a message if the actor lives and has room for it.
+    ///
+    /// # Errors
+    /// The message, and why it was not sent.
+    pub fn try_send<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    where
+        A: Handle<M>,
+    {
+        let sent = self.0.send(message, None, WhenFull::Refuse);
+        sent.map_err(|(why, message)| match why {
+            Refused::Stopped => SendError::Stopped(message),
+            Refused::Full => SendError::Full(message),
+        })
+    }
+
+    /// Whether the actor has stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
+    /// The actor's name in reports.
+    pub fn name(&self) -> String {
+        self.0.shared.groups.name(self.0.number)
+    }
+}
+
+impl<A> Clone for Address<A> {
+    fn clone(&self) -> Self {
+        Address(Arc::clone(&self.0))
+    }
+}
+
+impl<A> fmt::Debug for Address<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.shared.groups.name(self.0.number);
+        f.debug_tuple("Address").field(&name).finish()
+    }
+}
+
+/// Actors of one type, by index.
+pub struct Array<A>(pub(crate) Arc<[Address<A>]>);
+
+impl<A: Send + 'static> Array<A> {
+    /// The number of actors.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The actors in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Address<A>> {
+        self.0.iter()
+    }
+
+    /// Sends a message to all.
+    pub fn broadcast<M: Clone + Send + 'static>(&self, message: M)
+    where
+        A: Handle<M>,
+    {
+        self.iter().for_each(|actor| actor.send(message.clone()));
+    }
+}
+
+impl<A> Index<usize> for Array<A> {
+    type Output = Address<A>;
+    fn index(&self, index: usize) -> &Address<A> {
+        &self.0[index]
+    }
+}
+
+impl<A> Clone for Array<A> {
+    fn clone(&self) -> Self {
+        Array(Arc::clone(&self.0))
+    }
+}
+
+impl<A> fmt::Debug for Array<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter()).finish()
+    }
+}
+
+/// What a handler can do beside sending messages.
+pub struct Context<'a, A> {
+    cell: &'a Arc<Cell<A>>,
+    is_stopped: bool,
+}
+
+impl<'a, A: Send + 'static> Context<'a, A> {
+    pub(crate) fn new(cell: &'a Arc<Cell<A>>) -> Self {
+        Context {
+            cell,
+            is_stopped: false,
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// The actor's own address.
+    pub fn address(&self) -> Address<A> {
+        Address(Arc::clone(self.cell))
+    }
+
+    /// The actor's index in its array; otherwise how many single actors of its name were made before it.
+    pub fn index(&self) -> usize {
+        self.cell.number as u32 as usize
+    }
+
+    /// The actor is dropped after this handler. Messages that wait are not delivered.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// For making an actor or an array.
+    pub fn setup(&self) -> Setup {
+        Setup::new(&self.cell.shared)
+    }
+
+    /// A new actor, named after its type.
+    pub fn spawn<B: Send + 'static>(&self, actor: B) -> Address<B> {
+        self.setup().spawn(actor)
+    }
+
+    /// What follows in this handler depends also on all tasks that were added to the merge point, which is
+    /// empty again afterwards.
+    pub fn depend_on(&self, merge: &mut MergePoint) {
+        strand::merge(&self.cell.shared.tables, merge.take());
+    }
+
+    /// Adds the current task, as far as it got, to the merge point.
+    pub fn add_to(&self, merge: &mut MergePoint) {
+        let tables = &self.cell.shared.tables;
+        if let Some(path) = strand::path(tables) {
+            merge.add(tables, path);
+        }
+    }
+
+    /// The critical path up to this place. `None`: it is not followed now.
+    pub fn critical_path(&self) -> Option<PathReport> {
+        let path = strand::path(&self.cell.shared.tables)?;
+        Some(PathReport::new(&self.cell.shared, Some(path)))
+    }
+
+    /// Ends a phase, and begins the next one: what the system has recorded so far is used for automatic
+    /// priorities, and forgotten. A program that iterates calls it after an iteration.
+    pub fn end_phase(&self) {
+        let path = strand::path(&self.cell.shared.tables);
+        self.cell.shared.end_phase(path);
+        self.cell.shared.begin_phase(path);
+    }
+}
+
+impl<A> fmt::Debug for Context<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("number", &self.cell.number)
+            .finish_non_exhaustive()
+    }
+}

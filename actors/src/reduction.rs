@@ -1,0 +1,144 @@
+//! Reductions: one value from all elements of an array.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::shared::Shared;
+use crate::strand;
+use crate::table::Path;
+
+type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
+type Target<T> = dyn Fn(T) + Send + Sync;
+
+/// A value that waits for its neighbour's.
+struct Waiting<T> {
+    round: u64,
+    value: T,
+    path: Path,
+}
+
+struct Inner<T> {
+    shared: Arc<Shared>,
+    /// For each element, its rounds so far.
+    rounds: Box<[AtomicU64]>,
+    /// The inner nodes of the tree, level by level.
+    nodes: Vec<Box<[Mutex<Vec<Waiting<T>>>]>>,
+    combine: Box<Combine<T>>,
+    target: Box<Target<T>>,
+}
+
+/// Combines one value of each element, along a binary tree, in rounds: the n-th values of all elements give
+/// the n-th result. Neighbours are combined by whichever comes second, in its own task, always in the order
+/// of their indices, so floating-point results do not change from run to run.
+///
+/// ```
+/// # use actors::{Context, Handle, System};
+/// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+/// struct Part(u64, actors::Reduction<u64>);
+/// #[derive(Clone)]
+/// struct Start;
+/// impl Handle<Start> for Part {
+///     fn handle(&mut self, _: Start, context: &mut Context<'_, Self>) {
+///         self.1.contribute(context.index(), self.0);
+///     }
+/// }
+/// let system = System::new(2)?;
+/// let result = Arc::new(AtomicU64::new(0));
+/// let target = Arc::clone(&result);
+/// let sum = system.reduction(10, |a, b| a + b, move |sum| target.store(sum, Relaxed));
+/// let parts = system.array("parts", 10, |n, _| Part(n as u64, sum.clone()));
+/// system.run(|| parts.broadcast(Start))?;
+/// assert_eq!(result.load(Relaxed), 45);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Reduction<T>(Arc<Inner<T>>);
+
+impl<T: Send> Reduction<T> {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        elements: usize,
+        combine: Box<Combine<T>>,
+        target: Box<Target<T>>,
+    ) -> Self {
+        let mut nodes = Vec::new();
+        let mut width = elements;
+        while width > 1 {
+            width = width.div_ceil(2);
+            nodes.push((0..width).map(|_| Mutex::default()).collect());
+        }
+        Reduction(Arc::new(Inner {
+            shared: Arc::clone(shared),
+            rounds: (0..elements).map(|_| AtomicU64::new(0)).collect(),
+            nodes,
+            combine,
+            target,
+        }))
+    }
+
+    /// The next value of an element. The last one of a round calls the reduction's target with the result.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn contribute(&self, element: usize, value: T) {
+        let Inner {
+            shared,
+            rounds,
+            nodes,
+            combine,
+            target,
+        } = &*self.0;
+        let round = rounds[element].fetch_add(1, Ordering::Relaxed);
+        let (mut value, mut index, mut width) = (value, element, rounds.len());
+        for level in nodes {
+            if index ^ 1 < width {
+                let path = shared.path();
+                let node = &level[index / 2];
+                let mut waiting = node.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(at) = waiting.iter().position(|other| other.round == round) else {
+                    waiting.push(Waiting { round, value, path });
+                    return;
+                };
+                let other = waiting.swap_remove(at);
+                drop(waiting);
+                strand::merge(&shared.tables, other.path);
+                value = if index % 2 == 0 {
+                    combine(value, other.value)
+                } else {
+                    combine(other.value, value)
+                };
+            }
+            index /= 2;
+            width = width.div_ceil(2);
+        }
+        target(value);
+    }
+
+    /// The elements that have contributed less often than others: who is missing when a program stands still.
+    pub fn missing(&self) -> Vec<usize> {
+        let rounds: Vec<u64> = self
+            .0
+            .rounds
+            .iter()
+            .map(|r| r.load(Ordering::Relaxed))
+            .collect();
+        let most = rounds.iter().copied().max().unwrap_or(0);
+        (0..rounds.len())
+            .filter(|element| rounds[*element] < most)
+            .collect()
+    }
+}
+
+impl<T> Clone for Reduction<T> {
+    fn clone(&self) -> Self {
+        Reduction(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Reduction<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reduction")
+            .field("elements", &self.0.rounds.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! Systems of actors: making them, running programs in them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use critical_path::Clock;
+use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
+
+use crate::address::{Address, Array};
+use crate::reduction::Reduction;
+use crate::report::PathReport;
+use crate::setup::Setup;
+use crate::shared::{Panic, Shared};
+use crate::strand::{NewClock, Tables};
+use crate::table::Table;
+use crate::tuner::Tuner;
+
+/// Parts of tasks that each worker keeps: 48 MB, taken as needed.
+const CAPACITY: usize = 1 << 16;
+
+/// Settings of a [`System`].
+#[derive(Clone, Default)]
+pub struct SystemBuilder {
+    workers: usize,
+    critical_path: bool,
+    automatic_priorities: bool,
+    messages_only: bool,
+    capacity: Option<usize>,
+    clock: Option<Arc<NewClock>>,
+}
+
+impl SystemBuilder {
+    /// The number of workers. Default: as for a pool of work-stealing-rt.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Follows the critical path all the time. Default: not.
+    #[must_use]
+    pub fn critical_path(mut self, on: bool) -> Self {
+        self.critical_path = on;
+        self
+    }
+
+    /// Gives messages priorities by the critical path of an earlier phase, from the second phase on, as long
+    /// as that pays. Actors with urgent messages come first; the order of one actor's messages stays. A phase is a [`System::run`], or ends with [`Context::end_phase`](crate::Context::end_phase).
+    /// Default: not.
+    #[must_use]
+    pub fn automatic_priorities(mut self, on: bool) -> Self {
+        self.automatic_priorities = on;
+        self
+    }
+
+    /// Whether an actor's tasks depend on each other in the order in which they ran, since an actor runs one
+    /// at a time; else only on messages and [merge points](crate::MergePoint), as in the paper. Default: yes.
+    #[must_use]
+    pub fn actor_order(mut self, on: bool) -> Self {
+        self.messages_only = !on;
+        self
+    }
+
+    /// How many parts of tasks each worker keeps for reports and priorities, 48 bytes each: a task has one
+    /// part and one more for each message it sends. Of a phase with more, the beginning of the path is
+    /// reported as one segment; its length stays exact. Default: 2^20.
+    #[must_use]
+    pub fn path_capacity(mut self, parts: usize) -> Self {
+        self.capacity = Some(parts);
+        self
+    }
+
+    /// Measures activity by another clock than the CPU time of threads; each worker makes its own.
+    #[must_use]
+    pub fn clock<C: Clock + 'static>(
+        mut self,
+        new: impl Fn() -> C + Send + Sync + 'static,
+    ) -> Self {
+        self.clock = Some(Arc::new(move || Box::new(new())));
+        self
+    }
+
+    /// Makes the system and its pool of workers.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn build(self) -> Result<System, ThreadPoolBuildError> {
+        let pool = ThreadPoolBuilder::new().num_threads(self.workers);
+        let pool = pool.thread_name(|n| format!("actors-{n}")).build()?;
+        let capacity = self.capacity.unwrap_or(CAPACITY);
+        let tables = Tables {
+            of: (0..pool.current_num_threads())
+                .map(|worker| Table::new(worker, capacity))
+                .collect(),
+            actor_order: !self.messages_only,
+            clock: self.clock,
+        };
+        let tuner = Tuner::new(self.automatic_priorities, self.critical_path);
+        Ok(System(Shared::new(pool, tables, self.critical_path, tuner)))
+    }
+}
+
+impl fmt::Debug for SystemBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemBuilder")
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a program did not end as it should. All other actors have handled all their messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunError {
+    /// Handlers that panicked, the first 100.
+    pub panics: Vec<Panic>,
+    /// How many more did.
+    pub more_panics: u64,
+    /// Circles of actors, each of which waited for room in the mailbox of the next; they are stopped.
+    pub deadlocks: Vec<Vec<String>>,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deadlock = |circle: &Vec<String>| {
+            let circle = circle.join(" -> ");
+            format!(
+                "deadlock, each waits for room in the next one's mailbox; enlarge one: {circle}"
+            )
+        };
+        let more = (self.more_panics != 0).then(|| format!("{} more panics", self.more_panics));
+        let deadlocks = self.deadlocks.iter().map(deadlock);
+        let all: Vec<String> = deadlocks
+            .chain(self.panics.iter().map(Panic::to_string))
+            .chain(more)
+            .collect();
+        f.write_str(&all.join("; "))
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Actors, and the workers that run them.
+///
+/// ```
+/// use actors::{Address, Context, Handle, System};
+///
+/// struct Ping(Option<Address<Ping>>);
+///
+/// impl Handle<u32> for Ping {
+///     fn handle(&mut self, left: u32, context: &mut Context<'_, Self>) {
+///         match &self.0 {
+///             Some(next) if left > 0 => next.send(left - 1),
+///             _ => context.stop(),
+///         }
+///     }
+/// }
+///
+/// let system = System::new(2)?;
+/// let last = system.spawn(Ping(None));
+/// let first = system.spawn(Ping(Some(last.clone())));
+/// system.run(|| first.send(7_u32))?;
+/// assert!(last.is_stopped() && !first.is_stopped());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// When it is dropped its actors are stopped; messages that wait are not delivered.
+pub struct System(Arc<Shared>);
+
+impl System {
+    /// A system with so many workers (0: the default number) that follows no paths.
+    ///
+    /// # Errors
+    /// As for [`SystemBuilder::build`].
+    pub fn new(workers: usize) -> Result<Self, ThreadPoolBuildError> {
+        System::builder().workers(workers).build()
+    }
+
+    /// Settings for a new system.
+    pub fn builder() -> SystemBuilder {
+        SystemBuilder::default()
+    }
+
+    /// For making an actor or an array.
+    pub fn setup(&self) -> Setup {
+        Setup::new(&self.0)
+    }
+
+    /// A new actor, named after its type.
+    pub fn spawn<A: Send + 'static>(&self, actor: A) -> Address<A> {
+        self.setup().spawn(actor)
+    }
+
+    /// A new array of actors; see [`Setup::array`].
+    pub fn array<A: Send + 'static>(
+        &self,
+        name: &str,
+        length: usize,
+        make: impl FnMut(usize, &Array<A>) -> A,
+    ) -> Array<A> {
+        self.setup().name(name).array(length, make)
+    }
+
+    /// A reduction over so many elements: `combine` gets two values or results of neighbours, in order;
+    /// `target` gets the result, in the task of the last element.
+    pub fn reduction<T: Send>(
+        &self,
+        elements: usize,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+        target: impl Fn(T) + Send + Sync + 'static,
+    ) -> Reduction<T> {
+        Reduction::new(&self.0, elements, Box::new(combine), Box::new(target))
+    }
+
+    /// Calls `program` on a worker, waits until no message is waiting or being handled (quiescence), and
+    /// returns the program's result. A panic of the program resumes here, after that.
+    ///
+    /// # Errors
+    /// Handlers that panicked, and deadlocks, since the last call.
+    ///
+    /// # Panics
+    /// If called by a handler of this system, which would wait for itself.
+    pub fn run<R: Send>(&self, program: impl FnOnce() -> R + Send) -> Result<R, RunError> {
+        let shared = &self.0;
+        assert!(
+            !shared.is_worker(),
+            "`run` waits for all handlers, so none of them may call it"
+        );
+        shared.begin_phase(None);
+        shared.ready.begin_program();
+        let call = std::panic::AssertUnwindSafe(|| shared.program(program));
+        let result = std::panic::catch_unwind(call);
+        shared.ready.end_program();
+        shared.ready.wait();
+        let mut deadlocks = Vec::new();
+        while let Some(circle) = shared.break_deadlock() {
+            deadlocks.push(circle);
+            shared.ready.wait();
+        }
+        shared.end_phase(None);
+        let (panics, more_panics) = shared.take_panics();
+        let result = result.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+        if panics.is_empty() && deadlocks.is_empty() {
+            return Ok(result);
+        }
+        Err(RunError {
+            panics,
+            more_panics,
+            deadlocks,
+        })
+    }
+
+    /// The critical path of the last phase: up to now, while a program runs. Empty if it is not followed.
+    pub fn critical_path(&self) -> PathReport {
+        PathReport::new(&self.0, None)
+    }
+
+    /// Whether the last phase used automatic priorities.
+    pub fn uses_priorities(&self) -> bool {
+        self.0.uses_priorities()
+    }
+
+    /// Messages handled so far.
+    pub fn messages(&self) -> u64 {
+        self.0.messages()
+    }
+
+    /// Messages so far whose actor had stopped, or stopped before it handled them.
+    pub fn undelivered(&self) -> u64 {
+        self.0.undelivered()
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        self.0.stop_all();
+    }
+}
+
+impl fmt::Debug for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("System")
+            .field("workers", &self.0.workers())
+            .finish_non_exhaustive()
+    }
+}

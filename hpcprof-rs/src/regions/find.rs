@@ -1,0 +1,173 @@
+//! Finds the regions of the logical call paths, and adds up what is in them.
+
+use crate::catalogue::Catalogue;
+use crate::model::code::Code;
+use crate::model::metrics::{CATEGORY_PREFIX, IDLENESS, OVERHEAD, WORK};
+use crate::model::symbols::Kind;
+use crate::model::tree::{SourceLocation, Tree};
+use crate::regions::construct::{Role, is_hand_over, role};
+use hpc_formats::profile::LOCK_WAIT;
+use hpc_formats::structure::Origin;
+use start_up::calibration::{Construct, Place};
+
+/// Sums over some contexts, nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sums {
+    /// Work.
+    pub work: i64,
+    /// Idleness.
+    pub idleness: i64,
+    /// Overhead of the category `sync`.
+    pub synchronisation: i64,
+    /// Other overhead.
+    pub other_overhead: i64,
+    /// Waiting for locks that these contexts held, where it was measured.
+    pub lock_wait: i64,
+}
+
+impl Sums {
+    /// Work, idleness and overhead.
+    pub fn effort(&self) -> i64 {
+        self.work + self.idleness + self.synchronisation + self.other_overhead
+    }
+}
+
+/// A region.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Region {
+    /// The construct.
+    pub construct: Construct,
+    /// Where it is executed: on a worker, or outside of a pool that takes it over. Of what has no pool, its
+    /// caller is a worker.
+    pub place: Place,
+    /// Who executes it: the nearest procedure of the program around it; of a parallel iterator its chain of
+    /// calls; of an OpenMP region the procedure that the compiler made of it.
+    pub name: String,
+    /// Where it is executed.
+    pub call: Option<SourceLocation>,
+    /// What is executed serially in it.
+    pub serial: Sums,
+    /// What is executed in parallel.
+    pub parallel: Sums,
+}
+
+/// The regions, and what lies outside of them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Regions {
+    /// Those with the most effort first.
+    pub all: Vec<Region>,
+    /// The rest of the program.
+    pub outside: Sums,
+}
+
+/// Where a context is.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// The region around it.
+    region: Option<usize>,
+    is_forked: bool,
+    is_in_pool: bool,
+    /// The nearest procedure of the program, itself included.
+    user: Option<u32>,
+}
+
+/// Finds the regions of a tree, the logical projection of a database.
+pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
+    let code = &catalogue.code;
+    let position = |name: &str| catalogue.metrics.iter().position(|m| m.name == name);
+    let sync = position(&format!("{CATEGORY_PREFIX}sync"));
+    let lock_wait = position(LOCK_WAIT);
+    let roles: Vec<Option<Role>> = code.procedures().iter().map(|p| role(&p.name)).collect();
+    let hands_over: Vec<bool> = code
+        .procedures()
+        .iter()
+        .map(|p| is_hand_over(&p.name))
+        .collect();
+    let mut regions = Regions::default();
+    let mut states: Vec<State> = Vec::with_capacity(tree.nodes.len());
+    for (id, node) in (0..).zip(&tree.nodes) {
+        let mut state = node.parent.map_or(State::default(), |p| states[p as usize]);
+        let is_code = matches!(node.kind, Kind::Procedure | Kind::Inlined);
+        let role = match node.parallel_loop {
+            Some(_) => Some(Role::Forks(Construct::ParIter)),
+            None => roles[node.procedure as usize].filter(|_| is_code),
+        };
+        if let Some(role) = role {
+            if state.region.is_none() {
+                let (name, call) = match node.parallel_loop.map(|l| code.parallel_loop(l)) {
+                    Some(found) => (found.name.clone(), found.call),
+                    None => (
+                        name_of(code, role, node.procedure, state.user),
+                        node.call.location(),
+                    ),
+                };
+                let place = match role.construct() {
+                    Construct::StdThread | Construct::Libgomp | Construct::Libomp => Place::Worker,
+                    _ if state.is_in_pool => Place::Worker,
+                    _ => Place::Outside,
+                };
+                state.region = Some(regions.find_or_add(role.construct(), place, name, call));
+            }
+            state.is_forked |= matches!(role, Role::Forks(_));
+        } else if is_code && code.procedure(node.procedure).origin == Origin::User {
+            state.user = Some(node.procedure);
+        }
+        state.is_in_pool |= is_code && hands_over[node.procedure as usize];
+        states.push(state);
+        let values = tree.exclusive.of(id);
+        let value = |metric: Option<usize>| metric.map_or(0, |m| values[m]);
+        let sums = match state.region.map(|r| &mut regions.all[r]) {
+            None => &mut regions.outside,
+            Some(region) if state.is_forked => &mut region.parallel,
+            Some(region) => &mut region.serial,
+        };
+        sums.work += values[WORK];
+        sums.idleness += values[IDLENESS];
+        sums.synchronisation += value(sync);
+        sums.other_overhead += values[OVERHEAD] - value(sync);
+        sums.lock_wait += value(lock_wait);
+    }
+    regions.all.retain(|r| r.effort() > 0);
+    regions.all.sort_by_key(|r| -r.effort());
+    regions
+}
+
+fn name_of(code: &Code, role: Role, procedure: u32, user: Option<u32>) -> String {
+    let named = match role.construct() {
+        Construct::Libgomp | Construct::Libomp => Some(procedure),
+        _ => user,
+    };
+    named.map_or("?".to_owned(), |p| code.procedure(p).name.clone())
+}
+
+impl Region {
+    /// All effort in it: p t_p.
+    pub fn effort(&self) -> i64 {
+        self.serial.effort() + self.parallel.effort()
+    }
+}
+
+impl Regions {
+    fn find_or_add(
+        &mut self,
+        construct: Construct,
+        place: Place,
+        name: String,
+        call: Option<SourceLocation>,
+    ) -> usize {
+        let key = (construct, place, &name, call);
+        let is_it = |r: &Region| (r.construct, r.place, &r.name, r.call) == key;
+        if let Some(found) = self.all.iter().position(is_it) {
+            return found;
+        }
+        self.all.push(Region {
+            construct,
+            place,
+            name,
+            call,
+            serial: Sums::default(),
+            parallel: Sums::default(),
+        });
+        self.all.len() - 1
+    }
+}

@@ -1,0 +1,281 @@
+//! Prints regions with their assessments, as text and as JSON.
+
+use crate::catalogue::Catalogue;
+use crate::error::one_line;
+use crate::model::tree::SourceLocation;
+use crate::regions::find::{Region, Regions};
+use crate::regions::overheads::{Assessment, Known, STATES, Verdict};
+use crate::render::names;
+use crate::render::numbers::{duration, grouped, seconds};
+use crate::render::style::Style;
+use hpc_formats::profile::LOCK_WAIT;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Version of the JSON.
+const SCHEMA: &str = "hpcprof-rs/regions/1";
+
+/// What is printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The database.
+    pub catalogue: &'a Catalogue,
+    /// Its regions.
+    pub regions: &'a Regions,
+    /// What is known of each of them.
+    pub assessed: &'a [Assessment],
+    /// What is known beside the database.
+    pub known: &'a Known,
+    /// Why there is no calibration.
+    pub no_calibration: Option<&'a str>,
+}
+
+/// Titles of the columns of the table: p t_p, t_s and the classes between them.
+const COLUMNS: [&str; 8] = [
+    "p*t_p", "t_s", "unparall", "imbalan", "communi", "synchro", "startup", "gain",
+];
+const CELL: usize = 10;
+/// Text leaves out regions below this part of all effort.
+const LEAST_SHARE: i64 = 100;
+
+impl Report<'_> {
+    /// Prints text.
+    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let run = &self.catalogue.statistics;
+        let program = one_line(&run.program);
+        let head = format!("regions of {program}: p = {} cores", run.cores);
+        writeln!(out, "{}", names::middle(&head, style.line))?;
+        let titles: String = COLUMNS
+            .iter()
+            .map(|title| format!("{title:>CELL$}"))
+            .collect();
+        writeln!(out, "{}", style.bold(&format!("{titles}  seconds; region")))?;
+        let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2).max(24);
+        let all: i64 =
+            self.assessed.iter().map(|a| a.area).sum::<i64>() + self.regions.outside.effort();
+        // The largest come first.
+        let shown = self
+            .assessed
+            .iter()
+            .take_while(|a| a.area > all / LEAST_SHARE)
+            .count();
+        for (region, found) in self.regions.all.iter().zip(self.assessed).take(shown) {
+            let classes = &found.overheads;
+            let cells = [
+                Some(found.area),
+                Some(found.serial),
+                Some(classes.unparallelised),
+                Some(classes.load_imbalance),
+                Some(classes.communication),
+                Some(classes.synchronisation),
+                classes.start_up,
+                Some(found.gain),
+            ];
+            let cells = cells.map(|cell| cell.map_or("?".to_owned(), seconds));
+            let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+            let name = one_line(&self.title(region));
+            writeln!(out, "{cells}  {}", names::middle(&name, room))?;
+            for line in self.sentences(found) {
+                writeln!(out, "{:CELL$}{line}", "")?;
+            }
+        }
+        let smaller = &self.assessed[shown..];
+        if !smaller.is_empty() {
+            let area = seconds(smaller.iter().map(|a| a.area).sum());
+            writeln!(
+                out,
+                "{area:>CELL$}  {} smaller regions (--format json)",
+                smaller.len()
+            )?;
+        }
+        let outside = &self.regions.outside;
+        let rest = [outside.effort(), outside.work, outside.idleness].map(seconds);
+        let rest: String = rest.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+        writeln!(
+            out,
+            "{rest}{:1$}  outside of regions",
+            "",
+            (COLUMNS.len() - 3) * CELL
+        )?;
+        for line in self.lacks() {
+            writeln!(out, "note: {}", one_line(&line))?;
+        }
+        Ok(())
+    }
+
+    fn title(&self, region: &Region) -> String {
+        let call = region
+            .call
+            .map(|at| format!(" at {}", names::location(&self.catalogue.code, at)));
+        format!(
+            "{} ({}{})",
+            region.name,
+            region.construct.name(),
+            call.unwrap_or_default()
+        )
+    }
+
+    fn sentences(&self, found: &Assessment) -> Vec<String> {
+        let time = |nanoseconds: f64| duration(nanoseconds as i64);
+        let mut lines = Vec::new();
+        let verdict = match found.verdict {
+            Verdict::Parallel => "should be parallel",
+            Verdict::ParallelIfAwake => "should be parallel only while workers are awake",
+            Verdict::Serial => "should be serial",
+        };
+        let mut line = verdict.to_owned();
+        if let Some(count) = found.executions {
+            let mean = found.serial as f64 / count.max(1) as f64;
+            let count = grouped(count as i64);
+            line += &format!(": executed {count} times, serially {} each", time(mean));
+        }
+        if let Some((workers, best)) = found.best {
+            line += &format!("; best p = {workers}, predicted {} s", seconds(best as i64));
+        }
+        lines.push(line);
+        if let [Some(awake), asleep] = found.break_even {
+            let asleep = asleep.map_or("?".to_owned(), time);
+            let mut line = format!(
+                "an execution pays from {} of serial time, {asleep} if workers are asleep",
+                time(awake.max(0.0))
+            );
+            if let (Some(most), None) = (found.most_executions, found.executions) {
+                line += &format!(": so do up to {} executions together", grouped(most as i64));
+            }
+            lines.push(line);
+        }
+        if found.start_up_beyond > 0 {
+            let beyond = seconds(found.start_up_beyond);
+            lines.push(format!(
+                "by the calibration {beyond} s more of start-up, in time when nobody worked"
+            ));
+        }
+        lines
+    }
+
+    /// What the figures leave open, and how to know it.
+    fn lacks(&self) -> Vec<String> {
+        let run = &self.catalogue.statistics;
+        let mut lines = Vec::new();
+        if self.regions.all.is_empty() {
+            lines.push(
+                "no region found: regions are known by the names of procedures and inlined functions; \
+                 build with debug = 1 or more"
+                    .to_owned(),
+            );
+            return lines;
+        }
+        if let Some(problem) = self.no_calibration {
+            lines.push(format!("start-up and break-even are not known: {problem}"));
+        } else if self.assessed.iter().any(|a| a.break_even[0].is_none()) {
+            lines.push(format!(
+                "the calibration lacks constructs on {} workers: break-even is not known everywhere",
+                run.cores
+            ));
+        }
+        if self.assessed.iter().any(|a| a.executions.is_none()) {
+            lines.push(
+                "a database has no numbers of executions: start-up is part of the load imbalance; give \
+                 --executions NAME=COUNT"
+                    .to_owned(),
+            );
+        }
+        if self.known.serial.is_none() {
+            lines.push(
+                "t_s is the work of this run: what work takes longer in parallel is not seen; give --serial \
+                 with the database of a run on one worker"
+                    .to_owned(),
+            );
+        }
+        if !self.catalogue.metrics.iter().any(|m| m.name == LOCK_WAIT) {
+            lines.push(
+                "waiting for locks is part of the load imbalance; measure with -e lock-wait"
+                    .to_owned(),
+            );
+        }
+        if run.wait_ns > 0 {
+            lines.push(format!(
+                "in {} s nobody worked, in no region: starting up from outside of a pool is part of that",
+                seconds(run.wait_ns)
+            ));
+        }
+        let unknown: i64 = run.unknown_caller_samples.values().sum();
+        if unknown > 0 {
+            lines.push(format!(
+                "{} s of work in tasks of unknown callers is where their worker was made; `cargo hpcrun` \
+                 knows rayon's callers",
+                seconds(unknown.saturating_mul(run.period_ns))
+            ));
+        }
+        lines
+    }
+
+    /// Prints JSON.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        let run = &self.catalogue.statistics;
+        let regions = self.regions.all.iter().zip(self.assessed);
+        let regions: Vec<Value> = regions.map(|(r, found)| self.region(r, found)).collect();
+        let outside = &self.regions.outside;
+        let calibration = self.known.calibration.as_ref();
+        let calibration =
+            calibration.map(|c| json!({"host": one_line(&c.host), "cpu": one_line(&c.cpu)}));
+        let report = json!({
+            "schema": SCHEMA,
+            "unit": "seconds",
+            "program": one_line(&run.program),
+            "cores": run.cores,
+            "calibration": calibration,
+            "workers": self.known.state().name(),
+            "regions": regions,
+            "outside": {
+                "work": exact(outside.work),
+                "idleness": exact(outside.idleness),
+                "overhead": exact(outside.synchronisation + outside.other_overhead),
+            },
+            "lacks": self.lacks(),
+        });
+        writeln!(out, "{report}")
+    }
+
+    fn region(&self, region: &Region, found: &Assessment) -> Value {
+        let code = &self.catalogue.code;
+        let call = region.call;
+        let file = call.map(|at: SourceLocation| one_line(code.file(at.file)));
+        let classes = &found.overheads;
+        let pair = |times: [Option<f64>; 2]| {
+            json!({
+                STATES[0].name(): times[0].map(|t| t / 1e9),
+                STATES[1].name(): times[1].map(|t| t / 1e9),
+            })
+        };
+        json!({
+            "name": one_line(&region.name),
+            "construct": region.construct.name(),
+            "place": region.place.name(),
+            "file": file,
+            "line": call.map(|at| at.line),
+            "area": exact(found.area),
+            "serial": exact(found.serial),
+            "overheads": {
+                "unparallelised": exact(classes.unparallelised),
+                "load_imbalance": exact(classes.load_imbalance),
+                "communication": exact(classes.communication),
+                "synchronisation": exact(classes.synchronisation),
+                "start_up": classes.start_up.map(exact),
+            },
+            "start_up_beyond": exact(found.start_up_beyond),
+            "gain": exact(found.gain),
+            "executions": found.executions,
+            "start_up_each": pair(found.start_up_each),
+            "break_even": pair(found.break_even),
+            "most_executions": found.most_executions,
+            "verdict": found.verdict.name(),
+            "best": found.best.map(|(p, time)| json!({"workers": p, "seconds": time / 1e9})),
+        })
+    }
+}
+
+/// Seconds.
+fn exact(nanoseconds: i64) -> f64 {
+    nanoseconds as f64 / 1e9
+}

@@ -1,0 +1,20 @@
+//! The tests of builds and views as one program, so that it is linked once. Each file is a module:
+//! `cargo test -p hpcprof-rs --test all -- golden::` runs one.
+
+mod bad_input;
+mod cache;
+mod chance;
+mod conservation;
+mod critical_path;
+mod end_to_end;
+mod exports;
+mod expressions;
+mod first_screen;
+mod golden;
+mod lazy;
+mod missing;
+mod parallel_loops;
+mod queries;
+mod runs;
+mod support;
+mod threads;

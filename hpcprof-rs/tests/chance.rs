@@ -1,0 +1,67 @@
+//! Where rows rest on so few samples that their order may be chance, every view says so in one line.
+
+use crate::support::program::{LEAF, MAIN, MAIN_SERIAL, SERIAL, START, run};
+use crate::support::*;
+
+/// A program with two procedures, and a thread for each, which took so many samples in it.
+fn program(samples: [u64; 2]) -> Database {
+    let mut run = run();
+    let paths = [[START, MAIN_SERIAL, SERIAL], [START, MAIN, LEAF]];
+    run.threads = (1..)
+        .zip(paths.into_iter().zip(samples))
+        .map(|(ordinal, (path, samples))| {
+            let mut thread = ThreadBuilder::new(ordinal);
+            let entry = thread.entry();
+            let leaf = thread.natives(entry, &path);
+            thread.sample(leaf, samples, 1.0);
+            thread
+        })
+        .collect();
+    database(&run)
+}
+
+#[test]
+fn an_order_that_may_be_chance_is_said_once_in_every_view() {
+    let views: [&[&str]; 6] = [
+        &["top-down"],
+        &["bottom-up"],
+        &["bottom-up", "--metric", "idleness"],
+        &["flat"],
+        &["flat", "--metric", "samples"],
+        &["threads"],
+    ];
+    // The difference of a and b samples has a standard error of the root of a + b.
+    for (samples, percent) in [
+        ([25, 16], Some("±20 %")),
+        ([64, 50], Some("±12 %")),
+        // Nobody doubts these.
+        ([64, 16], None),
+        // Here each errs by a tenth at most.
+        ([400, 390], None),
+    ] {
+        let database = program(samples);
+        for view in views {
+            for columns in [60, 80] {
+                let arguments = [view, &[text(&database)]].concat();
+                let screen = tool_on_screen(columns, &arguments).expect("text");
+                let said: Vec<&str> = screen
+                    .lines()
+                    .filter(|l| l.contains("few samples"))
+                    .collect();
+                assert_eq!(
+                    said.len(),
+                    usize::from(percent.is_some()),
+                    "{view:?}: {screen}"
+                );
+                for line in said {
+                    assert_eq!(Some(line), screen.lines().last());
+                    has(line, percent.unwrap_or_default());
+                    assert!(line.chars().count() <= columns, "{line}");
+                }
+            }
+        }
+        // A quotient has no such error.
+        let arguments = ["bottom-up", "--metric", "idleness/work", text(&database)];
+        lacks(&tool(&arguments).expect("text"), "few samples");
+    }
+}

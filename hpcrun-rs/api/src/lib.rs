@@ -1,0 +1,269 @@
+//! What a program can tell hpcrun-rs of itself, for its critical path: the names of its procedures, and who
+//! waits for whom where the profiler cannot see it.
+//!
+//! One duty: be safe Rust over the profiler's table (`hpcrun_abi::PathTable`), which is looked up at run time.
+//! Without a profiler that tracks (`hpcrun-rs --critical-path`) each function costs one load and one branch.
+//! `hpcrun.h`, beside this crate's manifest, is the same for C and C++.
+//!
+//! # Procedures
+//! ```
+//! fn parse(text: &str) -> usize {
+//!     hpcrun_api::procedure("parse", || text.split(' ').count())
+//! }
+//! hpcrun_api::start();
+//! assert_eq!(parse("a b"), 2);
+//! if let Some(json) = hpcrun_api::stop() {
+//!     println!("{json}");
+//! }
+//! ```
+//!
+//! # Synchronisation of one's own
+//! The profiler sees threads, libc's locks and conditions, the tasks of work-stealing-rt, and the channels of
+//! crossbeam-channel. A program with queues or tasks of its own says where a [`Strand`] goes:
+//!
+//! | the program | calls |
+//! |---|---|
+//! | spawns a task; it begins, ends; its end is waited for | [`Strand::copy`]; [`Strand::begin`], [`Strand::end`]; [`Strand::merge`] |
+//! | sends; receives | [`Strand::copy`], which travels beside the message; [`Strand::merge`] |
+//! | releases a lock; acquires it | [`Strand::copy`], kept at the lock; [`Strand::share`] of that, and [`Strand::merge`] |
+//! | arrives at a barrier; leaves it | [`Strand::copy`], and [`Strand::both`] of all; [`Strand::share`] and [`Strand::merge`] |
+//! | waits or polls; goes on | [`pause`]; [`resume`] |
+//!
+//! ```
+//! use hpcrun_api::{Edge, Strand};
+//! use std::{sync::Mutex, thread};
+//!
+//! static QUEUE: Mutex<Vec<(u64, Option<Strand>)>> = Mutex::new(Vec::new());
+//! QUEUE.lock().unwrap().push((7, Strand::copy()));
+//! let receiver = thread::spawn(|| {
+//!     let (value, sent) = QUEUE.lock().unwrap().pop().unwrap();
+//!     Strand::merge(sent, Edge::Channel);
+//!     value
+//! });
+//! assert_eq!(receiver.join().unwrap(), 7);
+//! ```
+//!
+//! None of these functions may be called in a signal handler. None panics.
+
+mod known;
+mod table;
+
+use core::mem::forget;
+use core::num::NonZeroUsize;
+use core::panic::Location;
+
+use hpcrun_abi as abi;
+pub use table::is_active;
+use table::{active, table};
+
+/// Why one strand waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Edge {
+    /// For the end of a thread or task.
+    Join = abi::EDGE_JOIN,
+    /// For a value in a channel, or for room in one.
+    Channel = abi::EDGE_CHANNEL,
+    /// For the release of a lock.
+    Lock = abi::EDGE_LOCK,
+    /// For a signalled condition.
+    Condition = abi::EDGE_CONDITION,
+    /// For all others that arrive at a barrier.
+    Barrier = abi::EDGE_BARRIER,
+    /// For a message from another process, or to an event handler.
+    Message = abi::EDGE_MESSAGE,
+}
+
+/// A copy of a thread's or task's path at an event, on its way to whoever waits for that event. One word.
+/// Dropped, it is forgotten.
+///
+/// There is none (`None`) while nothing is tracked. Places in the report are those of the calls.
+#[derive(Debug)]
+#[must_use = "a strand that is dropped is forgotten"]
+pub struct Strand(NonZeroUsize);
+
+impl Strand {
+    fn new(word: abi::Strand) -> Option<Self> {
+        NonZeroUsize::new(word).map(Strand)
+    }
+
+    /// The word, which is now the caller's.
+    fn word(strand: Option<Self>) -> abi::Strand {
+        strand.map_or(0, |strand| {
+            let word = strand.0.get();
+            forget(strand);
+            word
+        })
+    }
+
+    /// A copy of the current strand, at an event for which another one may wait.
+    #[inline]
+    #[track_caller]
+    pub fn copy() -> Option<Self> {
+        active().and_then(|path| Strand::new((path.copy)(known::here(path))))
+    }
+
+    /// The current strand has waited for the event of `strand`: the longer of both goes on. `None` while the
+    /// path is tracked is counted as a lost edge.
+    #[inline]
+    #[track_caller]
+    pub fn merge(strand: Option<Self>, edge: Edge) {
+        if let Some(path) = active() {
+            // SAFETY: the word comes from the table, and is given back.
+            unsafe { (path.merge)(Strand::word(strand), known::here(path), edge as u32) };
+        }
+    }
+
+    /// Leaves the calling thread's strand, and begins a spawned one, from its spawner's copy; `None` while the
+    /// path is tracked is counted as a lost edge. [`end`](Self::end) the result, on the same thread.
+    #[track_caller]
+    pub fn begin(spawned: Option<Self>) -> Option<Self> {
+        let path = active()?;
+        // SAFETY: as in `merge`.
+        Strand::new(unsafe { (path.begin)(Strand::word(spawned), known::here(path)) })
+    }
+
+    /// Ends the current strand; the thread goes on with this one, which it has left for it. The result is for
+    /// whoever waits for the end, or for [`finish`](Self::finish).
+    #[track_caller]
+    pub fn end(self) -> Option<Self> {
+        let path = table()?;
+        // SAFETY: as in `merge`.
+        Strand::new(unsafe { (path.end)(Strand::word(Some(self)), known::here(path)) })
+    }
+
+    /// As [`end`](Self::end), for a thread that waits for the strand which it has run itself.
+    #[track_caller]
+    pub fn end_and_merge(self) {
+        if let Some(path) = table() {
+            // SAFETY: as in `merge`.
+            unsafe { (path.end_and_merge)(Strand::word(Some(self)), known::here(path)) };
+        }
+    }
+
+    /// Of two strands for which the same one waits, leaves one.
+    pub fn both(self, other: Self) -> Option<Self> {
+        let path = table()?;
+        // SAFETY: as in `merge`.
+        let word = unsafe { (path.both)(Strand::word(Some(self)), Strand::word(Some(other))) };
+        Strand::new(word)
+    }
+
+    /// The same strand once more.
+    pub fn share(&self) -> Option<Self> {
+        // SAFETY: the word comes from the table, which keeps it valid.
+        table().and_then(|path| Strand::new(unsafe { (path.share)(self.0.get()) }))
+    }
+
+    /// Says that the strand has ended and nobody waits for it: the report counts it among the ends.
+    pub fn finish(self) {
+        if let Some(path) = table() {
+            // SAFETY: as in `merge`.
+            unsafe { (path.finish)(Strand::word(Some(self))) };
+        }
+    }
+}
+
+impl Drop for Strand {
+    fn drop(&mut self) {
+        if let Some(path) = table() {
+            // SAFETY: the word comes from the table, and is not used any more.
+            unsafe { (path.discard)(self.0.get()) };
+        }
+    }
+}
+
+/// What follows on the calling thread is no activity: it waits, or looks for work. Who calls this tells the
+/// edges of the wait too: wake-ups in it are not taken for edges.
+#[inline]
+pub fn pause() {
+    if let Some(path) = active() {
+        (path.pause)();
+    }
+}
+
+/// What follows on the calling thread is activity again.
+#[inline]
+pub fn resume() {
+    if let Some(path) = active() {
+        (path.resume)();
+    }
+}
+
+/// Counts an edge to the calling thread of which the other side is not known.
+pub fn lose() {
+    if let Some(path) = active() {
+        (path.lose)(abi::LOST_UNKNOWN);
+    }
+}
+
+/// Calls the closure as the procedure of that name: the report has its time, its share of the path, and the
+/// span as it were if the procedure took no time. A procedure inside of another one counts for itself alone.
+///
+/// A panic of the closure passes through, and ends the procedure.
+#[inline]
+pub fn procedure<R>(name: &'static str, closure: impl FnOnce() -> R) -> R {
+    let _entered = active().map(|path| {
+        let number = known::procedure(path, name);
+        if number == 0 {
+            (path.lose)(abi::LOST_PROCEDURE);
+        }
+        Entered((path.enter)(number))
+    });
+    closure()
+}
+
+/// Enters the procedure around, by its number, when it is dropped.
+struct Entered(u32);
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(path) = table() {
+            (path.enter)(self.0);
+        }
+    }
+}
+
+/// Forgets what was tracked, and tracks from now on, in the whole process. The calling thread's path begins
+/// here.
+#[track_caller]
+pub fn start() {
+    if let Some(path) = table() {
+        (path.control)(abi::PATH_START);
+        (path.restart)(known::source(path, Location::caller()));
+    }
+}
+
+/// Stops the tracking, and returns its report, as [`report`] does. The calling thread's path ends here.
+#[track_caller]
+pub fn stop() -> Option<String> {
+    let report = report();
+    if let Some(path) = table() {
+        (path.control)(abi::PATH_STOP);
+    }
+    report
+}
+
+/// The report up to now, as the JSON of `hpcprof-rs critical-path`; of the last tracking, if none is active.
+/// `None` without a profiler that tracks. While the path is tracked, the calling thread's ends here, for this
+/// report; other threads are asked to tell theirs at their next event, for the next report.
+#[track_caller]
+pub fn report() -> Option<String> {
+    if let Some(path) = active() {
+        (path.publish)(known::here(path));
+    }
+    let path = table()?;
+    let mut text = Vec::new();
+    loop {
+        // SAFETY: the vector has so much room. If the text fits into it, its bytes are there.
+        unsafe {
+            let length = (path.report)(text.as_mut_ptr(), text.capacity());
+            if length <= text.capacity() {
+                text.set_len(length);
+                return String::from_utf8(text).ok();
+            }
+            text.reserve_exact(length);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The profiler's table, looked up once.
+
+use core::ffi::{c_char, c_void};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use hpcrun_abi::{ABI_VERSION, CRITICAL_PATH_SYMBOL, CriticalPath, PathTable};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
+}
+
+/// Not yet looked up.
+static UNKNOWN: AtomicU8 = AtomicU8::new(1);
+/// There is no table.
+static INACTIVE: AtomicU8 = AtomicU8::new(0);
+
+/// The table's own byte, or one of the above.
+static ACTIVE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
+/// Null: no table, or not yet looked up.
+static TABLE: AtomicPtr<PathTable> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether the path is tracked now.
+#[inline(always)]
+pub fn is_active() -> bool {
+    active().is_some()
+}
+
+/// The table, while the path is tracked.
+#[inline(always)]
+pub(crate) fn active() -> Option<&'static PathTable> {
+    // SAFETY: a static of this file, or a byte that stays as the table does.
+    let is_active = unsafe { &*ACTIVE.load(Ordering::Relaxed) };
+    if is_active.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // SAFETY: null, or a table that the profiler keeps until the process ends.
+    match unsafe { TABLE.load(Ordering::Acquire).as_ref() } {
+        None => look().filter(|_| tracks()),
+        found => found,
+    }
+}
+
+/// The table, whether the path is tracked or not.
+pub(crate) fn table() -> Option<&'static PathTable> {
+    if ptr::eq(ACTIVE.load(Ordering::Relaxed), &raw const UNKNOWN) {
+        return look();
+    }
+    // SAFETY: as in `active`.
+    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether a table that was found just now tracks.
+fn tracks() -> bool {
+    // SAFETY: as in `active`.
+    unsafe { &*ACTIVE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
+}
+
+/// Looks the table up. Threads that do it at the same time find the same one.
+#[cold]
+#[inline(never)]
+fn look() -> Option<&'static PathTable> {
+    // SAFETY: a NUL-terminated name. A null handle searches every object of the process.
+    let symbol = unsafe { dlsym(ptr::null_mut(), CRITICAL_PATH_SYMBOL.as_ptr()) };
+    let found = (!symbol.is_null()).then(|| {
+        // SAFETY: whoever exports this name promises this type (hpcrun-abi), and that the result is null or
+        // stays; of the table nothing but size and version is read before both have been checked.
+        unsafe { transmute::<*mut c_void, CriticalPath>(symbol)().as_ref() }
+    });
+    let is_known =
+        |t: &&PathTable| t.version == ABI_VERSION && t.size as usize >= size_of::<PathTable>();
+    let Some(found) = found.flatten().filter(is_known) else {
+        ACTIVE.store((&raw const INACTIVE).cast_mut(), Ordering::Relaxed);
+        return None;
+    };
+    TABLE.store(ptr::from_ref(found).cast_mut(), Ordering::Release);
+    ACTIVE.store(found.active.cast_mut(), Ordering::Release);
+    Some(found)
+}

@@ -1,0 +1,186 @@
+//! The calling contexts of a thread's samples, for the critical path: which functions are in each.
+//!
+//! One duty: hand samples from the signal handler to the thread's next event ([`ThreadSamples::add`], which
+//! is async-signal-safe), and tell the tracker the functions of a context then. A context that continues in
+//! another thread's tree has the functions that were remembered when it was captured there.
+//!
+//! Invariant: a thread's tree is read by that thread alone, or when tracking is over. Its records do not
+//! change once they are written, and stay mapped as long as the thread lives.
+
+use crate::unwind::loadmap;
+use critical_path::{Function, Sampler, Samples};
+use hpc_formats::address::CodeAddress;
+use hpc_formats::profile::{HEADER_SIZE, RECORD_SIZE, RecordKind, header};
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+/// The functions of a context, in order.
+type Functions = Arc<[Function]>;
+
+/// Contexts whose functions a thread remembers; beyond, it looks all of them up again.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// Functions of captured contexts, by thread ordinal and record.
+static CAPTURED: Mutex<Option<HashMap<(u32, u32), Functions>>> = Mutex::new(None);
+
+/// Of one thread.
+pub(super) struct ThreadSamples {
+    ordinal: u32,
+    samples: Arc<Samples>,
+    /// The header of the thread's profile; null until its first sample.
+    profile: AtomicPtr<u8>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    contexts: HashMap<u32, Functions>,
+    functions: HashMap<u64, Option<Function>>,
+}
+
+/// A record of a profile under construction.
+struct Record {
+    kind: u32,
+    parent: u32,
+    ip: u64,
+    lip: u64,
+}
+
+impl ThreadSamples {
+    pub(super) fn new(ordinal: u32, samples: Arc<Samples>) -> Arc<ThreadSamples> {
+        Arc::new(ThreadSamples {
+            ordinal,
+            samples,
+            profile: AtomicPtr::new(ptr::null_mut()),
+            known: Mutex::default(),
+        })
+    }
+
+    /// A sample of `time` nanoseconds was added to a record of the thread's profile. Async-signal-safe.
+    #[inline]
+    pub(super) fn add(&self, profile: *mut u8, record: u32, time: u64) {
+        self.profile.store(profile, Ordering::Relaxed);
+        self.samples.add(record, time);
+    }
+
+    /// The context of a record of the thread's profile is captured, so that paths in other trees continue in
+    /// it.
+    pub(super) fn capture(&self, profile: *mut u8, record: u32) {
+        self.profile.store(profile, Ordering::Relaxed);
+        let functions = self.functions_of(record);
+        let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+        let captured = captured.get_or_insert_default();
+        captured.insert((self.ordinal, record), functions);
+    }
+
+    /// Empty if the record does not exist, or if a signal handler of the program has interrupted this.
+    fn functions_of(&self, record: u32) -> Functions {
+        let mut known = match self.known.try_lock() {
+            Ok(known) => known,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return Arc::new([]),
+        };
+        if known.contexts.len() > MOST_KNOWN {
+            known.contexts.clear();
+        }
+        // From the record outwards to one that is known, and back.
+        let mut inner = Vec::new();
+        let (mut at, mut functions) = (record, Arc::from([]));
+        while let Some(found) = self.record(at) {
+            if let Some(known) = known.contexts.get(&at) {
+                functions = Arc::clone(known);
+                break;
+            }
+            if found.kind == RecordKind::Anchor as u32 {
+                functions = captured(found.ip as u32, found.lip as u32);
+            }
+            inner.push((at, found.lip));
+            if found.kind != RecordKind::Note as u32 {
+                break;
+            }
+            at = found.parent;
+        }
+        for (at, lip) in inner.into_iter().rev() {
+            let is_note = self
+                .record(at)
+                .is_some_and(|r| r.kind == RecordKind::Note as u32);
+            if let Some(function) = known.function(CodeAddress(lip)).filter(|_| is_note) {
+                functions = with(&functions, function);
+            }
+            known.contexts.insert(at, Arc::clone(&functions));
+        }
+        functions
+    }
+
+    fn record(&self, index: u32) -> Option<Record> {
+        let profile = self.profile.load(Ordering::Relaxed).cast_const();
+        if profile.is_null() {
+            return None;
+        }
+        // SAFETY: the header and the records that it counts are mapped (the module's invariant); fields may
+        // be unaligned.
+        unsafe {
+            let count = profile.add(header::RECORDS).cast::<u64>().read_unaligned();
+            if u64::from(index) >= count {
+                return None;
+            }
+            let record = profile.add(HEADER_SIZE + index as usize * RECORD_SIZE);
+            Some(Record {
+                kind: record.cast::<u32>().read_unaligned() & 0xf,
+                parent: record.add(4).cast::<u32>().read_unaligned(),
+                ip: record.add(8).cast::<u64>().read_unaligned(),
+                lip: record.add(16).cast::<u64>().read_unaligned(),
+            })
+        }
+    }
+}
+
+impl Known {
+    /// The function with code at an address; `None` if there is no address, or no description of its code.
+    fn function(&mut self, address: CodeAddress) -> Option<Function> {
+        let look = || {
+            let start = loadmap::with_current(|snapshot| loadmap::function_at(snapshot, address));
+            start.flatten().map(|start| Function(start.0))
+        };
+        *self.functions.entry(address.0).or_insert_with(look)
+    }
+}
+
+fn captured(thread: u32, record: u32) -> Functions {
+    let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let functions = captured.as_ref().and_then(|c| c.get(&(thread, record)));
+    functions.map_or_else(|| Arc::from([]), Arc::clone)
+}
+
+/// The functions and one more.
+fn with(functions: &Functions, function: Function) -> Functions {
+    match functions.binary_search(&function) {
+        Ok(_) => Arc::clone(functions),
+        Err(at) => {
+            let (before, after) = functions.split_at(at);
+            [before, &[function], after].concat().into()
+        }
+    }
+}
+
+/// Tells the tracker of a thread's samples.
+pub(super) struct Contexts(pub(super) Arc<ThreadSamples>);
+
+impl Sampler for Contexts {
+    fn profile(&self) -> u32 {
+        self.0.ordinal
+    }
+
+    fn functions(&mut self, record: u32) -> Functions {
+        self.0.functions_of(record)
+    }
+}
+
+/// Forgets the parent's contexts, in a forked child.
+pub(super) fn forget() {
+    if let Ok(mut captured) = CAPTURED.try_lock() {
+        *captured = None;
+    }
+}

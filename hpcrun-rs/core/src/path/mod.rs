@@ -1,0 +1,291 @@
+//! The critical path of this process: one tracker (crate `critical-path`), each thread's part in it, and the
+//! objects through which threads wait for each other.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `objects` | strands that are left at locks, conditions, barriers, semaphores, futexes, ended threads |
+//! | `contexts` | the contexts of samples, and the functions in them |
+//! | `tracked` | what the events of a thread do to its strand |
+//! | `file` | the result, in the measurement directory |
+//!
+//! A sample's signal makes the thread's next event ask the system for its CPU time, once: about 1 us.
+//!
+//! # Who uses a thread's part
+//! The thread itself, from its hooks: [`ThreadPath::with`]. An event that arrives inside of that, from the
+//! tracker's own locks or from a signal handler of the program, is ignored. The signal handler of the profiler
+//! does not come here. When tracking is over, the thread that ends the process waits until the others are
+//! outside, and publishes their strands ([`ThreadPath::publish_from_outside`]).
+
+mod contexts;
+mod file;
+mod objects;
+mod tracked;
+
+pub use file::write;
+pub use tracked::Tracked;
+
+use crate::config::Tracking;
+use crate::system;
+use contexts::{Contexts, ThreadSamples};
+pub use critical_path::table::Tracked as OwnThread;
+use critical_path::{Lost, Settings, Site, Thread, ThreadClock, Tracker};
+use objects::Objects;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An event after a segment of so many nanoseconds captures its context.
+pub const LONG: u64 = 100_000;
+
+/// What the threads of a process image share. Never freed.
+struct Path {
+    tracker: Tracker,
+    settings: Settings,
+    objects: Objects,
+    /// Of each thread: its number here, and its ordinal in the process.
+    threads: Mutex<Vec<(u32, u32)>>,
+    /// Whoever has it writes the file.
+    writer: Mutex<()>,
+}
+
+impl Path {
+    fn threads(&self) -> MutexGuard<'_, Vec<(u32, u32)>> {
+        // Nothing panics with the lock held.
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Null: this run does not track.
+static PATH: AtomicPtr<Path> = AtomicPtr::new(ptr::null_mut());
+/// 1 while tracking.
+static ACTIVE: AtomicU8 = AtomicU8::new(0);
+/// Threads may no longer enter.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Starts to track, before the program has threads.
+pub fn start(tracking: &Tracking) {
+    system::register_membarrier();
+    let mut settings = Settings::default();
+    settings.spawn_cost = tracking.spawn_cost;
+    settings.message_cost = tracking.message_cost;
+    open(settings);
+    ACTIVE.store(1, Ordering::SeqCst);
+}
+
+fn open(settings: Settings) {
+    let path = Box::leak(Box::new(Path {
+        tracker: Tracker::new(settings),
+        settings,
+        objects: Objects::new(),
+        threads: Mutex::default(),
+        writer: Mutex::default(),
+    }));
+    PATH.store(path, Ordering::Release);
+}
+
+fn current() -> Option<&'static Path> {
+    // SAFETY: null, or leaked by `open`.
+    unsafe { PATH.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether this run tracks, now or at another time.
+pub fn is_configured() -> bool {
+    current().is_some()
+}
+
+/// Whether threads are tracked now.
+#[inline]
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed) != 0
+}
+
+/// 1 while threads are tracked. Others may change it.
+pub fn active() -> &'static AtomicU8 {
+    &ACTIVE
+}
+
+/// The tracker of a run that tracks.
+pub fn tracker() -> Option<&'static Tracker> {
+    current().map(|path| &path.tracker)
+}
+
+/// Asks every thread to publish its strand at its next event, for a report in between.
+pub fn ask() {
+    tracker().inspect(|tracker| tracker.ask());
+}
+
+/// Whether [`write`] need not wait for anybody.
+pub fn is_unlocked() -> bool {
+    tracker().is_none_or(Tracker::is_unlocked)
+}
+
+/// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
+/// about to leave ([`ThreadPath::is_inside`]).
+pub fn finish() {
+    ACTIVE.store(0, Ordering::SeqCst);
+    OVER.store(true, Ordering::SeqCst);
+    // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside.
+    system::membarrier();
+}
+
+/// Forgets the parent's tracker in a forked child, where other threads' locks may be held forever.
+pub fn start_anew() {
+    if let Some(path) = current() {
+        contexts::forget();
+        open(path.settings);
+    }
+}
+
+/// A thread's part.
+#[derive(Debug, Default)]
+pub struct ThreadPath {
+    /// The thread is in the tracker.
+    inside: AtomicBool,
+    tracked: UnsafeCell<Option<Box<Tracked>>>,
+    /// Where the signal handler leaves samples: that of `tracked`, or null.
+    samples: AtomicPtr<ThreadSamples>,
+    ordinal: Cell<u32>,
+    /// Another thread, or process, has the same thread-local storage.
+    is_shared: Cell<bool>,
+}
+
+impl ThreadPath {
+    /// The thread that uses this from now on, by its ordinal.
+    pub fn name(&self, ordinal: u32) {
+        self.ordinal.set(ordinal);
+    }
+
+    /// Calls `act` with the calling thread's tracker, unless the thread is in it already, or tracking is
+    /// over, or the run does not track.
+    #[inline]
+    pub fn with<R>(&self, act: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+        let act = |tracked: &mut Tracked| {
+            tracked.thread.restart(Site(0));
+            act(tracked)
+        };
+        self.with_first(first, act)
+    }
+
+    /// As [`Self::with`], for a runtime's or a program's own events: `first` makes the thread's state, if it
+    /// has none, and `act` looks after the session.
+    pub fn with_first<R>(
+        &self,
+        first: impl FnOnce() -> Option<OwnThread>,
+        act: impl FnOnce(&mut Tracked) -> R,
+    ) -> Option<R> {
+        if self.inside.load(Ordering::Relaxed) || self.is_shared.get() {
+            return None;
+        }
+        self.inside.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let result = match current() {
+            Some(path) if !OVER.load(Ordering::Relaxed) => {
+                // SAFETY: `inside` shows that this thread does not use it, and `OVER`, looked at after
+                // `inside` was set, that no other thread does.
+                let slot = unsafe { &mut *self.tracked.get() };
+                if slot.is_none() {
+                    *slot = first().map(|thread| self.enter(path, thread));
+                }
+                slot.as_deref_mut().map(act)
+            }
+            _ => None,
+        };
+        compiler_fence(Ordering::SeqCst);
+        self.inside.store(false, Ordering::Release);
+        result
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter(&self, path: &'static Path, thread: OwnThread) -> Box<Tracked> {
+        let tracked = Box::new(Tracked::new(path, thread, self.ordinal.get()));
+        let numbers = (tracked.thread.number(), self.ordinal.get());
+        path.threads().push(numbers);
+        self.samples.store(tracked.samples(), Ordering::Relaxed);
+        tracked
+    }
+
+    /// A sample of `time` nanoseconds was added to a record of the thread's profile, which begins at
+    /// `profile`. Async-signal-safe.
+    #[inline]
+    pub fn sample(&self, profile: *mut u8, record: u32, time: u64) {
+        if let Some(samples) = self.samples() {
+            samples.add(profile, record, time);
+        }
+    }
+
+    /// The context of a record of the thread's profile was captured: paths in other trees continue in it.
+    pub fn capture(&self, profile: *mut u8, record: u32) {
+        if let Some(samples) = self.samples() {
+            samples.capture(profile, record);
+        }
+    }
+
+    #[inline]
+    fn samples(&self) -> Option<&ThreadSamples> {
+        // SAFETY: null, or what `tracked` owns. The calling thread, or its handler, is the one that frees it,
+        // after this was set to null.
+        unsafe { self.samples.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// The thread ends; whoever joins it knows it by `name`.
+    pub fn end(&self, name: usize) {
+        // SAFETY: another thread changes nothing here before `OVER` is set, and then only the strand.
+        if unsafe { (*self.tracked.get()).is_none() } {
+            return;
+        }
+        self.with(|tracked| tracked.end(name));
+        self.leave();
+    }
+
+    /// Frees what belongs to an ended thread.
+    fn leave(&self) {
+        self.inside.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if !OVER.load(Ordering::Relaxed) {
+            self.samples.store(ptr::null_mut(), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            // SAFETY: as in `with`.
+            unsafe { (*self.tracked.get()).take() };
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.inside.store(false, Ordering::Release);
+    }
+
+    /// Whether the thread is in the tracker.
+    pub fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::SeqCst)
+    }
+
+    /// Another thread or process will use this thread's thread-local storage: its events cannot be told from
+    /// this thread's any more, so both are ignored from now on.
+    pub fn share(&self) {
+        self.with(|tracked| tracked.thread.lose(Lost::Untracked));
+        self.is_shared.set(true);
+    }
+
+    /// The strand of a thread, which may run, counts as ended now. Called by the thread that ends the process,
+    /// after [`finish`], when the thread is outside. `cpu`: the thread's CPU clock, in nanoseconds; `None`:
+    /// the calling thread.
+    pub fn publish_from_outside(&self, cpu: Option<u64>) {
+        // SAFETY: tracking is over, so the thread does not enter any more, and it is outside (the caller's
+        // promise).
+        if let Some(tracked) = unsafe { &mut *self.tracked.get() } {
+            tracked.publish(cpu);
+        }
+    }
+
+    /// Forgets the thread, in a forked child: its tracker is the parent's.
+    pub fn forget(&self) {
+        self.samples.store(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the child has one thread, this one, and it runs the fork handler.
+        std::mem::forget(unsafe { (*self.tracked.get()).take() });
+        self.inside.store(false, Ordering::Relaxed);
+        self.is_shared.set(false);
+    }
+}
+
+fn first() -> Option<OwnThread> {
+    Some(Thread::new(tracker()?, ThreadClock::new(), Site(0)))
+}

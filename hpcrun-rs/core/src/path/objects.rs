@@ -1,0 +1,272 @@
+//! Strands that are left at objects, which addresses name, until others have waited for them there.
+//!
+//! Objects are found by a hash table of a fixed number of lists. Whoever uses an object holds the list's lock,
+//! for some tens of nanoseconds; a holder that lost its core is waited for by sleeping. An object that is
+//! destroyed, or initialised again, is forgotten. Beyond [`MOST`] objects none is added.
+
+use critical_path::Strand;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::system;
+
+/// Objects that can have strands.
+const MOST: usize = 1 << 20;
+/// Lists, as a power of two.
+const LIST_BITS: u32 = 12;
+/// Looks at a lock before a thread sleeps.
+const PATIENCE: u32 = 200;
+
+/// All objects.
+pub(super) struct Objects {
+    lists: Box<[List]>,
+    count: AtomicUsize,
+}
+
+/// Some objects, on a cache line of their own.
+#[repr(align(64))]
+struct List {
+    locked: AtomicBool,
+    objects: UnsafeCell<Vec<(usize, Object)>>,
+}
+
+// SAFETY: the objects are used by the holder of the lock alone, and may be used by any thread: a strand is
+// data without ties to a thread. Nothing here panics while the lock is held.
+unsafe impl Sync for List {}
+// SAFETY: as above.
+unsafe impl Send for List {}
+
+/// What is known of an object; by what is done to it, it shows what it is.
+#[derive(Debug, Default)]
+pub(super) enum Object {
+    /// Nothing yet.
+    #[default]
+    New,
+    /// A lock, or a once.
+    Lock(Lock),
+    /// Threads of one name, one after another.
+    Ends(Ends),
+    /// A condition.
+    Condition(Condition),
+    /// A barrier.
+    Barrier(Barrier),
+    /// A semaphore or a futex.
+    Queue(Queue),
+}
+
+/// Whoever has it alone waits for `last` and `shared`; whoever shares it, for `last`.
+#[derive(Debug, Default)]
+pub(super) struct Lock {
+    /// Left by the last one that had it alone.
+    pub(super) last: Option<Strand>,
+    /// Left by those that shared it since.
+    pub(super) shared: Option<Strand>,
+    /// Somebody has it alone.
+    pub(super) is_exclusive: bool,
+}
+
+/// The name of a thread is that of another one as soon as the join has returned, before the joiner can say so.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Threads in a join, or just behind one.
+    pub(super) joiners: u64,
+    /// Strands of those that have ended, in order.
+    pub(super) strands: VecDeque<Strand>,
+}
+
+/// Strands of those that signal.
+#[derive(Debug, Default)]
+pub(super) struct Condition {
+    pub(super) signals: u64,
+    pub(super) last: Option<Strand>,
+}
+
+/// Strands of those that arrive.
+#[derive(Debug, Default)]
+pub(super) struct Barrier {
+    /// Arrivals that make a round; 0: its initialisation was not seen.
+    pub(super) count: u64,
+    pub(super) arrived: u64,
+    pub(super) round: u64,
+    /// Those that have arrived in this round.
+    pub(super) arrivals: Option<Strand>,
+    /// Those of the round before.
+    pub(super) last: Option<Strand>,
+}
+
+/// Strands of those that send, in order.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// Receives that need no send.
+    pub(super) free: u64,
+    pub(super) sent: VecDeque<Sent>,
+    /// The number of the next one.
+    pub(super) next: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) number: u64,
+    pub(super) strand: Strand,
+    /// How many will receive it.
+    pub(super) receivers: u64,
+    /// How many have.
+    pub(super) received: u64,
+}
+
+macro_rules! kinds {
+    ($($name:ident, $kind:ident;)*) => { $(
+        /// The object as one of this kind. One of another kind was freed without being destroyed: its strands
+        /// go to `discard`.
+        #[inline]
+        pub(super) fn $name(&mut self, mut discard: impl FnMut(Strand)) -> &mut $kind {
+            if !matches!(self, Object::$kind(_)) {
+                std::mem::replace(self, Object::$kind($kind::default())).strands().for_each(&mut discard);
+            }
+            match self {
+                Object::$kind(inner) => inner,
+                _ => unreachable!(),
+            }
+        }
+    )* };
+}
+
+impl Object {
+    kinds! {
+        lock, Lock;
+        ends, Ends;
+        condition, Condition;
+        barrier, Barrier;
+        queue, Queue;
+    }
+
+    /// All strands that are left at it.
+    pub(super) fn strands(self) -> impl Iterator<Item = Strand> {
+        let (mut few, mut ended, mut sent) = ([None, None], VecDeque::new(), VecDeque::new());
+        match self {
+            Object::New => {}
+            Object::Lock(lock) => few = [lock.last, lock.shared],
+            Object::Ends(ends) => ended = ends.strands,
+            Object::Condition(condition) => few = [condition.last, None],
+            Object::Barrier(barrier) => few = [barrier.arrivals, barrier.last],
+            Object::Queue(queue) => sent = queue.sent,
+        }
+        let sent = sent.into_iter().map(|sent| sent.strand);
+        few.into_iter().flatten().chain(ended).chain(sent)
+    }
+}
+
+impl Objects {
+    pub(super) fn new() -> Objects {
+        let list = |_| List {
+            locked: AtomicBool::new(false),
+            objects: UnsafeCell::new(Vec::new()),
+        };
+        Objects {
+            lists: (0..1 << LIST_BITS).map(list).collect(),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// Calls `act` with the object at an address. `None`: there is no room for it.
+    #[inline]
+    pub(super) fn with<R>(&self, address: usize, act: impl FnOnce(&mut Object) -> R) -> Option<R> {
+        self.list(address).locked(|objects| {
+            let place = match objects.iter().position(|(known, _)| *known == address) {
+                Some(place) => place,
+                None => {
+                    if self.count.fetch_add(1, Ordering::Relaxed) >= MOST {
+                        self.count.fetch_sub(1, Ordering::Relaxed);
+                        return None;
+                    }
+                    objects.push((address, Object::New));
+                    objects.len() - 1
+                }
+            };
+            objects.get_mut(place).map(|(_, object)| act(object))
+        })
+    }
+
+    /// Forgets the object at an address, and returns it.
+    pub(super) fn take(&self, address: usize) -> Option<Object> {
+        self.list(address).locked(|objects| {
+            let place = objects.iter().position(|(known, _)| *known == address)?;
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            Some(objects.swap_remove(place).1)
+        })
+    }
+
+    #[inline]
+    fn list(&self, address: usize) -> &List {
+        // The golden ratio's multiplicative hash (Knuth, volume 3, section 6.4).
+        let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.lists[(hash >> (u64::BITS - LIST_BITS)) as usize]
+    }
+}
+
+impl List {
+    #[inline]
+    fn locked<R>(&self, act: impl FnOnce(&mut Vec<(usize, Object)>) -> R) -> R {
+        while self.locked.swap(true, Ordering::Acquire) {
+            self.wait();
+        }
+        // SAFETY: we hold the lock.
+        let result = act(unsafe { &mut *self.objects.get() });
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..PATIENCE {
+            if !self.locked.load(Ordering::Relaxed) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        system::sleep(1000);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_found_again_until_it_is_taken() {
+        let objects = Objects::new();
+        for address in (0x1000..0x9000).step_by(8) {
+            let known = objects.with(address, |object| {
+                let lock = object.lock(drop);
+                std::mem::replace(&mut lock.is_exclusive, true)
+            });
+            assert_eq!(known, Some(false));
+        }
+        let again = objects.with(0x1008, |object| object.lock(drop).is_exclusive);
+        assert_eq!(again, Some(true));
+        assert!(matches!(objects.take(0x1008), Some(Object::Lock(_))));
+        assert!(objects.take(0x1008).is_none());
+        let anew = objects.with(0x1008, |object| object.lock(drop).is_exclusive);
+        assert_eq!(anew, Some(false));
+    }
+
+    #[test]
+    fn an_address_that_is_used_otherwise_is_another_object() {
+        let objects = Objects::new();
+        objects.with(8, |object| object.lock(drop).is_exclusive = true);
+        objects.with(8, |object| object.barrier(drop).count = 3);
+        let lock = objects.with(8, |object| object.lock(drop).is_exclusive);
+        assert_eq!(lock, Some(false));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let objects = Objects::new();
+        objects.count.store(MOST - 1, Ordering::Relaxed);
+        assert_eq!(objects.with(8, |_| ()), Some(()));
+        assert_eq!(objects.with(16, |_| ()), None);
+        objects.take(8);
+        assert_eq!(objects.with(16, |_| ()), Some(()));
+    }
+}

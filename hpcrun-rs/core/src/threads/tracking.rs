@@ -1,0 +1,100 @@
+//! The thread's events on the critical path ([`path`]).
+//!
+//! Not async-signal-safe. Samples may arrive at any point.
+
+use super::ThreadState;
+use super::lifecycle::wait_until;
+use crate::path::{self, LONG, ThreadPath, Tracked};
+use crate::unwind::Registers;
+use critical_path::{Site, Strand};
+use hpcrun_abi::SITE_CONTEXT;
+
+impl ThreadState {
+    /// The thread's part, for what is no event of its own.
+    #[inline]
+    pub fn path(&self) -> &ThreadPath {
+        &self.path
+    }
+
+    /// An event of the thread, which `act` reports. Its site is the instruction at `address`; if that is 0, or
+    /// a long segment ends here, the current context.
+    #[inline]
+    pub fn event<R>(&self, address: u64, act: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
+        self.path.with(|tracked| {
+            tracked.end_wait();
+            // A runtime has said that the thread has nothing to do: what it does now is the runtime's own.
+            if tracked.thread.is_idle() {
+                return None;
+            }
+            let site = match tracked.thread.since_last() < LONG && address != 0 {
+                true => Site(address),
+                false => self.context().unwrap_or(Site(address)),
+            };
+            let result = act(tracked, site);
+            tracked.thread.seal();
+            Some(result)
+        })?
+    }
+
+    /// The current context as a site.
+    #[cold]
+    #[inline(never)]
+    fn context(&self) -> Option<Site> {
+        self.capture(Registers::here()).map(site_of)
+    }
+
+    /// The thread begins with this start routine. `spawned` is its spawner's strand, `creation` its creation
+    /// context.
+    pub fn begin_path(&self, spawned: Option<Strand>, creation: (u32, u32), routine: u64) {
+        if path::is_active() {
+            let at = site_of(creation);
+            self.path
+                .with(|tracked| tracked.begin(spawned, name(), at, Site(routine)));
+        }
+    }
+
+    /// The main thread begins, or the only one of a forked child.
+    pub fn begin_main_path(&self) {
+        if path::is_active() {
+            self.path.with(|_| ());
+        }
+    }
+
+    /// The thread ends.
+    pub(super) fn end_path(&self) {
+        if path::is_configured() {
+            self.path.end(name());
+        }
+    }
+
+    /// The calling thread's strand counts as ended here, for a report, and goes on.
+    pub fn publish_so_far(&self) {
+        self.path.with(|tracked| tracked.thread.publish(Site(0)));
+    }
+
+    /// The thread's strand counts as ended, since the process ends. Called when tracking is over.
+    pub fn publish_path(&self) {
+        if self.is_own() {
+            // A program's signal handler may end the process in the middle of an event.
+            if !self.path.is_inside() {
+                self.path.publish_from_outside(None);
+            }
+        } else if wait_until(|| !self.path.is_inside()) {
+            self.path.publish_from_outside(Some(self.cpu.read()));
+        }
+    }
+}
+
+/// By what others know the calling thread when they join it.
+fn name() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// A captured context as a site; 0 if there is none.
+fn site_of((thread, record): (u32, u32)) -> Site {
+    match (thread, record) {
+        (0, _) => Site(0),
+        _ => Site(SITE_CONTEXT | u64::from(thread) << 32 | u64::from(record)),
+    }
+}

@@ -1,0 +1,95 @@
+//! Online critical paths of parallel programs.
+//!
+//! One duty: while a program runs, follow its longest chain of activity over threads and tasks, after Oyama,
+//! Taura and Yonezawa, *Online Computation of Critical Paths for Multithreaded Languages* (1999), and the
+//! share and the zeroing of procedures on it, after Hollingsworth, *An Online Computation of Critical Path
+//! Profiling* (1996). Whoever sees the program's synchronisation (a task runtime, interposed library calls)
+//! calls the operations of [`Thread`].
+//!
+//! * *Activity* is time by a [`Clock`]: usually [`ThreadClock`], the CPU time of the calling thread, which
+//!   neither preemption nor blocking advances. Units: nanoseconds.
+//! * A *strand* is a sequence of activity without concurrency: a thread, or a task. Its *length* is the
+//!   longest chain of activity that ends where it is now.
+//! * The *span* is the greatest length of all strands' ends, the *work* the sum of all activity.
+//! * The *zeroed span* of a procedure is the span if that procedure took no time. It is exact, for all
+//!   procedures at once.
+//!
+//! ```
+//! use critical_path::{Edge, Settings, Site, Thread, ThreadClock, Tracker};
+//!
+//! let tracker = Tracker::new(Settings::default());
+//! let mut main = Thread::new(&tracker, ThreadClock::new(), Site(1));
+//! let forked = main.copy(Site(2));
+//! let ended = std::thread::scope(|scope| {
+//!     let task = || {
+//!         let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(3));
+//!         let left = thread.begin(Some(forked), Site(3));
+//!         std::hint::black_box((0..1000).sum::<u64>());
+//!         thread.end(left, Site(4))
+//!     };
+//!     scope.spawn(task).join().expect("it does not panic")
+//! });
+//! main.merge(ended, Site(5), Edge::Join);
+//! main.publish(Site(6));
+//! let report = tracker.report();
+//! assert!(report.span <= report.work);
+//! ```
+//!
+//! A [`Strand`] is also what travels along an edge:
+//!
+//! | the program | the tracker |
+//! |---|---|
+//! | spawns; the new thread or task begins, ends; is waited for | [`Thread::copy`]; `begin`, `end`; `merge` |
+//! | sends; receives | `copy`; `merge` |
+//! | releases a lock; acquires it | `copy`, in place of the last one; `share` of that, and `merge` |
+//! | arrives at a barrier; leaves it | `both` of all copies; `share` and `merge` |
+//!
+//! If a channel is bounded, a send also waits for the receive that made room for it: send `i` of a channel of
+//! capacity `c` merges a copy of receive `i - c`. Oyama's paper omits these back-edges; without them the path
+//! of a fast producer beside a slow consumer is too short.
+//!
+//! The map of the crate, from the bottom up:
+//!
+//! | module | duty |
+//! |---|---|
+//! | `clock` | the CPU time of the calling thread, in about 20 ns |
+//! | `path` | shared, bounded lists of segments |
+//! | `procedures` | time on the path, and saved by zeroing, for each procedure |
+//! | `near` | branches that are nearly as long as the path |
+//! | `sampled` | contexts on the path, and savings of functions, by samples |
+//! | `samples` | samples on their way from a signal handler |
+//! | `strand` | a strand's longest path, and the merge of two |
+//! | `calibrate` | what edges cost on this machine |
+//! | `tracker` | what all threads share: paths' memory, totals, ended strands |
+//! | `thread` | the operations of a thread: copy, merge, begin, end |
+//! | `report`, `json` | the result, as data and as text |
+//! | [`table`] | all of it as functions for runtimes and programs |
+//!
+//! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
+//! segments, and counted. Lengths stay exact.
+
+mod calibrate;
+mod clock;
+mod json;
+mod near;
+mod path;
+mod procedures;
+mod report;
+mod sampled;
+mod samples;
+mod strand;
+pub mod table;
+mod thread;
+mod tracker;
+
+pub use clock::{Clock, ThreadClock};
+pub use json::Place;
+pub use near::Near;
+pub use path::{Edge, Segment, Site};
+pub use procedures::Procedure;
+pub use report::{Prediction, ProcedureTimes, Quality, Report};
+pub use sampled::{Context, Function, Sampler};
+pub use samples::Samples;
+pub use strand::Strand;
+pub use thread::Thread;
+pub use tracker::{Lost, Settings, Tracker};

@@ -1,0 +1,95 @@
+//! What the longest path knows of each procedure: its time on the path, and what zeroing it saves.
+//!
+//! One duty: keep both exact for all procedures at once, at constant cost an event. Hollingsworth carries the
+//! longest path without a selected procedure. Here the *saving* is carried: by how much that path is shorter
+//! than the longest one. Time under a procedure then changes the saving of that procedure alone. At a merge
+//! of a path of length `a` with one of length `b <= a`, the path without the procedure is the longer of
+//! `a - saving_a` and `b - saving_b`, so
+//!
+//! ```text
+//! saving = min(saving_a, a - b + saving_b)
+//! ```
+//!
+//! which is 0 if the procedure does not occur on the longer path. So only procedures on the path need an
+//! entry: the first [`DENSE`] ones have one each, any others are in a list.
+
+/// A procedure that [`Tracker::procedure`](crate::Tracker::procedure) has numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Procedure(pub(crate) u32);
+
+/// Procedures with an entry in every path.
+pub(crate) const DENSE: usize = 8;
+
+/// Of one procedure, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Times {
+    /// Its time on the path.
+    pub(crate) on_path: u64,
+    /// The path's length less the longest path without the procedure's time.
+    pub(crate) saving: u64,
+}
+
+/// Of all procedures.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Procedures {
+    dense: [Times; DENSE],
+    /// By procedure; only those with time.
+    others: Vec<(u32, Times)>,
+}
+
+impl Procedures {
+    /// Makes these equal to `other`.
+    #[inline]
+    pub(crate) fn copy_from(&mut self, other: &Procedures) {
+        self.dense = other.dense;
+        if !(self.others.is_empty() && other.others.is_empty()) {
+            self.others.clone_from(&other.others);
+        }
+    }
+}
+
+impl Procedures {
+    /// The path becomes longer by `time` under the procedure.
+    #[inline]
+    pub(crate) fn add(&mut self, procedure: Procedure, time: u64) {
+        let entry = self.entry(procedure);
+        entry.on_path += time;
+        entry.saving += time;
+    }
+
+    /// Merges those of a path that is shorter by `gap`.
+    #[inline]
+    pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {
+        for (mine, other) in self.dense.iter_mut().zip(&shorter.dense) {
+            mine.saving = mine.saving.min(gap + other.saving);
+        }
+        for (procedure, mine) in &mut self.others {
+            let other = shorter.get(Procedure(*procedure));
+            mine.saving = mine.saving.min(gap + other.saving);
+        }
+    }
+
+    pub(crate) fn get(&self, procedure: Procedure) -> Times {
+        let number = procedure.0 as usize;
+        if number < DENSE {
+            return self.dense[number];
+        }
+        let found = self.others.binary_search_by_key(&procedure.0, |o| o.0);
+        found.map_or(Times::default(), |at| self.others[at].1)
+    }
+
+    fn entry(&mut self, procedure: Procedure) -> &mut Times {
+        let number = procedure.0 as usize;
+        if number < DENSE {
+            return &mut self.dense[number];
+        }
+        let at = match self.others.binary_search_by_key(&procedure.0, |o| o.0) {
+            Ok(at) => at,
+            Err(at) => {
+                self.others.insert(at, (procedure.0, Times::default()));
+                at
+            }
+        };
+        &mut self.others[at].1
+    }
+}

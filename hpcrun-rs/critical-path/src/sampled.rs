@@ -1,0 +1,224 @@
+//! What samples tell of a path: the contexts that were sampled on it, and what zeroing a function saves.
+//!
+//! One duty: keep both along a path, shared between strands until a sample or a merge changes them, so that
+//! an event costs the same with any number of functions. Savings are those of `procedures`, of every function
+//! on a sampled context: a function's time includes what it calls.
+
+use std::sync::Arc;
+
+/// A calling context: a record of a thread's profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Context {
+    /// The number of the profile.
+    pub profile: u32,
+    /// The number of the record.
+    pub record: u32,
+}
+
+/// A function, by whatever number the caller resolves to a name after the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Function(pub u64);
+
+/// Knows the contexts of a thread's samples.
+pub trait Sampler {
+    /// The number of the thread's profile.
+    fn profile(&self) -> u32;
+    /// The functions in the context that a record stands for, each once. The context is logical: that of a
+    /// task begins with its spawner's.
+    fn functions(&mut self, record: u32) -> Arc<[Function]>;
+}
+
+/// Functions that a path keeps; time of further ones is known as that of their callers.
+const MOST_FUNCTIONS: usize = 1 << 12;
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sampled(Option<Arc<Content>>);
+
+#[derive(Debug, Clone, Default)]
+struct Content {
+    /// By function; nanoseconds.
+    savings: Vec<(Function, u64)>,
+    /// The largest of them.
+    most: u64,
+    on_path: Option<Arc<Contexts>>,
+}
+
+/// A list of the contexts' times. Each part is longer than the next, in which new ones are merged, so that a
+/// path of n samples has log n parts.
+#[derive(Debug)]
+struct Contexts {
+    before: Option<Arc<Contexts>>,
+    /// By context.
+    times: Box<[(Context, u64)]>,
+}
+
+impl Sampled {
+    /// The path, of the given length, is found to have had `time` in the context, that is, in each of the
+    /// functions.
+    pub(crate) fn add(&mut self, context: Context, functions: &[Function], time: u64, length: u64) {
+        let content = Arc::make_mut(self.0.get_or_insert_default());
+        for function in functions {
+            let savings = &mut content.savings;
+            let at = match savings.binary_search_by_key(function, |known| known.0) {
+                Ok(at) => at,
+                Err(_) if savings.len() >= MOST_FUNCTIONS => continue,
+                Err(at) => {
+                    savings.insert(at, (*function, 0));
+                    at
+                }
+            };
+            savings[at].1 = (savings[at].1 + time).min(length);
+            content.most = content.most.max(savings[at].1);
+        }
+        let mut times = vec![(context, time)];
+        let mut before = content.on_path.take();
+        while let Some(last) = before
+            .as_ref()
+            .filter(|last| last.times.len() <= times.len())
+        {
+            times = union(&last.times, &times);
+            before = last.before.clone();
+        }
+        content.on_path = Some(Arc::new(Contexts {
+            before,
+            times: times.into(),
+        }));
+    }
+
+    /// Merges those of a path that is shorter by `gap`.
+    #[inline]
+    pub(crate) fn merge(&mut self, shorter: &Sampled, gap: u64) {
+        let Some(mine) = &mut self.0 else { return };
+        let other = shorter.0.as_ref();
+        let is_same = other.is_some_and(|other| Arc::ptr_eq(mine, other));
+        if gap < mine.most && !is_same {
+            merge(mine, other.map_or(&[], |other| &other.savings), gap);
+        }
+    }
+
+    /// What the path's length is more than that of the longest path without a function's time, by function.
+    pub(crate) fn savings(&self) -> &[(Function, u64)] {
+        self.0.as_ref().map_or(&[], |content| &content.savings)
+    }
+
+    /// The times of the contexts on the path.
+    pub(crate) fn on_path(&self) -> Vec<(Context, u64)> {
+        let mut all = Vec::new();
+        let mut part = self.0.as_ref().and_then(|content| content.on_path.as_ref());
+        while let Some(contexts) = part {
+            all = union(&all, &contexts.times);
+            part = contexts.before.as_ref();
+        }
+        all
+    }
+}
+
+#[inline(never)]
+fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
+    let mut least = |function: Function, saving: u64| {
+        let before = other.iter().take_while(|known| known.0 < function).count();
+        other = &other[before..];
+        let theirs = other.first().filter(|known| known.0 == function);
+        saving.min(gap + theirs.map_or(0, |known| known.1))
+    };
+    let savings = &mine.savings;
+    let Some(at) = savings
+        .iter()
+        .position(|known| least(known.0, known.1) < known.1)
+    else {
+        return;
+    };
+    let content = Arc::make_mut(mine);
+    for known in &mut content.savings[at..] {
+        known.1 = least(known.0, known.1);
+    }
+    content.most = content
+        .savings
+        .iter()
+        .map(|known| known.1)
+        .max()
+        .unwrap_or(0);
+}
+
+/// The sums of two lists by context.
+fn union(a: &[(Context, u64)], b: &[(Context, u64)]) -> Vec<(Context, u64)> {
+    let mut sums = Vec::with_capacity(a.len() + b.len());
+    let (mut a, mut b) = (a, b);
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        let (take_a, take_b) = (x.0 <= y.0, y.0 <= x.0);
+        sums.push((
+            x.0.min(y.0),
+            x.1 * u64::from(take_a) + y.1 * u64::from(take_b),
+        ));
+        a = &a[usize::from(take_a)..];
+        b = &b[usize::from(take_b)..];
+    }
+    sums.extend_from_slice(a);
+    sums.extend_from_slice(b);
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(record: u32) -> Context {
+        Context { profile: 1, record }
+    }
+
+    #[test]
+    fn contexts_add_up_and_copies_stay() {
+        let mut path = Sampled::default();
+        let mut copies = Vec::new();
+        for turn in 0..1000_u32 {
+            if turn % 100 == 0 {
+                copies.push((turn, path.clone()));
+            }
+            path.add(
+                context(turn * 7 % 31),
+                &[Function(9), Function(3)],
+                2,
+                u64::MAX,
+            );
+        }
+        copies.push((1000, path));
+        for (turns, copy) in copies {
+            let mut expected = std::collections::BTreeMap::new();
+            for turn in 0..turns {
+                *expected.entry(context(turn * 7 % 31)).or_insert(0) += 2;
+            }
+            assert_eq!(copy.on_path(), Vec::from_iter(expected));
+            let saving = u64::from(turns) * 2;
+            let both = [(Function(3), saving), (Function(9), saving)];
+            assert_eq!(copy.savings(), &both[..2 * usize::from(turns > 0)]);
+        }
+    }
+
+    #[test]
+    fn a_merge_keeps_the_least_saving() {
+        let path = |times: &[(u64, u64)]| {
+            let mut path = Sampled::default();
+            for (function, time) in times {
+                path.add(context(1), &[Function(*function)], *time, u64::MAX);
+            }
+            path
+        };
+        let savings = |longer: &[(u64, u64)], shorter: &[(u64, u64)], gap| {
+            let mut merged = path(longer);
+            merged.merge(&path(shorter), gap);
+            let savings = merged.savings().iter().map(|s| (s.0.0, s.1));
+            savings.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            savings(&[(1, 50), (2, 5)], &[(1, 20)], 10),
+            [(1, 30), (2, 5)]
+        );
+        assert_eq!(
+            savings(&[(1, 5), (2, 50)], &[(0, 9), (2, 45)], 2),
+            [(1, 2), (2, 47)]
+        );
+        assert_eq!(savings(&[(1, 5), (3, 50)], &[], 60), [(1, 5), (3, 50)]);
+        assert_eq!(savings(&[], &[(1, 20)], 10), []);
+    }
+}

@@ -1,0 +1,290 @@
+//! A strand: the longest chain of activity up to a point of the program.
+//!
+//! One duty: extend it by activity, and merge two of them where one must wait for the other. In the terms of
+//! Oyama et al. a strand is the entry label (`begin`), the list of subpaths (`list`) and its length; only a
+//! strand that is adopted pays for a further list node.
+
+use core::ptr;
+
+use crate::near::{Near, NearPaths, is_near};
+use crate::path::{Arena, Edge, List, Local, Segment, Site};
+use crate::procedures::{Procedure, Procedures};
+use crate::sampled::Sampled;
+use crate::tracker::Settings;
+
+/// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
+/// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory
+/// is not given back otherwise. One word, since it is handed on often.
+#[derive(Debug)]
+#[must_use = "give it back to a `Thread`"]
+pub struct Strand(pub(crate) Box<Chain>);
+
+/// A strand's content.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Activity on the longest chain, in nanoseconds.
+    pub(crate) length: u64,
+    /// The longest chain if edges cost what the settings say.
+    pub(crate) burdened: u64,
+    /// The chain before the open segment, and its length.
+    list: List,
+    closed: u64,
+    /// Where and by which edge the open segment began, and the thread that runs it.
+    begin: Site,
+    edge: Edge,
+    pub(crate) thread: u32,
+    pub(crate) procedures: Procedures,
+    pub(crate) sampled: Sampled,
+    near: NearPaths,
+    pub(crate) session: u32,
+    /// The length with which the strand was spawned; `None` if that is unknown, or the strand has not ended.
+    pub(crate) since: Option<u64>,
+    /// Of a copy, or of a strand that has ended: where. Of a thread's own: nothing.
+    pub(crate) at: Site,
+    /// Of a copy: what its spawner was in. Of a strand that was left: what its thread was in.
+    pub(crate) procedure: Option<Procedure>,
+    pub(crate) idle: bool,
+}
+
+/// How a strand goes on after another one: where, by which edge, on which thread, at which cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transition {
+    pub(crate) to: Site,
+    pub(crate) edge: Edge,
+    pub(crate) thread: u32,
+    pub(crate) cost: u64,
+}
+
+/// What strands are made of.
+pub(crate) struct Memory<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) settings: &'a Settings,
+    pub(crate) spare: &'a mut Spare,
+}
+
+/// What a thread keeps for further strands.
+pub(crate) struct Spare {
+    pub(crate) nodes: Local,
+    strands: Vec<Strand>,
+}
+
+/// Strands that a thread keeps at most.
+const MOST_SPARE: usize = 64;
+
+impl Spare {
+    pub(crate) fn new() -> Self {
+        Spare {
+            nodes: Local::new(),
+            strands: Vec::new(),
+        }
+    }
+}
+
+impl Strand {
+    pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
+        Strand(Box::new(Chain {
+            length: 0,
+            burdened: 0,
+            list: List::EMPTY,
+            closed: 0,
+            begin,
+            edge: Edge::Start,
+            thread,
+            procedures: Procedures::default(),
+            sampled: Sampled::default(),
+            near: NearPaths::default(),
+            session,
+            since: None,
+            at: begin,
+            procedure: None,
+            idle: false,
+        }))
+    }
+
+    /// The strand as a number that is not 0.
+    pub fn into_raw(self) -> usize {
+        Box::into_raw(self.0).expose_provenance()
+    }
+
+    /// The strand of a number; `None` for 0.
+    ///
+    /// # Safety
+    /// The number is 0, or comes from [`Strand::into_raw`] and is used here for the first time.
+    pub unsafe fn from_raw(number: usize) -> Option<Strand> {
+        // SAFETY: a box's address, which this owns from here on (this function's contract).
+        (number != 0)
+            .then(|| unsafe { Strand(Box::from_raw(ptr::with_exposed_provenance_mut(number))) })
+    }
+
+    /// The thread that ran it last.
+    pub fn thread(&self) -> u32 {
+        self.0.thread
+    }
+
+    /// The same strand, to go on separately.
+    #[inline]
+    pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {
+        let spare = memory.spare.strands.pop();
+        let mut copy = spare.unwrap_or_else(|| Strand::start(0, Site(0), 0));
+        let (from, to) = (&*self.0, &mut *copy.0);
+        to.length = from.length;
+        to.burdened = from.burdened;
+        to.list = from.list.share(memory.arena);
+        to.closed = from.closed;
+        to.begin = from.begin;
+        to.edge = from.edge;
+        to.thread = from.thread;
+        to.procedures.copy_from(&from.procedures);
+        to.sampled.clone_from(&from.sampled);
+        to.near.clone_from(&from.near);
+        to.session = from.session;
+        to.since = from.since;
+        to.at = from.at;
+        to.procedure = from.procedure;
+        to.idle = from.idle;
+        copy
+    }
+
+    #[inline]
+    pub(crate) fn release(mut self, memory: &mut Memory<'_>) {
+        let list = core::mem::replace(&mut self.0.list, List::EMPTY);
+        list.release(memory.arena, &mut memory.spare.nodes);
+        if memory.spare.strands.len() < MOST_SPARE {
+            memory.spare.strands.push(self);
+        }
+    }
+
+    /// The strand was active.
+    #[inline]
+    pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
+        self.0.length += time;
+        self.0.burdened += time;
+        if let Some(procedure) = procedure {
+            self.0.procedures.add(procedure, time);
+        }
+    }
+
+    /// The open segment, up to where the strand is.
+    #[inline]
+    fn open_segment(&self) -> Segment {
+        Segment {
+            begin: self.0.begin,
+            end: self.0.at,
+            edge: self.0.edge,
+            thread: Some(self.0.thread),
+            time: self.0.length - self.0.closed,
+            count: 1,
+        }
+    }
+
+    /// The strand ends its segment where it is, and begins another one.
+    #[inline]
+    pub(crate) fn proceed(&mut self, memory: &mut Memory<'_>, transition: &Transition) {
+        let segment = self.open_segment();
+        let keep = memory.settings.segments / 2;
+        let chain = &mut *self.0;
+        let nodes = &mut memory.spare.nodes;
+        chain.list.append(memory.arena, nodes, segment, keep);
+        chain.closed = chain.length;
+        chain.begin = transition.to;
+        chain.edge = transition.edge;
+        chain.thread = transition.thread;
+        chain.burdened += transition.cost;
+    }
+
+    /// The strand had to wait for `other`: the longer of the two goes on.
+    #[inline]
+    pub(crate) fn merge(
+        &mut self,
+        memory: &mut Memory<'_>,
+        mut other: Strand,
+        transition: &Transition,
+    ) {
+        let burdened = self.0.burdened.max(other.0.burdened + transition.cost);
+        // The common length, if they come from a fork.
+        let since = other.0.since.or(self.parted(&other));
+        if other.0.length > self.0.length {
+            other.proceed(memory, transition);
+            other.0.since = self.0.since;
+            core::mem::swap(self, &mut other);
+            other.0.at = transition.to;
+        }
+        self.0.burdened = burdened;
+        self.absorb(memory, other, since);
+    }
+
+    /// Of two strands for which the same one waits, the longer, merged with the other one.
+    pub(crate) fn both(memory: &mut Memory<'_>, mut longer: Strand, mut other: Strand) -> Strand {
+        let since = longer.0.since.min(other.0.since);
+        let parted = since.or(longer.parted(&other));
+        if other.0.length > longer.0.length {
+            core::mem::swap(&mut longer, &mut other);
+        }
+        longer.0.since = since;
+        longer.0.burdened = longer.0.burdened.max(other.0.burdened);
+        longer.absorb(memory, other, parted);
+        longer
+    }
+
+    /// For two strands of which the shorter one may be a branch beside the longer one: where its last
+    /// segment begins. `None`: the same thread ran both one after the other.
+    fn parted(&self, other: &Strand) -> Option<u64> {
+        let shorter = if other.0.length > self.0.length {
+            self
+        } else {
+            other
+        };
+        (self.0.thread != other.0.thread).then_some(shorter.0.closed)
+    }
+
+    /// The strand goes on, and `shorter` has ended. `since`: where they parted; `None` if they are not beside
+    /// each other.
+    #[inline]
+    fn absorb(&mut self, memory: &mut Memory<'_>, shorter: Strand, since: Option<u64>) {
+        let slack = self.0.length - shorter.0.length;
+        self.0.procedures.merge(&shorter.0.procedures, slack);
+        self.0.sampled.merge(&shorter.0.sampled, slack);
+        if let Some(since) = since {
+            self.compare(memory.settings, &shorter, since.min(shorter.0.length));
+        } else if slack == 0 && self.near().len() < shorter.near().len() {
+            // The same chain, by way of a barrier at which others arrived later.
+            self.0.near = shorter.0.near.clone();
+        }
+        shorter.release(memory);
+    }
+
+    /// Remembers the branch `shorter` if it is nearly critical.
+    #[inline]
+    fn compare(&mut self, settings: &Settings, shorter: &Strand, since: u64) {
+        let slack = self.0.length - shorter.0.length;
+        let time = shorter.0.length - since;
+        if time < settings.near_least || !is_near(slack, time, settings.near) {
+            return;
+        }
+        let branch = Near {
+            begin: shorter.0.begin,
+            end: shorter.0.at,
+            thread: shorter.0.thread,
+            time,
+            slack,
+            since,
+        };
+        if self.0.near.wants(&branch) {
+            self.0.near.add(branch, &shorter.0.near, settings.near);
+        }
+    }
+
+    /// The segments of the chain, the open one up to where the strand is.
+    pub(crate) fn segments(&self, arena: &Arena) -> Vec<Segment> {
+        let mut segments = self.0.list.segments(arena);
+        let open = self.open_segment();
+        if open.time > 0 || segments.is_empty() {
+            segments.push(open);
+        }
+        segments
+    }
+
+    pub(crate) fn near(&self) -> &[Near] {
+        self.0.near.branches()
+    }
+}

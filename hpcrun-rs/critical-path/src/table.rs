@@ -1,0 +1,250 @@
+//! The tracker as a table of functions with C's calling convention ([`PathTable`]).
+//!
+//! One duty: serve task runtimes and programs, whoever keeps the state of a thread: the profiler, or a test.
+
+use core::mem::ManuallyDrop;
+use core::sync::atomic::{AtomicU8, Ordering};
+use core::{ptr, slice};
+
+use hpcrun_abi::{ABI_VERSION, PATH_START, PATH_STOP, PathTable};
+
+use crate::clock::ThreadClock;
+use crate::path::{Edge, Site};
+use crate::procedures::Procedure;
+use crate::strand::Strand;
+use crate::thread::Thread;
+use crate::tracker::{Lost, Tracker};
+
+/// A thread of a process with one tracker.
+pub type Tracked = Thread<'static, ThreadClock>;
+
+/// Who keeps the tracker and the threads' states.
+pub trait Host {
+    /// The process's tracker.
+    fn tracker() -> &'static Tracker;
+
+    /// 1 while the path is tracked.
+    fn active() -> &'static AtomicU8;
+
+    /// [`Host::active`] has changed: tells the runtimes.
+    fn changed();
+
+    /// Calls `change` with the calling thread's state, which `first` makes at the thread's first event.
+    /// `None`: the thread ends, or the call comes from within another one.
+    fn enter<R>(
+        first: impl FnOnce() -> Tracked,
+        change: impl FnOnce(&mut Tracked) -> R,
+    ) -> Option<R>;
+}
+
+/// The host's functions.
+pub fn table<H: Host>() -> PathTable {
+    PathTable {
+        size: size_of::<PathTable>() as u32,
+        version: ABI_VERSION,
+        active: H::active(),
+        copy: copy::<H>,
+        merge: merge::<H>,
+        begin: begin::<H>,
+        end: end::<H>,
+        end_and_merge: end_and_merge::<H>,
+        both: both::<H>,
+        share: share::<H>,
+        discard: discard::<H>,
+        finish: finish::<H>,
+        publish: publish::<H>,
+        pause: pause::<H>,
+        resume: resume::<H>,
+        restart: restart::<H>,
+        enter: enter::<H>,
+        procedure: procedure::<H>,
+        source: source::<H>,
+        lose: lose::<H>,
+        control: control::<H>,
+        report: report::<H>,
+    }
+}
+
+/// Calls `change` with the calling thread's state, in the tracker's session. A thread whose first event this
+/// is has been active until now, or `idle`; its path begins at `begin`. `None`: as [`Host::enter`].
+#[inline]
+pub fn with<H: Host, R>(
+    idle: bool,
+    begin: Site,
+    change: impl FnOnce(&mut Tracked) -> R,
+) -> Option<R> {
+    let change = |thread: &mut Tracked| {
+        thread.restart(begin);
+        change(thread)
+    };
+    H::enter(|| first::<H>(idle, begin), change)
+}
+
+#[cold]
+#[inline(never)]
+fn first<H: Host>(idle: bool, begin: Site) -> Tracked {
+    let mut thread = Thread::new(H::tracker(), ThreadClock::new(), begin);
+    if idle {
+        thread.pause();
+    }
+    thread
+}
+
+/// As [`with`], for events of a thread that was active.
+#[inline]
+fn active<H: Host, R>(change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+    with::<H, R>(false, Site(0), change)
+}
+
+/// As [`with`], for events of a thread that had nothing to do.
+#[inline]
+fn idle<H: Host, R>(change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+    with::<H, R>(true, Site(0), change)
+}
+
+#[inline]
+fn raw(strand: Option<Strand>) -> usize {
+    strand.map_or(0, Strand::into_raw)
+}
+
+// What is unsafe in the functions below is what `PathTable` asks of their callers. None of them panics. Where
+// no thread is found, a strand is dropped, and its share of the path's nodes stays taken.
+
+extern "C" fn copy<H: Host>(at: u64) -> usize {
+    raw(active::<H, _>(|thread| thread.copy(Site(at))))
+}
+
+unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
+    // SAFETY: see above.
+    let strand = unsafe { Strand::from_raw(strand) };
+    active::<H, _>(|thread| match (strand, Edge::from_number(edge)) {
+        (Some(strand), Some(edge)) => thread.merge(strand, Site(at), edge),
+        (Some(strand), None) => {
+            thread.discard(strand);
+            thread.lose(Lost::Unknown);
+        }
+        (None, _) => thread.lose(Lost::Untracked),
+    });
+}
+
+unsafe extern "C" fn begin<H: Host>(spawned: usize, at: u64) -> usize {
+    // SAFETY: see above.
+    let spawned = unsafe { Strand::from_raw(spawned) };
+    raw(idle::<H, _>(|thread| thread.begin(spawned, Site(at))))
+}
+
+unsafe extern "C" fn end<H: Host>(left: usize, at: u64) -> usize {
+    // SAFETY: see above.
+    let left = unsafe { Strand::from_raw(left) };
+    raw(left.and_then(|left| idle::<H, _>(|thread| thread.end(left, Site(at)))))
+}
+
+unsafe extern "C" fn end_and_merge<H: Host>(left: usize, at: u64) {
+    // SAFETY: see above.
+    if let Some(left) = unsafe { Strand::from_raw(left) } {
+        idle::<H, _>(|thread| thread.end_and_merge(left, Site(at)));
+    }
+}
+
+unsafe extern "C" fn both<H: Host>(first: usize, second: usize) -> usize {
+    // SAFETY: see above.
+    raw(
+        match unsafe { (Strand::from_raw(first), Strand::from_raw(second)) } {
+            (Some(first), Some(second)) => idle::<H, _>(|thread| thread.both(first, second)),
+            (first, second) => first.or(second),
+        },
+    )
+}
+
+unsafe extern "C" fn share<H: Host>(strand: usize) -> usize {
+    // SAFETY: see above; it stays the caller's.
+    let strand = ManuallyDrop::new(unsafe { Strand::from_raw(strand) });
+    raw(strand
+        .as_ref()
+        .and_then(|strand| idle::<H, _>(|thread| thread.share(strand))))
+}
+
+unsafe extern "C" fn discard<H: Host>(strand: usize) {
+    // SAFETY: see above.
+    if let Some(strand) = unsafe { Strand::from_raw(strand) } {
+        idle::<H, _>(|thread| thread.discard(strand));
+    }
+}
+
+unsafe extern "C" fn finish<H: Host>(strand: usize) {
+    // SAFETY: see above.
+    if let Some(strand) = unsafe { Strand::from_raw(strand) } {
+        idle::<H, _>(|thread| thread.finish(strand));
+    }
+}
+
+extern "C" fn publish<H: Host>(at: u64) {
+    active::<H, _>(|thread| thread.publish(Site(at)));
+}
+
+extern "C" fn pause<H: Host>() {
+    active::<H, _>(Thread::pause);
+}
+
+extern "C" fn resume<H: Host>() {
+    active::<H, _>(Thread::resume);
+}
+
+extern "C" fn restart<H: Host>(at: u64) {
+    with::<H, _>(false, Site(at), Thread::resume);
+}
+
+extern "C" fn enter<H: Host>(procedure: u32) -> u32 {
+    let procedure = procedure.checked_sub(1).map(Procedure);
+    let outer = active::<H, _>(|thread| thread.enter(procedure)).flatten();
+    outer.map_or(0, |outer| outer.0 + 1)
+}
+
+/// # Safety
+/// As for `slice::from_raw_parts`.
+unsafe fn text<'a>(text: *const u8, length: usize) -> &'a str {
+    // SAFETY: the caller's promise.
+    core::str::from_utf8(unsafe { slice::from_raw_parts(text, length) }).unwrap_or("?")
+}
+
+unsafe extern "C" fn procedure<H: Host>(name: *const u8, length: usize) -> u32 {
+    // SAFETY: see above.
+    let name = unsafe { text(name, length) };
+    let procedure = H::tracker().procedure(name);
+    procedure.map_or(0, |procedure| procedure.0 + 1)
+}
+
+unsafe extern "C" fn source<H: Host>(file: *const u8, length: usize, line: u32) -> u64 {
+    // SAFETY: see above.
+    H::tracker().source(unsafe { text(file, length) }, line).0
+}
+
+extern "C" fn lose<H: Host>(cause: u32) {
+    let cause = Lost::ALL.get(cause as usize).copied();
+    active::<H, _>(|thread| thread.lose(cause.unwrap_or(Lost::Unknown)));
+}
+
+extern "C" fn control<H: Host>(command: u32) {
+    match command {
+        PATH_START => {
+            H::tracker().restart();
+            H::active().store(1, Ordering::SeqCst);
+        }
+        PATH_STOP => H::active().store(0, Ordering::SeqCst),
+        _ => return,
+    }
+    H::changed();
+}
+
+unsafe extern "C" fn report<H: Host>(buffer: *mut u8, size: usize) -> usize {
+    let tracker = H::tracker();
+    if H::active().load(Ordering::Relaxed) != 0 {
+        tracker.ask();
+    }
+    let json = tracker.report().to_json(|site| tracker.place(site));
+    if json.len() <= size {
+        // SAFETY: the caller's buffer has room for so many bytes.
+        unsafe { ptr::copy_nonoverlapping(json.as_ptr(), buffer, json.len()) };
+    }
+    json.len()
+}

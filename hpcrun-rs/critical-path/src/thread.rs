@@ -1,0 +1,429 @@
+//! The operations of a thread: what it does to its strand, and what it hands to others.
+//!
+//! One duty: measure activity between events, and carry strands along edges. An operation among many reads
+//! the clock once, so its own time, some ten nanoseconds, counts as activity. One after a long segment reads
+//! it twice and does not count.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::path::{Edge, Site};
+use crate::procedures::Procedure;
+use crate::sampled::{Context, Sampler};
+use crate::samples::Samples;
+use crate::strand::{Memory, Spare, Strand, Transition};
+use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
+
+/// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
+const LONG: u64 = 100_000;
+/// What follows it within this time finds the caches cold.
+const AFTER_LONG: u64 = 20_000;
+
+/// A thread that is tracked; it belongs to one thread of the program.
+pub struct Thread<'t, C> {
+    tracker: &'t Tracker,
+    clock: C,
+    /// The clock's time up to which activity is counted.
+    last: u64,
+    /// Up to this time of the clock, operations exclude themselves; see [`Thread::settle`].
+    cold: u64,
+    /// Time that passes is not activity.
+    idle: bool,
+    /// Activity is counted up to now, and the next operation happens now.
+    is_now: bool,
+    strand: Strand,
+    procedure: Option<Procedure>,
+    number: u32,
+    /// How often it was asked to publish its strand, and has.
+    answered: u32,
+    resyncs_before: u64,
+    spare: Spare,
+    samples: Arc<Samples>,
+    sampler: Option<Box<dyn Sampler>>,
+    totals: Arc<Totals>,
+}
+
+impl<'t, C: Clock> Thread<'t, C> {
+    /// The calling thread begins at `begin`, and nothing is known of its creation.
+    pub fn new(tracker: &'t Tracker, mut clock: C, begin: Site) -> Self {
+        let session = tracker.session();
+        let (number, totals) = tracker.enter(session);
+        Thread {
+            tracker,
+            last: clock.now(),
+            clock,
+            cold: 0,
+            idle: false,
+            is_now: false,
+            strand: Strand::start(number, begin, session),
+            procedure: None,
+            number,
+            answered: tracker.asked(),
+            resyncs_before: 0,
+            spare: Spare::new(),
+            samples: Arc::default(),
+            sampler: None,
+            totals,
+        }
+    }
+
+    /// Begins the tracker's current session at `begin`, if it is another one.
+    #[inline]
+    pub fn restart(&mut self, begin: Site) {
+        if self.strand.0.session != self.tracker.session() {
+            self.begin_session(begin);
+        }
+    }
+
+    #[cold]
+    fn begin_session(&mut self, begin: Site) {
+        let session = self.tracker.session();
+        self.totals.reset(session);
+        self.resyncs_before = self.clock.resyncs();
+        self.samples.take();
+        let new = Strand::start(self.number, begin, session);
+        let old = core::mem::replace(&mut self.strand, new);
+        self.discard(old);
+        self.last = self.clock.now();
+    }
+
+    /// The thread's number, by which reports name it.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The longest chain of activity up to now, in nanoseconds.
+    pub fn length(&mut self) -> u64 {
+        self.tick();
+        self.strand.0.length
+    }
+
+    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`] happens
+    /// at this moment. Returns the time since the last event, in nanoseconds.
+    #[inline]
+    pub fn since_last(&mut self) -> u64 {
+        let before = self.last;
+        self.is_now = false;
+        self.tick();
+        self.is_now = true;
+        self.last - before
+    }
+
+    /// Ends what [`Thread::since_last`] has begun.
+    #[inline]
+    pub fn seal(&mut self) {
+        self.is_now = false;
+    }
+
+    /// Whether the thread was told to pause.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// Counts the activity since the last event.
+    #[inline]
+    fn tick(&mut self) {
+        if !core::mem::take(&mut self.is_now) {
+            let now = self.clock.now();
+            self.advance(now);
+        }
+    }
+
+    /// Counts the activity up to a time of the clock.
+    #[inline]
+    fn advance(&mut self, now: u64) {
+        let time = now - self.last;
+        self.last = now;
+        if time >= LONG {
+            self.cold = now + AFTER_LONG;
+        }
+        if !self.idle {
+            self.strand.extend(time, self.procedure);
+            self.totals.add_work(time, self.procedure);
+        }
+        if self.samples.are_there() {
+            self.take_samples();
+        }
+        if self.answered != self.tracker.asked() {
+            self.answer();
+        }
+    }
+
+    /// Ends an operation. After a long segment the tracker's memory is no longer in the processor's caches,
+    /// and the first operations take microseconds: they read the clock again, so as not to count as activity.
+    #[inline]
+    fn settle(&mut self) {
+        if self.last < self.cold {
+            self.last = self.clock.now();
+        }
+    }
+
+    /// Publishes the strand, as the tracker has asked.
+    #[cold]
+    fn answer(&mut self) {
+        self.answered = self.tracker.asked();
+        self.tell_resyncs();
+        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
+        strand.0.at = Site(0);
+        self.tracker.end(strand);
+    }
+
+    /// Tells reports how often the clock had to ask the system.
+    fn tell_resyncs(&self) {
+        let resyncs = self.clock.resyncs() - self.resyncs_before;
+        self.totals.set_resyncs(resyncs);
+    }
+
+    /// What follows is no activity, until [`Thread::resume`]: a wait, or work of the tracker's own.
+    #[inline]
+    pub fn pause(&mut self) {
+        self.tick();
+        self.tell_resyncs();
+        self.idle = true;
+    }
+
+    /// What follows is activity again.
+    #[inline]
+    pub fn resume(&mut self) {
+        if self.samples.are_there() {
+            self.take_samples();
+        }
+        self.last = self.clock.now();
+        self.is_now = false;
+        self.idle = false;
+    }
+
+    /// The calling thread enters a procedure, until the returned one is entered again. Time belongs to the
+    /// innermost procedure.
+    #[inline]
+    pub fn enter(&mut self, procedure: Option<Procedure>) -> Option<Procedure> {
+        self.tick();
+        let outer = core::mem::replace(&mut self.procedure, procedure);
+        self.settle();
+        outer
+    }
+
+    /// Where a signal handler of this thread leaves its samples.
+    pub fn samples(&self) -> Arc<Samples> {
+        Arc::clone(&self.samples)
+    }
+
+    /// Whoever knows the contexts of the samples. Without it, they do not count.
+    pub fn set_sampler(&mut self, sampler: Box<dyn Sampler>) {
+        self.sampler = Some(sampler);
+    }
+
+    /// Adds the samples since the last event to the open segment. Samples of an idle thread do not count.
+    #[cold]
+    fn take_samples(&mut self) {
+        let taken = self.samples.take();
+        let Some(sampler) = self.sampler.as_mut().filter(|_| !self.idle) else {
+            return;
+        };
+        let (profile, length) = (sampler.profile(), self.strand.0.length);
+        for (record, time) in taken {
+            let functions = sampler.functions(record);
+            let context = Context { profile, record };
+            let sampled = &mut self.strand.0.sampled;
+            sampled.add(context, &functions, time, length);
+        }
+        if self.samples.take_missed() > 0 {
+            self.lose(Lost::Sample);
+        }
+    }
+
+    /// A copy of the strand at `at`, for whoever waits for this event: the begin of a spawned thread or task,
+    /// a receive, the next acquisition of a lock.
+    #[inline]
+    pub fn copy(&mut self, at: Site) -> Strand {
+        self.tick();
+        let mut copy = self.with_memory(|memory, strand| strand.share(memory));
+        copy.0.at = at;
+        copy.0.since = None;
+        copy.0.procedure = self.procedure;
+        self.settle();
+        copy
+    }
+
+    /// The strand, at `at`, has waited for the event of `strand`.
+    #[inline]
+    pub fn merge(&mut self, strand: Strand, at: Site, edge: Edge) {
+        self.tick();
+        self.merge_now(strand, at, edge);
+    }
+
+    /// Leaves the current strand, and begins one at `at`: a spawned one, from its spawner's copy. `None`: the
+    /// spawner is unknown, which is counted. The result is for [`Thread::end`].
+    #[inline]
+    pub fn begin(&mut self, spawned: Option<Strand>, at: Site) -> Strand {
+        self.tick();
+        let procedure = spawned.as_ref().and_then(|strand| strand.0.procedure);
+        if spawned.is_none() {
+            self.lose(Lost::Untracked);
+        }
+        let mut strand = match spawned.and_then(|strand| self.same_session(strand)) {
+            Some(mut strand) => {
+                let transition = self.transition(at, Edge::Spawn);
+                self.with_memory(|memory, _| strand.proceed(memory, &transition));
+                self.count(Edge::Spawn);
+                strand
+            }
+            None => Strand::start(self.number, at, self.strand.0.session),
+        };
+        strand.0.since = Some(strand.0.length);
+        let mut left = core::mem::replace(&mut self.strand, strand);
+        left.0.procedure = core::mem::replace(&mut self.procedure, procedure);
+        left.0.idle = core::mem::replace(&mut self.idle, false);
+        self.settle();
+        left
+    }
+
+    /// The current strand ends at `at`; the thread goes on with `left`, which it has left for it. The result
+    /// is for whoever waits for the end, or for [`Thread::finish`].
+    #[inline]
+    pub fn end(&mut self, left: Strand, at: Site) -> Strand {
+        self.tick();
+        self.procedure = left.0.procedure;
+        self.idle = left.0.idle;
+        let session = self.strand.0.session;
+        let before = if left.0.session == session {
+            left
+        } else {
+            self.discard(left);
+            Strand::start(self.number, at, session)
+        };
+        let mut ended = core::mem::replace(&mut self.strand, before);
+        ended.0.at = at;
+        ended
+    }
+
+    /// As `end` and `merge`: the current strand ends at `at`, where the one that was left for it waits.
+    #[inline]
+    pub fn end_and_merge(&mut self, left: Strand, at: Site) {
+        let ended = self.end(left, at);
+        self.merge_now(ended, at, Edge::Join);
+    }
+
+    /// A strand has ended for which nobody waits: the report counts it among the ends.
+    pub fn finish(&mut self, ended: Strand) {
+        self.tracker.end(ended);
+    }
+
+    /// The current strand ends at `at` as far as a report now is concerned.
+    pub fn publish(&mut self, at: Site) {
+        let copy = self.copy(at);
+        self.tell_resyncs();
+        self.tracker.end(copy);
+    }
+
+    /// The strand ends, as far as a report now is concerned, when the thread's CPU clock, by the system, shows
+    /// `cpu` nanoseconds. For another thread: the one that the strand belongs to must not use this any more.
+    pub fn publish_from_outside(&mut self, cpu: u64) {
+        let now = self.clock.at(cpu).max(self.last);
+        self.advance(now);
+        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
+        strand.0.at = Site(0);
+        self.tracker.end(strand);
+    }
+
+    /// Of two strands for which the same one waits, leaves one.
+    pub fn both(&mut self, first: Strand, second: Strand) -> Strand {
+        let Some(first) = self.same_session(first) else {
+            return second;
+        };
+        match self.same_session(second) {
+            Some(second) => self.with_memory(|memory, _| Strand::both(memory, first, second)),
+            None => first,
+        }
+    }
+
+    /// The same strand once more.
+    pub fn share(&mut self, strand: &Strand) -> Strand {
+        self.with_memory(|memory, _| strand.share(memory))
+    }
+
+    /// Forgets what nobody waits for.
+    pub fn discard(&mut self, strand: Strand) {
+        self.with_memory(|memory, _| strand.release(memory));
+    }
+
+    /// An edge to this thread is missing from the result.
+    pub fn lose(&mut self, cause: Lost) {
+        self.totals.add(LOST + cause as usize, 1);
+    }
+
+    /// Merges at a moment up to which activity is counted.
+    #[inline]
+    fn merge_now(&mut self, strand: Strand, at: Site, edge: Edge) {
+        let Some(other) = self.same_session(strand) else {
+            return;
+        };
+        let transition = self.transition(at, edge);
+        self.with_memory(|memory, strand| strand.merge(memory, other, &transition));
+        self.count(edge);
+        self.settle();
+    }
+
+    /// The strand, if it belongs to the thread's session.
+    #[inline]
+    fn same_session(&mut self, strand: Strand) -> Option<Strand> {
+        if strand.0.session == self.strand.0.session {
+            return Some(strand);
+        }
+        self.lose(Lost::OtherSession);
+        self.discard(strand);
+        None
+    }
+
+    #[inline]
+    fn transition(&self, to: Site, edge: Edge) -> Transition {
+        let settings = &self.tracker.settings;
+        Transition {
+            to,
+            edge,
+            thread: self.number,
+            cost: if edge == Edge::Spawn {
+                settings.spawn_cost
+            } else {
+                settings.message_cost
+            },
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, edge: Edge) {
+        self.totals
+            .add(if edge == Edge::Wake { WOKEN } else { EXACT }, 1);
+    }
+}
+
+impl<C> Thread<'_, C> {
+    #[inline]
+    fn with_memory<R>(&mut self, change: impl FnOnce(&mut Memory<'_>, &mut Strand) -> R) -> R {
+        let mut memory = Memory {
+            arena: &self.tracker.arena,
+            settings: &self.tracker.settings,
+            spare: &mut self.spare,
+        };
+        change(&mut memory, &mut self.strand)
+    }
+}
+
+impl<C> Drop for Thread<'_, C> {
+    fn drop(&mut self) {
+        let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));
+        self.with_memory(|memory, _| strand.release(memory));
+        self.spare.nodes.empty(&self.tracker.arena);
+        self.tracker.leave(&self.totals);
+    }
+}
+
+impl<C> core::fmt::Debug for Thread<'_, C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Thread")
+            .field("number", &self.number)
+            .field("length", &self.strand.0.length)
+            .finish_non_exhaustive()
+    }
+}

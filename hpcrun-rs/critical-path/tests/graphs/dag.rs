@@ -1,0 +1,85 @@
+//! Activity graphs, and their longest paths by visiting every edge.
+
+/// Nodes have a procedure and a duration; an edge has a cost.
+#[derive(Default)]
+pub(crate) struct Dag {
+    nodes: Vec<(Option<usize>, u64)>,
+    /// Edges into each node.
+    edges: Vec<Vec<(usize, u64)>>,
+}
+
+/// The longest path of a graph.
+pub(crate) struct Longest {
+    pub(crate) length: u64,
+    /// Its nodes in order.
+    pub(crate) path: Vec<usize>,
+}
+
+impl Dag {
+    /// A node after all of `before`, each edge with its cost. Nodes are made in a topological order.
+    pub(crate) fn node(
+        &mut self,
+        procedure: Option<usize>,
+        time: u64,
+        before: &[(usize, u64)],
+    ) -> usize {
+        assert!(before.iter().all(|(node, _)| *node < self.nodes.len()));
+        self.nodes.push((procedure, time));
+        self.edges.push(before.to_vec());
+        self.nodes.len() - 1
+    }
+
+    pub(crate) fn work(&self, procedure: Option<usize>) -> u64 {
+        let counts = |p: &Option<usize>| procedure.is_none() || *p == procedure;
+        self.nodes
+            .iter()
+            .filter(|(p, _)| counts(p))
+            .map(|(_, time)| time)
+            .sum()
+    }
+
+    /// The longest path if the procedure `zeroed` takes no time, and edges cost something or not.
+    pub(crate) fn longest(&self, zeroed: Option<usize>, with_costs: bool) -> Longest {
+        self.longest_without(|procedure| Some(procedure) == zeroed, with_costs)
+    }
+
+    /// The longest path if some procedures take no time.
+    pub(crate) fn longest_without(
+        &self,
+        is_zeroed: impl Fn(usize) -> bool,
+        with_costs: bool,
+    ) -> Longest {
+        let mut ends: Vec<u64> = Vec::new();
+        let mut from: Vec<Option<usize>> = Vec::new();
+        for ((procedure, time), edges) in self.nodes.iter().zip(&self.edges) {
+            let arrival = |(node, cost): &(usize, u64)| {
+                (ends[*node] + if with_costs { *cost } else { 0 }, *node)
+            };
+            let last = edges.iter().map(arrival).max_by_key(|(end, _)| *end);
+            let own = if procedure.is_some_and(&is_zeroed) {
+                0
+            } else {
+                *time
+            };
+            let end = last.map_or(0, |(end, _)| end) + own;
+            from.push(last.map(|(_, node)| node));
+            ends.push(end);
+        }
+        let last = (0..ends.len()).max_by_key(|node| ends[*node]);
+        let mut path: Vec<usize> = std::iter::successors(last, |node| from[*node]).collect();
+        path.reverse();
+        Longest {
+            length: last.map_or(0, |node| ends[node]),
+            path,
+        }
+    }
+
+    /// The time of a procedure on a path.
+    pub(crate) fn on_path(&self, path: &[usize], procedure: usize) -> u64 {
+        let nodes = path.iter().map(|node| self.nodes[*node]);
+        nodes
+            .filter(|(p, _)| *p == Some(procedure))
+            .map(|(_, time)| time)
+            .sum()
+    }
+}

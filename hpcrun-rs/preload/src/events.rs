@@ -1,0 +1,308 @@
+//! Synchronisation events. A hook reports each event here, once, and whoever measures is told:
+//!
+//! | event | n_working | `lock-wait` (`locks`) | critical path (`path`) |
+//! |---|---|---|---|
+//! | a wait begins, ends | moves the thread's slot | if it is for a lock | is no activity |
+//! | acquire | | ends the wait | the strands that were left at the lock go before |
+//! | release | | the waiting so far is charged to the caller | leaves a strand at the lock |
+//! | spawn, begin, end, join; send, receive; signal; arrive, leave | | | leave a strand, or it goes before |
+//!
+//! An event's *place* is the address of the call in the program. If nobody measures, hooks whose events only
+//! the last two columns need call libc directly ([`Real::direct`](crate::real::Real::direct)).
+
+use critical_path::{Edge, Site};
+use hpcrun_core::locks::{self, Outcome};
+use hpcrun_core::path::{self, Tracked};
+use hpcrun_core::threads::{self, ThreadState};
+use hpcrun_core::unwind::Registers;
+use hpcrun_core::{image, session};
+use std::ffi::{c_int, c_long};
+
+/// Where the program has called a hook.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    /// The current context, captured.
+    pub(crate) const CONTEXT: Place = Place(0);
+}
+
+/// The last parameter of a hook whose place is needed. By the System V ABI a structure of this size is passed
+/// in memory, where the caller's arguments on the stack begin: just above the return address. There may be
+/// none, and nothing is read from it.
+#[repr(C)]
+pub struct Caller([usize; 3]);
+
+impl Caller {
+    /// The last byte of the call instruction.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Place {
+        let address: u64;
+        // SAFETY: reads the hook's return address, which lies below its parameters on the stack.
+        unsafe {
+            core::arch::asm!(
+                "mov {address}, qword ptr [{parameters} - 8]",
+                address = lateout(reg) address,
+                parameters = in(reg) &raw const self.0,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        Place(address.wrapping_sub(1))
+    }
+}
+
+/// Whether nobody measures locks or paths, in this run.
+#[cold]
+pub(crate) fn nobody_measures() -> bool {
+    session::has_begun() && !locks::enabled() && !path::is_configured()
+}
+
+/// Reports an event of the calling thread to the critical path.
+#[inline]
+pub(crate) fn tell<R>(place: Place, event: impl FnOnce(&mut Tracked, Site) -> R) -> Option<R> {
+    if !path::is_active() {
+        return None;
+    }
+    let thread = threads::current()?;
+    keeping_errno(|| thread.event(place.0, event))
+}
+
+/// Reports, to the critical path, what is no event of its own but belongs to one.
+pub(crate) fn amend<R>(amendment: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
+    let thread = threads::current()?;
+    keeping_errno(|| thread.path().with(amendment))
+}
+
+pub(crate) fn keeping_errno<R>(act: impl FnOnce() -> R) -> R {
+    // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let result = act();
+        *errno = kept;
+        result
+    }
+}
+
+/// Runs `wait` while the calling thread counts as waiting.
+#[inline]
+pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let Some(state) = threads::current() else {
+        return wait();
+    };
+    state.begin_wait();
+    let result = wait();
+    state.end_wait();
+    result
+}
+
+/// Like [`waiting`], in functions that signal handlers may not call. First refreshes the load map if the
+/// handler has found a module outside it.
+#[inline]
+pub(crate) fn waiting_outside_handlers<T>(wait: impl FnOnce() -> T) -> T {
+    session::refresh_if_stale();
+    waiting(wait)
+}
+
+/// Runs `wait`, by which the calling thread waits for others at `place`. `before` tells what the wait begins
+/// with, and `after` what it has waited for.
+pub(crate) fn wait_for<T, B>(
+    place: Place,
+    before: impl FnOnce(&mut Tracked, Site) -> B,
+    wait: impl FnOnce() -> T,
+    after: impl FnOnce(&mut Tracked, Site, B, &T),
+) -> T {
+    let begun = tell(place, |tracked, at| {
+        let begun = before(tracked, at);
+        tracked.begin_wait();
+        (at, begun)
+    });
+    let result = wait();
+    if let Some((at, begun)) = begun {
+        amend(|tracked| {
+            tracked.end_wait();
+            after(tracked, at, begun, &result);
+        });
+    }
+    result
+}
+
+/// How a call that locks has ended.
+fn locked(result: c_int) -> Outcome {
+    match result {
+        0 | libc::EOWNERDEAD => Outcome::Acquired,
+        _ => Outcome::Held,
+    }
+}
+
+/// The thread has a lock, alone or with others, if `result` says so.
+pub(crate) fn acquired(place: Place, lock: usize, shared: bool, result: c_int) -> c_int {
+    if locked(result) == Outcome::Acquired {
+        tell(place, |tracked, at| {
+            tracked.acquire(lock, shared, Edge::Lock, at)
+        });
+    }
+    result
+}
+
+/// Runs `wait`, a wait for a lock.
+pub(crate) fn wait_for_lock(
+    place: Place,
+    lock: usize,
+    shared: bool,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    wait_for(
+        place,
+        |_, _| (),
+        || blamed(lock, wait, locked),
+        |tracked, at, (), result| {
+            if locked(*result) == Outcome::Acquired {
+                tracked.acquire(lock, shared, Edge::Lock, at);
+            }
+        },
+    )
+}
+
+/// Runs `wait`, a wait for the lock at an address, whose holder is charged with it; `outcome` tells how it
+/// ended. Keeps errno.
+pub(crate) fn blamed<T: Copy>(
+    lock: usize,
+    wait: impl FnOnce() -> T,
+    outcome: impl FnOnce(T) -> Outcome,
+) -> T {
+    if !locks::enabled() {
+        return wait();
+    }
+    let since = image::now();
+    let begun = own_thread().and_then(|t| Some((t, t.begin_lock_wait(lock)?)));
+    let result = wait();
+    keeping_errno(|| match (begun, outcome(result)) {
+        (Some((thread, wait)), outcome) => thread.end_lock_wait(wait, outcome),
+        (None, Outcome::NoLock) => {}
+        (None, _) => locks::lose(image::now().saturating_sub(since)),
+    });
+    result
+}
+
+/// The calling thread's state, unless the thread uses the thread-local storage of another.
+fn own_thread() -> Option<&'static ThreadState> {
+    threads::current().filter(|thread| thread.is_own())
+}
+
+/// Runs `unlock`, which releases a lock.
+pub(crate) fn release<T>(place: Place, lock: usize, unlock: impl FnOnce() -> T) -> T {
+    tell(place, |tracked, at| tracked.release(lock, at));
+    charging(lock, unlock)
+}
+
+/// Runs `unlock`, which releases a lock. If others have waited for it, charges the current context. The
+/// charge follows the release, so that it does not make them wait longer.
+pub(crate) fn charging<T>(lock: usize, unlock: impl FnOnce() -> T) -> T {
+    let waited = match locks::enabled() && locks::is_awaited(lock) {
+        true => locks::take(lock),
+        false => 0,
+    };
+    let result = unlock();
+    charge(waited);
+    result
+}
+
+fn charge(nanoseconds: u64) {
+    if nanoseconds > 0 {
+        keeping_errno(|| {
+            let thread = own_thread();
+            if !thread.is_some_and(|t| t.charge_lock_wait(Registers::here(), nanoseconds)) {
+                locks::lose(nanoseconds);
+            }
+        });
+    }
+}
+
+/// Runs `wait`, a wait for a condition, which releases the mutex at this address.
+pub(crate) fn wait_for_condition(
+    place: Place,
+    condition: usize,
+    mutex: usize,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    if locks::enabled() && locks::is_awaited(mutex) {
+        charge(locks::take(mutex));
+    }
+    wait_for(
+        place,
+        |tracked, at| tracked.begin_condition(condition, mutex, at),
+        || waiting_outside_handlers(wait),
+        |tracked, at, before, result| {
+            tracked.end_condition(condition, mutex, before, *result == 0, at);
+        },
+    )
+}
+
+/// Runs `wait`, a wait on a semaphore.
+pub(crate) fn wait_for_post(place: Place, semaphore: usize, wait: impl FnOnce() -> c_int) -> c_int {
+    wait_for(
+        place,
+        |_, _| (),
+        || waiting(wait),
+        |tracked, at, (), result| {
+            if *result == 0 {
+                tracked.receive(semaphore, Edge::Channel, at);
+            }
+        },
+    )
+}
+
+/// Runs `wait`, a wait on a barrier.
+pub(crate) fn wait_at_barrier(place: Place, barrier: usize, wait: impl FnOnce() -> c_int) -> c_int {
+    wait_for(
+        place,
+        |tracked, at| tracked.arrive(barrier, at),
+        || waiting_outside_handlers(wait),
+        |tracked, at, round, result| {
+            let passed = matches!(*result, 0 | libc::PTHREAD_BARRIER_SERIAL_THREAD);
+            if let Some(round) = round.filter(|_| passed) {
+                tracked.leave(barrier, round, at);
+            }
+        },
+    )
+}
+
+/// Runs `wait`, a wait for the end of a thread.
+pub(crate) fn join(thread: libc::pthread_t, wait: impl FnOnce() -> c_int) -> c_int {
+    wait_for(
+        Place::CONTEXT,
+        |tracked, _| tracked.begin_join(thread as usize),
+        || waiting_outside_handlers(wait),
+        |tracked, at, (), result| tracked.end_join(thread as usize, *result == 0, at),
+    )
+}
+
+/// Runs `wait`, a wait on a futex that ends with 0 if somebody has woken the thread.
+pub(crate) fn wait_on_futex(futex: usize, wait: impl FnOnce() -> c_long) -> c_long {
+    wait_for(
+        Place::CONTEXT,
+        |_, _| (),
+        wait,
+        |tracked, at, (), result| {
+            if *result == 0 {
+                tracked.receive(futex, Edge::Wake, at);
+            }
+        },
+    )
+}
+
+/// Runs `wake`, which wakes at most `most` that wait on a futex, and returns how many it has woken.
+pub(crate) fn wake(futex: usize, most: c_int, wake: impl FnOnce() -> c_long) -> c_long {
+    let sent = tell(Place::CONTEXT, |tracked, at| {
+        let sent = tracked.send(futex, most.max(0) as u64, at)?;
+        // The context's capture was no activity.
+        tracked.thread.resume();
+        Some(sent)
+    });
+    let woken = wake();
+    if let Some(sent) = sent.flatten() {
+        amend(|tracked| tracked.settle(futex, sent, woken.max(0) as u64));
+    }
+    woken
+}

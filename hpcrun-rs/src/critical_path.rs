@@ -1,0 +1,148 @@
+//! `--critical-path`: the summary at the end of a run.
+
+use crate::output;
+use hpc_formats::critical_path::{CriticalPath, EXTENSION};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Processes that are shown, those with the longest paths.
+const SHOWN: usize = 3;
+/// Numbers of workers for which times are predicted.
+const WORKERS: [u32; 4] = [2, 4, 8, 16];
+
+/// Prints what the run's processes have written, to standard error.
+pub(crate) fn summarise(directory: &Path) {
+    let (mut paths, unread) = read(directory);
+    paths.sort_by_key(|path| std::cmp::Reverse(path.span));
+    for warning in unread {
+        eprintln!("hpcrun-rs: warning: {warning}");
+    }
+    if paths.is_empty() {
+        eprintln!("hpcrun-rs: warning: no process has written a critical path");
+        return;
+    }
+    for path in paths.iter().take(SHOWN) {
+        eprint!("{}", summary(path, paths.len() > 1));
+    }
+    if paths.len() > SHOWN {
+        eprintln!(
+            "hpcrun-rs: and of {} further processes",
+            paths.len() - SHOWN
+        );
+    }
+    eprintln!(
+        "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path",
+        output::display(directory)
+    );
+}
+
+/// The files of a directory, and what is wrong with others.
+fn read(directory: &Path) -> (Vec<CriticalPath>, Vec<String>) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == EXTENSION));
+    let (mut paths, mut unread) = (Vec::new(), Vec::new());
+    for file in files {
+        let bytes = std::fs::read(&file).map_err(|error| error.to_string());
+        match bytes.and_then(|bytes| CriticalPath::decode(&bytes).map_err(|e| e.to_string())) {
+            Ok(path) => paths.push(path),
+            Err(error) => unread.push(format!("{}: {error}", output::display(&file))),
+        }
+    }
+    (paths, unread)
+}
+
+fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
+    let (work, span) = (path.work as f64, path.span as f64);
+    let mut text = String::from("hpcrun-rs: critical path");
+    // Writing to a `String` does not fail.
+    if is_one_of_several {
+        let _ = write!(text, " of process {}", path.pid);
+    }
+    let parallelism = if span > 0.0 { work / span } else { 0.0 };
+    let _ = writeln!(
+        text,
+        ": work {}, span {} ({} with the costs of spawns and messages), parallelism {parallelism:.2}",
+        time(work),
+        time(span),
+        time(path.burdened_span as f64),
+    );
+    let times = WORKERS.iter().map(|workers| {
+        let p = f64::from(*workers);
+        let (lower, upper) = ((work / p).max(span), (work - span) / p + span);
+        format!("{workers}: {} to {}", time(lower), time(upper))
+    });
+    let times: Vec<String> = times.collect();
+    let _ = writeln!(
+        text,
+        "hpcrun-rs:   time on so many cores: {}",
+        times.join("; ")
+    );
+    let quality = &path.quality;
+    let _ = write!(
+        text,
+        "hpcrun-rs:   it rests on {} edges that were seen and {} of which only the wake-up was",
+        quality.exact_edges, quality.woken_edges
+    );
+    let lost: u64 = quality.lost_edges.iter().map(|(_, count)| count).sum();
+    if lost > 0 {
+        let causes = quality
+            .lost_edges
+            .iter()
+            .map(|(cause, n)| format!("{cause} {n}"));
+        let causes: Vec<String> = causes.collect();
+        let _ = write!(text, "; {lost} are lost ({})", causes.join(", "));
+    }
+    text.push_str(match path.complete {
+        true => "\n",
+        false => "; the process has not ended by itself: up to its last report\n",
+    });
+    text
+}
+
+/// Nanoseconds in a unit to read.
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        n if n >= 1e9 => format!("{:.3} s", n * 1e-9),
+        n if n >= 1e6 => format!("{:.3} ms", n * 1e-6),
+        n => format!("{:.1} us", n * 1e-3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hpc_formats::critical_path::Quality;
+
+    #[test]
+    fn the_summary_has_the_bounds_and_what_is_lost() {
+        let path = CriticalPath {
+            pid: 7,
+            complete: true,
+            work: 4_000_000_000,
+            span: 1_000_000_000,
+            burdened_span: 1_100_000_000,
+            quality: Quality {
+                exact_edges: 5,
+                woken_edges: 2,
+                lost_edges: vec![("untracked".into(), 3)],
+                ..Quality::default()
+            },
+            ..CriticalPath::default()
+        };
+        let text = summary(&path, true);
+        for part in [
+            "critical path of process 7: work 4.000 s, span 1.000 s (1.100 s with",
+            "parallelism 4.00",
+            "2: 2.000 s to 2.500 s; 4: 1.000 s to 1.750 s; 8:",
+            "5 edges that were seen and 2 of which",
+            "3 are lost (untracked 3)\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        let partial = CriticalPath::default();
+        assert!(summary(&partial, false).contains("critical path: work 0.0 us"));
+        assert!(summary(&partial, false).contains("not ended by itself"));
+    }
+}

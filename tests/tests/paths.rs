@@ -1,0 +1,513 @@
+//! Critical paths of programs with threads: the fixtures' graphs of known activity, whose nodes say what they
+//! really took. Work, span, each procedure's time on the path and the span without it agree with the graph,
+//! whatever the scheduler did.
+
+use hpc_formats::critical_path::{CriticalPath, EDGES, Procedure, ProcedureName, Site};
+use hpcrun_tests::run::{Condition, Run, Spec};
+use hpcrun_tests::tools::{c_program, exclusive_cores};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a procedure is called, and which of its nodes.
+type Node = (&'static str, usize);
+
+/// The fixtures' unit, nanoseconds.
+const UNIT: u64 = 2_000_000;
+
+/// Nodes in topological order, each with those before it.
+#[derive(Default)]
+struct Graph(Vec<(Node, Vec<Node>)>);
+
+impl Graph {
+    fn node(mut self, node: Node, before: &[Node]) -> Graph {
+        self.0.push((node, before.to_vec()));
+        self
+    }
+
+    /// `count` nodes one after another.
+    fn chain(mut self, nodes: &[Node], after: &[Node]) -> Graph {
+        let mut before = after.to_vec();
+        for node in nodes {
+            self = self.node(*node, &before);
+            before = vec![*node];
+        }
+        self
+    }
+
+    /// The longest path by the nodes' times, if a procedure takes none.
+    fn longest(&self, times: &Times, zeroed: Option<&str>) -> (f64, Vec<Node>) {
+        let mut ends: BTreeMap<Node, (f64, Vec<Node>)> = BTreeMap::new();
+        for (node, before) in &self.0 {
+            let first = (0.0, Vec::new());
+            let (begin, path) = before
+                .iter()
+                .map(|b| ends[b].clone())
+                .max_by(|a, b| a.0.total_cmp(&b.0))
+                .unwrap_or(first);
+            let own = if zeroed == Some(node.0) {
+                0.0
+            } else {
+                times.of(*node)
+            };
+            ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
+        }
+        let last = ends.into_values().max_by(|a, b| a.0.total_cmp(&b.0));
+        last.expect("a graph has nodes")
+    }
+}
+
+/// What the nodes took, in seconds.
+struct Times(BTreeMap<(String, usize), f64>);
+
+impl Times {
+    fn of_run(run: &Run) -> Times {
+        let text = run.stdout();
+        let value: serde_json::Value =
+            serde_json::from_str(text.trim()).expect("the fixture's nodes");
+        let nodes = value["nodes"].as_array().expect("a list");
+        let node = |node: &serde_json::Value| {
+            let name = node[0].as_str().expect("a name").to_owned();
+            let number = node[1].as_u64().expect("a number") as usize;
+            ((name, number), node[2].as_f64().expect("a time") * 1e-9)
+        };
+        Times(nodes.iter().map(node).collect())
+    }
+
+    fn of(&self, node: Node) -> f64 {
+        self.0[&(node.0.to_owned(), node.1)]
+    }
+
+    fn total(&self, name: Option<&str>) -> f64 {
+        let is_it = |((n, _), _): &(&(String, usize), &f64)| name.is_none_or(|name| name == n);
+        self.0.iter().filter(is_it).map(|(_, time)| time).sum()
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 * 1e-9
+}
+
+/// Within 2 %, and what it takes to create and end a thread for each of some.
+fn is_close(found: f64, truth: f64, threads: usize) -> bool {
+    (found - truth).abs() <= 0.02 * truth + 300e-6 * (threads + 1) as f64
+}
+
+/// What is wrong with a path.
+fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut check = |what: String, found: u64, truth: f64| {
+        if !is_close(seconds(found), truth, threads) {
+            faults.push(format!(
+                "{what}: {:.6} s, truth {truth:.6} s",
+                seconds(found)
+            ));
+        }
+    };
+    let (span, on_path) = graph.longest(times, None);
+    check("work".into(), path.work, times.total(None));
+    check("span".into(), path.span, span);
+    let names: BTreeSet<&str> = graph.0.iter().map(|((name, _), _)| *name).collect();
+    for name in names {
+        let Some(procedure) = procedure(path, name) else {
+            check(format!("{name}'s work"), 0, times.total(Some(name)));
+            continue;
+        };
+        let own = on_path.iter().filter(|node| node.0 == name);
+        let own: f64 = own.map(|node| times.of(*node)).sum();
+        check(
+            format!("{name}'s work"),
+            procedure.work,
+            times.total(Some(name)),
+        );
+        check(format!("{name} on the path"), procedure.on_path, own);
+        let zeroed = graph.longest(times, Some(name)).0;
+        check(
+            format!("the span without {name}"),
+            procedure.zeroed_span,
+            zeroed,
+        );
+    }
+    faults
+}
+
+fn procedure<'p>(path: &'p CriticalPath, name: &str) -> Option<&'p Procedure> {
+    let mut all = path.procedures.iter();
+    all.find(|p| matches!(&p.name, ProcedureName::Mark(mark) if mark == name))
+}
+
+/// What holds for every path.
+fn check_whole(path: &CriticalPath) {
+    assert!(path.complete && path.span <= path.work && path.burdened_span >= path.span);
+    let segments: u64 = path.segments.iter().map(|segment| segment.time).sum();
+    assert_eq!(segments, path.span, "the segments are the span");
+}
+
+fn edges(path: &CriticalPath) -> BTreeSet<&'static str> {
+    path.segments
+        .iter()
+        .map(|s| EDGES[usize::from(s.edge)])
+        .collect()
+}
+
+/// Runs a graph of the C program, in which every edge is seen.
+fn check_c(name: &str, graph: &Graph, threads: usize, edge: &[&str]) -> CriticalPath {
+    let spec = Spec::new(&format!("path-{name}"), c_program("paths")).arguments(&[name]);
+    let run = spec.critical_path("").succeed();
+    let path = run.critical_path();
+    check_whole(&path);
+    let times = Times::of_run(&run);
+    let faults = faults(&path, graph, &times, threads);
+    assert!(faults.is_empty(), "{name}: {}\n{path:?}", faults.join("\n"));
+    assert_eq!(path.quality.lost_edges, [], "{name}");
+    assert_eq!(path.quality.woken_edges, 0, "{name}");
+    let edges = edges(&path);
+    assert!(edge.iter().all(|e| edges.contains(e)), "{name}: {edges:?}");
+    path
+}
+
+const fn n(name: &'static str) -> Node {
+    (name, 0)
+}
+
+fn join() -> Graph {
+    let graph = Graph::default().node(n("pre"), &[]);
+    let graph = graph.node(n("A"), &[n("pre")]).node(n("B"), &[n("pre")]);
+    graph.node(n("post"), &[n("A"), n("B")])
+}
+
+fn pipeline() -> Graph {
+    let mut graph = Graph::default();
+    for item in 0..20 {
+        let stages = ["S1", "S2", "S3"];
+        for (stage, name) in stages.into_iter().enumerate() {
+            let last = (item > 0).then(|| (name, item - 1));
+            let before = (stage > 0).then(|| (stages[stage - 1], item));
+            let before: Vec<Node> = last.into_iter().chain(before).collect();
+            graph = graph.node((name, item), &before);
+        }
+    }
+    graph
+}
+
+/// A channel with room for one value: a value is produced when the one before was sent; it is sent when the
+/// one before was received, and received when it was sent and the one before was consumed.
+fn bounded() -> Graph {
+    let mut graph = Graph::default();
+    let mut sent: Vec<Node> = Vec::new();
+    for value in 0..5_usize {
+        graph = graph.node(("produce", value), &sent);
+        // Received by the consumer, which has consumed the value before that one.
+        sent = vec![("produce", value)];
+        sent.extend(value.checked_sub(2).map(|v| ("consume", v)));
+        let mut received = sent.clone();
+        received.extend(value.checked_sub(1).map(|v| ("consume", v)));
+        graph = graph.node(("consume", value), &received);
+    }
+    graph.node(n("tail"), &sent)
+}
+
+#[test]
+fn a_thread_that_is_joined_is_on_the_path_if_it_is_longer() {
+    let _cores = exclusive_cores();
+    let path = check_c("join", &join(), 1, &["start", "spawn", "join"]);
+    assert_eq!(path.segments.len(), 3);
+    // The first segment ends where the thread was created, in a context of the main thread's profile.
+    let created = &path.segments[0].end;
+    assert!(
+        matches!(created, Site::Context { profile: 1, .. }),
+        "{created:?}"
+    );
+    check_c("join-c11", &join(), 1, &["spawn", "join"]);
+}
+
+#[test]
+fn channels_of_semaphores_and_of_conditions_carry_the_path() {
+    let _cores = exclusive_cores();
+    check_c("pipeline", &pipeline(), 2, &["channel", "join"]);
+    check_c("bounded", &bounded(), 1, &["condition"]);
+}
+
+#[test]
+fn without_a_procedure_another_branch_may_be_the_longest() {
+    let _cores = exclusive_cores();
+    let zeroing = Graph::default().node(n("P"), &[]);
+    let zeroing = zeroing.node(n("A"), &[n("P")]).node(n("D"), &[n("P")]);
+    let zeroing = zeroing.node(n("E"), &[n("A"), n("D")]);
+    check_c("zeroing", &zeroing, 1, &[]);
+    let both = Graph::default()
+        .chain(&[n("f"), n("g")], &[])
+        .chain(&[("f", 1), n("h")], &[]);
+    check_c("both", &both, 1, &[]);
+}
+
+#[test]
+fn branches_that_are_nearly_as_long_are_named() {
+    let _cores = exclusive_cores();
+    let branches = [n("a"), n("b"), n("c"), n("d")];
+    let mut graph = Graph::default().node(n("pre"), &[]);
+    for branch in branches {
+        graph = graph.node(branch, &[n("pre")]);
+    }
+    let path = check_c(
+        "near",
+        &graph.node(n("post"), &branches),
+        4,
+        &["spawn", "join"],
+    );
+    let branches = path.near.iter().filter(|near| near.time > 90 * UNIT);
+    let slacks: Vec<u64> = branches.map(|near| near.slack / UNIT).collect();
+    assert_eq!(slacks.len(), 2, "{:?}", path.near);
+    assert!(slacks[0] <= 3 && (3..=6).contains(&slacks[1]), "{slacks:?}");
+}
+
+#[test]
+fn threads_that_nobody_joins_count() {
+    let _cores = exclusive_cores();
+    let mut graph = Graph::default()
+        .chain(&[n("x0"), n("x1")], &[])
+        .node(n("y0"), &[]);
+    for leaf in 0..16 {
+        graph = graph.node(("leaf", leaf), &[n("y0")]);
+    }
+    check_c("expose", &graph, 18, &["spawn"]);
+}
+
+#[test]
+fn a_round_ends_with_the_last_arrival_at_the_barrier() {
+    let _cores = exclusive_cores();
+    let mut graph = Graph::default();
+    let mut last: Vec<Node> = Vec::new();
+    for round in 0..8_usize {
+        let rank = |rank| {
+            (
+                if rank == round % 4 { "slow" } else { "fast" },
+                4 * round + rank,
+            )
+        };
+        let ranks: Vec<Node> = (0..4).map(rank).collect();
+        for rank in &ranks {
+            graph = graph.node(*rank, &last);
+        }
+        last = ranks;
+    }
+    check_c("rounds", &graph, 4, &["barrier"]);
+}
+
+#[test]
+fn readers_of_a_lock_do_not_wait_for_each_other() {
+    let _cores = exclusive_cores();
+    let readers = [n("r1"), n("r2")];
+    let graph = Graph::default().node(n("w1"), &[]);
+    let graph = graph.node(n("r1"), &[n("w1")]).node(n("r2"), &[n("w1")]);
+    check_c("readers", &graph.node(n("w2"), &readers), 2, &["lock"]);
+}
+
+/// Four threads on one core take four times as long by the clock on the wall.
+#[test]
+fn the_path_does_not_depend_on_the_number_of_cores() {
+    let _cores = exclusive_cores();
+    let mut graph = Graph::default();
+    for task in 0..4 {
+        graph = graph.node(("task", task), &[]);
+    }
+    let path = check_c("pinned", &graph, 4, &[]);
+    assert!(path.wall > 3 * path.span);
+}
+
+/// Beside a neighbour that keeps one core busy.
+#[test]
+fn the_path_does_not_depend_on_other_programs() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-beside", c_program("paths")).arguments(&["pipeline"]);
+    let run = spec
+        .critical_path("")
+        .condition(Condition::BesideBusy)
+        .succeed();
+    let faults = faults(&run.critical_path(), &pipeline(), &Times::of_run(&run), 2);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Of the standard library's channels and locks only waits are seen, so a thread that did not have to wait,
+/// because it was kept from running, has no edge. That is rare, and does not happen again and again.
+#[test]
+fn threads_and_channels_of_the_standard_library() {
+    let _cores = exclusive_cores();
+    let locks = Graph::default()
+        .node(n("pre"), &[])
+        .node(n("held"), &[n("pre")]);
+    let locks = locks
+        .node(n("A"), &[n("pre")])
+        .node(n("B"), &[n("A"), n("held")]);
+    let graphs = [
+        ("join", join(), 1),
+        ("scope", join(), 1),
+        ("pipeline", pipeline(), 2),
+        ("bounded", bounded(), 1),
+        ("locks", locks, 1),
+    ];
+    for (name, graph, threads) in graphs {
+        let mut last = Vec::new();
+        let is_right = (0..3).any(|_| {
+            let spec = Spec::fixture(&format!("path-std-{name}"), "paths").arguments(&[name]);
+            let run = spec.critical_path("").succeed();
+            let path = run.critical_path();
+            check_whole(&path);
+            assert_eq!(path.quality.lost_edges, [], "{name}");
+            last = faults(&path, &graph, &Times::of_run(&run), threads);
+            last.is_empty()
+        });
+        assert!(is_right, "{name}: {}", last.join("\n"));
+    }
+}
+
+/// Tasks of work-stealing-rt: each is a strand of its own, whoever runs it, and the workers' own waits are no
+/// part of it.
+#[test]
+fn tasks_of_the_runtime_that_reports_them() {
+    let _cores = exclusive_cores();
+    let mut graph = Graph::default();
+    for number in (1..32_usize).rev() {
+        graph = match number {
+            16.. => graph.node(("leaf", number), &[]),
+            _ => {
+                let half = |n| (if n < 16 { "merge" } else { "leaf" }, n);
+                graph.node(("merge", number), &[half(2 * number), half(2 * number + 1)])
+            }
+        };
+    }
+    let spec = Spec::fixture("path-tasks", "paths").arguments(&["tasks"]);
+    let run = spec.critical_path("").succeed();
+    let path = run.critical_path();
+    check_whole(&path);
+    let faults = faults(&path, &graph, &Times::of_run(&run), 4);
+    assert!(faults.is_empty(), "{}\n{path:?}", faults.join("\n"));
+    assert_eq!(path.quality.lost_edges, []);
+}
+
+/// What the launcher says, and that it says so only if it is asked.
+#[test]
+fn the_summary_is_printed_at_the_end() {
+    let _cores = exclusive_cores();
+    let spec = |test| Spec::new(test, c_program("paths")).arguments(&["join"]);
+    let run = spec("path-summary").critical_path("").succeed();
+    let path = run.critical_path();
+    let text = run.stderr();
+    let parallelism = path.work as f64 / path.span as f64;
+    assert!(
+        text.contains(&format!("parallelism {parallelism:.2}")),
+        "{text}"
+    );
+    assert!(text.contains("hpcprof-rs critical-path"), "{text}");
+    let without = spec("path-no-summary").succeed();
+    assert!(without.critical_paths().is_empty() && !without.stderr().contains("critical path"));
+    assert!(
+        Times::of_run(&without).total(None) > seconds(90 * UNIT),
+        "marks do nothing without the profiler"
+    );
+}
+
+/// A run of a program that is no graph.
+fn torture(name: &str) -> Run {
+    let spec = Spec::new(&format!("path-{name}"), c_program("paths")).arguments(&[name]);
+    let run = spec.critical_path("").succeed();
+    for path in run.critical_paths() {
+        check_whole(&path);
+        assert_eq!(path.quality.lost_edges, [], "{name}");
+    }
+    run
+}
+
+#[test]
+fn every_one_of_ten_thousand_threads_is_seen() {
+    let _cores = exclusive_cores();
+    let path = torture("churn").critical_path();
+    let spawned_and_joined = 10_000 + 10_000 / 2;
+    assert!(
+        path.quality.exact_edges >= spawned_and_joined,
+        "{:?}",
+        path.quality
+    );
+}
+
+/// Twenty children, forked while threads are in the middle of events, each with a path of its own.
+#[test]
+fn a_forked_child_has_a_path_of_its_own() {
+    let _cores = exclusive_cores();
+    let paths = torture("forks").critical_paths();
+    assert_eq!(paths.len(), 21);
+    let of_child = |path: &&CriticalPath| procedure(path, "child").is_some_and(|p| p.on_path > 0);
+    for child in paths.iter().filter(of_child) {
+        assert!(
+            is_close(seconds(child.span), seconds(5 * UNIT), 1),
+            "{child:?}"
+        );
+        assert_eq!(child.threads, [(0, 1), (1, 2)], "{child:?}");
+    }
+    assert_eq!(paths.iter().filter(of_child).count(), 20);
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_a_wait_works_on() {
+    let _cores = exclusive_cores();
+    let run = torture("cancel");
+    let path = run.critical_path();
+    let cleanup = procedure(&path, "cleanup").expect("it is marked");
+    let truth = seconds(20 * UNIT);
+    assert!(is_close(seconds(cleanup.on_path), truth, 20), "{cleanup:?}");
+    assert!(is_close(seconds(path.span), truth, 20), "{path:?}");
+}
+
+#[test]
+fn any_thread_may_end_the_process() {
+    let _cores = exclusive_cores();
+    let path = torture("ends").critical_path();
+    let last = procedure(&path, "last").expect("it is marked");
+    assert!(
+        is_close(seconds(last.work), seconds(20 * UNIT), 1),
+        "{last:?}"
+    );
+    // The threads that still ran count, too.
+    assert!(path.span >= last.work && path.work > path.span, "{path:?}");
+}
+
+/// By `_exit`, which is allowed in a signal handler.
+#[test]
+fn a_signal_handler_may_end_the_process_in_the_middle_of_an_event() {
+    let _cores = exclusive_cores();
+    for _ in 0..20 {
+        let spec = Spec::new("path-signalled", c_program("paths")).arguments(&["signalled"]);
+        for path in spec.critical_path("").succeed().critical_paths() {
+            assert!(path.work > 0, "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_in_the_place_of_another_one_has_no_past() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default()
+        .node(n("first"), &[])
+        .node(n("second"), &[]);
+    let path = check_c("reuse", &graph, 1, &[]);
+    assert!(!edges(&path).contains("lock"));
+    let graph = Graph::default().chain(&[n("once"), n("after")], &[]);
+    check_c("once", &graph, 1, &["lock"]);
+}
+
+/// A program that is killed leaves what was written in between.
+#[test]
+fn the_path_is_written_while_the_program_runs() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-every", c_program("paths")).arguments(&["for-ever"]);
+    let run = spec.critical_path("every:1s").run();
+    assert!(!run.output.status.success(), "it kills itself");
+    let path = run.critical_path();
+    assert!(
+        !path.complete && path.span > 0 && path.work > path.span,
+        "{path:?}"
+    );
+    assert!(
+        run.stderr().contains("up to its last report"),
+        "{}",
+        run.stderr()
+    );
+}

@@ -1,0 +1,11 @@
+//! Exports the profiler's symbol from the tests that are the profiler themselves
+//! (`tests/support/profiler.rs`).
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        for kind in ["tests", "examples"] {
+            println!("cargo::rustc-link-arg-{kind}=-Wl,--export-dynamic-symbol=hpcrun_rt_register");
+        }
+    }
+}
