@@ -360,8 +360,8 @@ fn text_shows_the_path_where_it_is_asked_for() {
     has(&csv, "on_path (inclusive)");
 }
 
-/// A function's times are those of its contexts, each sample once, with the contexts of tasks and threads that
-/// it spawned. Marked code is measured.
+/// A function's times are those of its contexts, each sample once, with the contexts of tasks and threads
+/// that it spawned. Marked code is measured.
 #[test]
 fn functions_have_the_times_of_their_samples() {
     let mut run = run();
