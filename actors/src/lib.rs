@@ -55,7 +55,6 @@
 //! | `analysis` | the graph of a phase: paths, slack, spans without an entry method |
 //! | `tuner` | automatic priorities |
 //! | `shared` | what all parts of a system share |
-//! | `cell` | an actor, its mailbox and its turns |
 //! | `merge`, `reduction` | tasks that depend on several messages |
 //! | `pattern`, `report` | phases of a path, and the path for readers |
 //! | `actor`, `system` | what users hold, and where actors live |

@@ -5,6 +5,7 @@ mod bad_input;
 mod cache;
 mod chance;
 mod conservation;
+mod critical_path;
 mod end_to_end;
 mod exports;
 mod expressions;

@@ -1,17 +1,15 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
-mod support;
-
+use crate::support::program::{
+    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
+    MAIN_SERIAL, SCHEDULER, SERIAL, START, run, run_of,
+};
+use crate::support::*;
 use hpc_formats::critical_path::{
     self, CriticalPath, EDGES, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site,
 };
 use serde_json::{Value, json};
 use std::path::Path;
-use support::program::{
-    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
-    MAIN_SERIAL, SCHEDULER, SERIAL, START, run, run_of,
-};
-use support::*;
 
 /// A unit of the graphs' times.
 const MS: u64 = 1_000_000;

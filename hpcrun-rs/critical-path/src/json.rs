@@ -39,7 +39,7 @@ impl Report {
             let prediction = self.prediction(workers);
             object(&[
                 ("workers", &workers),
-                ("seconds", &Float(prediction.time / NANOSECONDS)),
+                ("seconds", &Float(prediction.upper / NANOSECONDS)),
                 ("lower", &Float(prediction.lower / NANOSECONDS)),
                 ("upper", &Float(prediction.upper / NANOSECONDS)),
             ])

@@ -63,8 +63,6 @@ pub struct Quality {
 pub struct Prediction {
     /// The number of workers.
     pub workers: u32,
-    /// The estimate of Cilk, which Oyama et al. use: T1 / P + Tinf.
-    pub time: f64,
     /// No schedule is shorter: max(T1 / P, Tinf).
     pub lower: f64,
     /// No schedule in which a worker is idle only for want of work is longer (Brent):
@@ -78,7 +76,6 @@ impl Report {
         let (work, span, p) = (self.work as f64, self.span as f64, f64::from(workers));
         Prediction {
             workers,
-            time: work / p + span,
             lower: (work / p).max(span),
             upper: (work - span) / p + span,
         }

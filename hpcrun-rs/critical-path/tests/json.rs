@@ -55,7 +55,7 @@ fn another_reader_understands_it() {
         (workers[0], workers[10], workers.len()),
         (&json!(1), &json!(1024), 11)
     );
-    let two = json!({"workers": 2, "seconds": 12.0, "lower": 7.0, "upper": 8.5});
+    let two = json!({"workers": 2, "seconds": 8.5, "lower": 7.0, "upper": 8.5});
     assert_eq!(json["prediction"][1], two);
     let segments: Vec<(&Value, &Value)> = list(&json["segments"])
         .map(|s| (&s["edge"], &s["seconds"]))
