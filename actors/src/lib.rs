@@ -58,7 +58,7 @@
 //! | `cell` | an actor, its mailbox and its turns |
 //! | `merge`, `reduction` | tasks that depend on several messages |
 //! | `pattern`, `report` | phases of a path, and the path for readers |
-//! | `address`, `setup`, `system` | what users hold |
+//! | `address`, `system` | what users hold |
 #![forbid(unsafe_code)]
 
 mod address;
@@ -73,7 +73,6 @@ mod priority;
 mod ready;
 mod reduction;
 mod report;
-mod setup;
 mod shared;
 #[path = "parallel_overhead/track/strand.rs"]
 mod strand;
@@ -83,12 +82,11 @@ mod table;
 mod tuner;
 mod turn;
 
-pub use crate::address::{Address, Array, Context, Handle, SendError};
+pub use crate::address::{Address, Array, Context, Handle, SendError, Setup};
 pub use crate::merge::MergePoint;
 pub use crate::pattern::Phase;
 pub use crate::priority::Priority;
 pub use crate::reduction::Reduction;
 pub use crate::report::{Branch, PathReport, Task};
-pub use crate::setup::Setup;
 pub use crate::shared::Panic;
 pub use crate::system::{RunError, System, SystemBuilder};

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use critical_path::Clock;
 use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::address::{Address, Array};
+use crate::address::{Address, Array, Setup};
 use crate::reduction::Reduction;
 use crate::report::PathReport;
-use crate::setup::Setup;
 use crate::shared::{Panic, Shared};
 use crate::strand::{NewClock, Tables};
 use crate::table::Table;
 use crate::tuner::Tuner;
 
-/// Parts of tasks that each worker keeps: 48 MB, taken as needed.
-const CAPACITY: usize = 1 << 16;
+/// Parts of tasks that each worker keeps: 6 MB, taken as needed.
+const CAPACITY: usize = 1 << 17;
 
 /// Settings of a [`System`].
 #[derive(Clone, Default)]
@@ -63,7 +62,7 @@ impl SystemBuilder {
 
     /// How many parts of tasks each worker keeps for reports and priorities, 48 bytes each: a task has one
     /// part and one more for each message it sends. Of a phase with more, the beginning of the path is
-    /// reported as one segment; its length stays exact. Default: 2^20.
+    /// reported as one segment; its length stays exact. Default: 2^17.
     #[must_use]
     pub fn path_capacity(mut self, parts: usize) -> Self {
         self.capacity = Some(parts);
