@@ -1,8 +1,10 @@
 //! LU factorisation of a matrix by tiles, without pivoting: a wavefront in which the order of tasks matters.
 //!
 //! An actor for each tile. The diagonal tile is factored, the tiles of its row and column are solved, all
-//! others behind are updated. `cargo run --release -p actors --example lu -- [--tiles N] [--size N]
-//! [--slow TILE] [--times N] [--workers N] [--phases N]`; the planted tile does its updates several times.
+//! others behind are updated. One tile, planted, computes each update several times.
+//!
+//! `cargo run --release -p actors --example lu -- [--tiles N] [--size N] [--slow TILE] [--times N]
+//! [--workers N] [--phases N]`
 
 mod demo;
 

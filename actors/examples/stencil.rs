@@ -2,9 +2,10 @@
 //! run it first.
 //!
 //! Jacobi's method for heat on a square of blocks, an actor each. A block starts an iteration when it has its
-//! neighbours' edges of the one before and the change of all blocks has been added up. `cargo run --release
-//! -p actors --example stencil -- [--grid N] [--block N] [--steps N] [--slow BLOCK] [--sweeps N] [--workers
-//! N] [--phases N]`
+//! neighbours' edges of the one before and the change of all blocks has been added up.
+//!
+//! `cargo run --release -p actors --example stencil -- [--grid N] [--block N] [--steps N] [--slow BLOCK]
+//! [--sweeps N] [--workers N] [--phases N]`
 
 mod demo;
 

@@ -55,13 +55,15 @@
 //! | `analysis` | the graph of a phase: paths, slack, spans without an entry method |
 //! | `tuner` | automatic priorities |
 //! | `shared` | what all parts of a system share |
+//! | `cell` | an actor, its mailbox and its turns |
 //! | `merge`, `reduction` | tasks that depend on several messages |
 //! | `pattern`, `report` | phases of a path, and the path for readers |
-//! | `actor`, `system` | what users hold, and where actors live |
+//! | `address`, `system` | what users hold |
 #![forbid(unsafe_code)]
 
-mod actor;
+mod address;
 mod analysis;
+mod cell;
 mod current;
 mod merge;
 mod names;
@@ -80,8 +82,7 @@ mod table;
 mod tuner;
 mod turn;
 
-pub use crate::actor::address::{Address, Array, Context, Handle, SendError};
-pub use crate::actor::setup::Setup;
+pub use crate::address::{Address, Array, Context, Handle, SendError, Setup};
 pub use crate::merge::MergePoint;
 pub use crate::pattern::Phase;
 pub use crate::priority::Priority;

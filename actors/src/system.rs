@@ -6,8 +6,7 @@ use std::sync::Arc;
 use critical_path::Clock;
 use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::actor::address::{Address, Array};
-use crate::actor::setup::Setup;
+use crate::address::{Address, Array, Setup};
 use crate::reduction::Reduction;
 use crate::report::PathReport;
 use crate::shared::{Panic, Shared};
@@ -15,8 +14,8 @@ use crate::strand::{NewClock, Tables};
 use crate::table::Table;
 use crate::tuner::Tuner;
 
-/// Parts of tasks that each worker keeps: 48 MB, taken as needed.
-const CAPACITY: usize = 1 << 16;
+/// Parts of tasks that each worker keeps: 6 MB, taken as needed.
+const CAPACITY: usize = 1 << 17;
 
 /// Settings of a [`System`].
 #[derive(Clone, Default)]
@@ -45,8 +44,8 @@ impl SystemBuilder {
     }
 
     /// Gives messages priorities by the critical path of an earlier phase, from the second phase on, as long
-    /// as that pays. Actors with urgent messages come first; the order of one actor's messages stays. A phase
-    /// is a [`System::run`], or ends with [`Context::end_phase`](crate::Context::end_phase). Default: not.
+    /// as that pays. Actors with urgent messages come first; the order of one actor's messages stays. A phase is a [`System::run`], or ends with [`Context::end_phase`](crate::Context::end_phase).
+    /// Default: not.
     #[must_use]
     pub fn automatic_priorities(mut self, on: bool) -> Self {
         self.automatic_priorities = on;
@@ -63,7 +62,7 @@ impl SystemBuilder {
 
     /// How many parts of tasks each worker keeps for reports and priorities, 48 bytes each: a task has one
     /// part and one more for each message it sends. Of a phase with more, the beginning of the path is
-    /// reported as one segment; its length stays exact. Default: 2^20.
+    /// reported as one segment; its length stays exact. Default: 2^17.
     #[must_use]
     pub fn path_capacity(mut self, parts: usize) -> Self {
         self.capacity = Some(parts);

@@ -4,8 +4,7 @@
 //! * `tokens`: 64 messages do.
 //! * `fan-in`: a program sends to one actor.
 //!
-//! Rounds are interleaved; the table has medians with their middle half, in nanoseconds of wall time a
-//! message.
+//! Rounds are interleaved; the table has medians and middle halves, in nanoseconds of wall time a message.
 
 use std::hint::black_box;
 use std::sync::mpsc::{Sender, channel};

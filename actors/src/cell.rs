@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use work_stealing_rt::SpawnContext;
 
-use crate::actor::address::{Context, Handle};
 use crate::current::{Current, note_full, take_full};
 use crate::names::{self, Entry};
 use crate::priority::Priority;
@@ -40,26 +39,10 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A message of some type to an actor.
 pub(crate) trait Message<A>: Send {
-    fn run(self: Box<Self>, actor: &mut A, context: &mut Context<'_, A>);
+    /// Calls the actor's handler. Returns whether the actor goes on.
+    fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool;
     /// Gives the number of its entry method.
     fn entry(&self) -> Entry;
-}
-
-/// A message of type `M`.
-struct Typed<M>(M);
-
-impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
-    fn run(self: Box<Self>, actor: &mut A, context: &mut Context<'_, A>) {
-        actor.handle(self.0, context);
-    }
-
-    fn entry(&self) -> Entry {
-        entry::<A, M>
-    }
-}
-
-fn entry<A: Handle<M>, M: 'static>() -> u32 {
-    names::entry::<(A, M)>(A::entry_name)
 }
 
 /// A message on its way.
@@ -162,16 +145,12 @@ impl<A: Send + 'static> Cell<A> {
 
     /// Accepts a message, or gives the reason why not. Then, and if the caller is not an actor and waits in
     /// vain, the message is dropped.
-    pub(crate) fn send<M>(
+    pub(crate) fn send<M: Message<A> + 'static>(
         self: &Arc<Self>,
         message: M,
         priority: Option<Priority>,
         when_full: WhenFull,
-    ) -> Result<(), (Refused, M)>
-    where
-        A: Handle<M>,
-        M: Send + 'static,
-    {
+    ) -> Result<(), (Refused, M)> {
         let is_bounded = self.room != usize::MAX;
         if is_bounded && when_full == WhenFull::Wait && !matches!(Current::get(), Current::Actor(_))
         {
@@ -179,7 +158,8 @@ impl<A: Send + 'static> Cell<A> {
         }
         let path = self.shared.path();
         let order = priority.unwrap_or_default();
-        let urgency = priority.unwrap_or_else(|| self.shared.priority(self.number, entry::<A, M>));
+        let urgency =
+            priority.unwrap_or_else(|| self.shared.priority(self.number, message.entry()));
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
@@ -190,7 +170,7 @@ impl<A: Send + 'static> Cell<A> {
         if mailbox.queue.len() >= self.room && when_full == WhenFull::Refuse {
             return Err((Refused::Full, message));
         }
-        let message = Box::new(Typed(message));
+        let message = Box::new(message);
         let is_next = mailbox.add(Envelope {
             message,
             path,
@@ -296,17 +276,16 @@ impl<A: Send + 'static> Cell<A> {
         };
         let recorded = self.shared.is_recording().then(begin);
         let before = Current::Actor(self.number).replace();
-        let mut actors_context = Context::new(self);
-        let call = || context.enter(|| message.run(actor, &mut actors_context));
+        let call = || context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         before.replace();
         let path = recorded.map_or_else(Path::default, |outer| strand::end(tables, outer));
         self.shared.count_message(worker);
-        let goes_on = result.is_ok() && !actors_context.is_stopped();
-        if let Err(payload) = result {
-            self.shared
-                .note_panic(RawPanic::new(self.number, entry(), payload));
-        }
+        let goes_on = result.unwrap_or_else(|payload| {
+            let panic = RawPanic::new(self.number, entry(), payload);
+            self.shared.note_panic(panic);
+            false
+        });
         while let Some(receiver) = take_full(self.number) {
             self.wait_for(&receiver);
         }
@@ -362,8 +341,8 @@ impl<A: Send + 'static> Cell<A> {
 }
 
 impl<A> Mailbox<A> {
-    /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must
-    /// be scheduled for it.
+    /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must be
+    /// scheduled for it.
     #[inline]
     fn add(&mut self, envelope: Envelope<A>) -> bool {
         let Envelope { order, urgency, .. } = envelope;

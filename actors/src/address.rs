@@ -1,14 +1,15 @@
-//! What users hold: addresses, arrays, and the context of a handler.
+//! What users hold: addresses, arrays, the context of a handler, and how actors are made.
 
 use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
-use crate::actor::cell::{Cell, Refused, WhenFull};
-use crate::actor::setup::Setup;
+use crate::cell::{Cell, Message, Refused, WhenFull};
 use crate::merge::MergePoint;
+use crate::names::{self, Entry};
 use crate::priority::Priority;
 use crate::report::PathReport;
+use crate::shared::Shared;
 use crate::strand;
 
 /// An actor type with an entry method for messages of type `M`.
@@ -30,6 +31,24 @@ pub trait Handle<M>: Sized + Send + 'static {
             std::any::type_name::<Self>(),
             &message[start..]
         )
+    }
+}
+
+/// A message of type `M`.
+struct Typed<M>(M);
+
+impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
+    fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool {
+        let mut context = Context {
+            cell,
+            is_stopped: false,
+        };
+        actor.handle(self.0, &mut context);
+        !context.is_stopped
+    }
+
+    fn entry(&self) -> Entry {
+        || names::entry::<(A, M)>(A::entry_name)
     }
 }
 
@@ -66,8 +85,8 @@ impl<M> std::error::Error for SendError<M> {}
 pub struct Address<A>(pub(crate) Arc<Cell<A>>);
 
 impl<A: Send + 'static> Address<A> {
-    /// Sends a message. It is handled later, after those that the caller has sent before to this actor,
-    /// unless it is more urgent. To an actor that has stopped it is not delivered but counted, see
+    /// Sends a message. It is handled later, after those that the caller has sent before to this actor, unless
+    /// it is more urgent. To an actor that has stopped it is not delivered but counted, see
     /// [`System::undelivered`](crate::System::undelivered).
     ///
     /// If the mailbox is bounded and has no room: an actor that sends handles no further message until there
@@ -78,7 +97,7 @@ impl<A: Send + 'static> Address<A> {
         A: Handle<M>,
     {
         // An undelivered message is counted.
-        drop(self.0.send(message, None, WhenFull::Wait));
+        drop(self.0.send(Typed(message), None, WhenFull::Wait));
     }
 
     /// As [`Address::send`], with a priority, which automatic priorities do not change.
@@ -86,7 +105,7 @@ impl<A: Send + 'static> Address<A> {
     where
         A: Handle<M>,
     {
-        drop(self.0.send(message, Some(priority), WhenFull::Wait));
+        drop(self.0.send(Typed(message), Some(priority), WhenFull::Wait));
     }
 
     /// Sends a message if the actor lives and has room for it.
@@ -97,8 +116,8 @@ impl<A: Send + 'static> Address<A> {
     where
         A: Handle<M>,
     {
-        let sent = self.0.send(message, None, WhenFull::Refuse);
-        sent.map_err(|(why, message)| match why {
+        let sent = self.0.send(Typed(message), None, WhenFull::Refuse);
+        sent.map_err(|(why, Typed(message))| match why {
             Refused::Stopped => SendError::Stopped(message),
             Refused::Full => SendError::Full(message),
         })
@@ -181,18 +200,7 @@ pub struct Context<'a, A> {
     is_stopped: bool,
 }
 
-impl<'a, A: Send + 'static> Context<'a, A> {
-    pub(crate) fn new(cell: &'a Arc<Cell<A>>) -> Self {
-        Context {
-            cell,
-            is_stopped: false,
-        }
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-
+impl<A: Send + 'static> Context<'_, A> {
     /// The actor's own address.
     pub fn address(&self) -> Address<A> {
         Address(Arc::clone(self.cell))
@@ -252,5 +260,80 @@ impl<A> fmt::Debug for Context<'_, A> {
         f.debug_struct("Context")
             .field("number", &self.cell.number)
             .finish_non_exhaustive()
+    }
+}
+
+/// How actors are made: their name, and the room of their mailboxes.
+#[derive(Clone)]
+pub struct Setup {
+    shared: Arc<Shared>,
+    name: Option<String>,
+    room: usize,
+}
+
+impl Setup {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Setup {
+            shared: Arc::clone(shared),
+            name: None,
+            room: usize::MAX,
+        }
+    }
+
+    /// The name in reports. Default: the actor's type.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Bounds the mailbox: who sends more than so many messages waits until half of them are handled. An actor
+    /// waits between two messages, so the mailbox may have, for each sender, what one handler sends beyond.
+    /// An actor never waits for itself. At least 1; default: no bound.
+    #[must_use]
+    pub fn mailbox(mut self, messages: usize) -> Self {
+        self.room = messages.max(1);
+        self
+    }
+
+    /// A new actor.
+    pub fn spawn<A: Send + 'static>(&self, actor: A) -> Address<A> {
+        let number = self.shared.groups.single(&self.name_of::<A>());
+        let cell = Cell::new(&self.shared, number, self.room);
+        cell.start(actor);
+        Address(cell)
+    }
+
+    /// A new array of actors. `make` gets each index, and the array itself, so that its elements can refer to
+    /// each other; messages that it sends are handled when all elements are made.
+    pub fn array<A: Send + 'static>(
+        &self,
+        length: usize,
+        mut make: impl FnMut(usize, &Array<A>) -> A,
+    ) -> Array<A> {
+        let first = self.shared.groups.array(&self.name_of::<A>());
+        let cell = |n| Address(Cell::new(&self.shared, first + n as u64, self.room));
+        let array = Array((0..length).map(cell).collect());
+        let actors: Vec<A> = (0..length).map(|n| make(n, &array)).collect();
+        for (address, actor) in array.iter().zip(actors) {
+            address.0.start(actor);
+        }
+        array
+    }
+
+    fn name_of<A>(&self) -> String {
+        self.name
+            .clone()
+            .unwrap_or_else(|| std::any::type_name::<A>().to_owned())
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let room = (self.room != usize::MAX).then_some(self.room);
+        f.debug_struct("Setup")
+            .field("name", &self.name)
+            .field("mailbox", &room)
+            .finish()
     }
 }
