@@ -142,7 +142,7 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
             eprintln!("cargo hpcrun: {text}");
         }
     };
-    if project.rayon == Locked::Absent {
+    if project.rayon == Locked::Absent && !matches!(project.channel, Locked::Served(_)) {
         say(format!("{name} does not use rayon: profiled as it is"));
     }
     if options.no_patch {

@@ -408,7 +408,7 @@ mod tests {
             assert!(all.contains(part), "{part} in {all}");
         }
         assert!(
-            !all.contains("/s") && !all.contains("--crate-name crossbeam_channel"),
+            !all.contains("/s/") && !all.contains("--crate-name crossbeam_channel"),
             "{all}"
         );
         for (patch, is_told) in [(15, true), (16, false)] {

@@ -5,7 +5,7 @@ mod core_lines;
 mod project;
 mod settings;
 
-use crate::project::{Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted};
+use crate::project::{CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted};
 use hpcrun_tests::tools::{check, exclusive_cores, interruptible};
 use std::fs;
 use std::io::Read;
@@ -79,6 +79,34 @@ fn the_published_rayon_can_be_kept() {
     let sum = |program: &Path| check(&mut Command::new(program));
     assert_eq!(sum(&stock), sum(&patched), "the same answer");
     assert!(!sum(&stock).starts_with("sum 0 "), "an answer");
+}
+
+#[test]
+fn channels_are_replaced_and_do_the_same() {
+    let _cores = exclusive_cores();
+    let project = Project::new("channels")
+        .manifest("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"")
+        .main("src/main.rs", CHANNELS_MAIN)
+        .locked();
+    let build = |arguments: &[&str]| {
+        let outcome = project.run(arguments).succeed();
+        (
+            PathBuf::from(outcome.stdout.trim()),
+            outcome.ours().join("\n"),
+        )
+    };
+    let (replaced, said) = build(&["build"]);
+    assert_eq!(said, "", "nothing needs to be said");
+    let (stock, _) = build(&["build", "--no-patch"]);
+    let is_replaced = |program: &Path| {
+        let bytes = fs::read(program).expect("the program was built");
+        let name = b"published_crossbeam_channel";
+        bytes.windows(name.len()).any(|w| w == name)
+    };
+    assert!(is_replaced(&replaced) && !is_replaced(&stock));
+    for program in [&replaced, &stock] {
+        assert_eq!(check(&mut Command::new(program)), "sum 499500\n");
+    }
 }
 
 #[test]

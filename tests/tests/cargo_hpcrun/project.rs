@@ -46,6 +46,23 @@ fn main() {
 }
 "#;
 
+pub(crate) const CHANNELS_MAIN: &str = r#"
+use crossbeam_channel::{bounded, never, select, unbounded, Receiver, Sender};
+static NEVER: Receiver<u64> = never();
+fn main() {
+    std::hint::black_box(burn(1));
+    let (many, few): (Sender<u64>, _) = unbounded();
+    let (done, result) = bounded(0);
+    std::thread::spawn(move || done.send(few.iter().sum::<u64>()).unwrap());
+    (0..1000).for_each(|n| many.send(n).unwrap());
+    drop(many);
+    select! {
+        recv(result) -> sum => println!("sum {}", sum.unwrap()),
+        recv(NEVER) -> _ => unreachable!(),
+    }
+}
+"#;
+
 pub(crate) const THREADS_MAIN: &str = r#"
 fn main() {
     let work = || (0..1000).fold(0u64, |sum, n| sum.wrapping_add(burn(n)));
