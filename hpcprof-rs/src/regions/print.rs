@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::error::one_line;
+use crate::model::runtimes::Runtime;
 use crate::model::tree::SourceLocation;
 use crate::regions::find::{Region, Regions};
 use crate::regions::overheads::{Assessment, Known, STATES, Verdict};
@@ -32,7 +33,14 @@ pub struct Report<'a> {
 
 /// Titles of the columns of the table: p t_p, t_s and the classes between them.
 const COLUMNS: [&str; 8] = [
-    "p*t_p", "t_s", "unparall", "imbalan", "communi", "synchro", "startup", "gain",
+    "p*t_p",
+    "t_s",
+    "unparall.",
+    "imbalance",
+    "communic.",
+    "sync",
+    "start-up",
+    "gain",
 ];
 const CELL: usize = 10;
 /// Text leaves out regions below this part of all effort.
@@ -199,7 +207,15 @@ impl Report<'_> {
                 seconds(run.wait_ns)
             ));
         }
-        let unknown: i64 = run.unknown_caller_samples.values().sum();
+        // Regions of OpenMP are known by their procedures, wherever these run.
+        let is_told = |runtime: &str| {
+            runtime == Runtime::Gomp.name() || runtime == Runtime::LlvmOpenMp.name()
+        };
+        let unknown = run.unknown_caller_samples.iter();
+        let unknown: i64 = unknown
+            .filter(|(runtime, _)| !is_told(runtime))
+            .map(|u| u.1)
+            .sum();
         if unknown > 0 {
             lines.push(format!(
                 "{} s of work in tasks of unknown callers is where their worker was made; `cargo hpcrun` \
