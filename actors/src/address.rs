@@ -85,8 +85,8 @@ impl<M> std::error::Error for SendError<M> {}
 pub struct Address<A>(pub(crate) Arc<Cell<A>>);
 
 impl<A: Send + 'static> Address<A> {
-    /// Sends a message. It is handled later, after those that the caller has sent before to this actor, unless
-    /// it is more urgent. To an actor that has stopped it is not delivered but counted, see
+    /// Sends a message. It is handled later, after those that the caller has sent before to this actor,
+    /// unless it is more urgent. To an actor that has stopped it is not delivered but counted, see
     /// [`System::undelivered`](crate::System::undelivered).
     ///
     /// If the mailbox is bounded and has no room: an actor that sends handles no further message until there
@@ -287,9 +287,9 @@ impl Setup {
         self
     }
 
-    /// Bounds the mailbox: who sends more than so many messages waits until half of them are handled. An actor
-    /// waits between two messages, so the mailbox may have, for each sender, what one handler sends beyond.
-    /// An actor never waits for itself. At least 1; default: no bound.
+    /// Bounds the mailbox: who sends more than so many messages waits until half of them are handled. An
+    /// actor waits between two messages, so the mailbox may have, for each sender, what one handler sends
+    /// beyond. An actor never waits for itself. At least 1; default: no bound.
     #[must_use]
     pub fn mailbox(mut self, messages: usize) -> Self {
         self.room = messages.max(1);

@@ -1,9 +1,9 @@
 //! The program activity graph of a phase, and what follows from it.
 //!
-//! One duty: copy what the workers have recorded since a phase began, and compute on it: paths, slack, and the
-//! span without an entry method. The graph has an entry's activity as a node, and at most two edges into it.
-//! Parts whose predecessor is overwritten or belongs to an earlier phase begin at the length that they were
-//! recorded with.
+//! One duty: copy what the workers have recorded since a phase began, and compute on it: paths, slack, and
+//! the span without an entry method. The graph has an entry's activity as a node, and at most two edges into
+//! it. Parts whose predecessor is overwritten or belongs to an earlier phase begin at the length that they
+//! were recorded with.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

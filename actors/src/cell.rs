@@ -341,8 +341,8 @@ impl<A: Send + 'static> Cell<A> {
 }
 
 impl<A> Mailbox<A> {
-    /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must be
-    /// scheduled for it.
+    /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must
+    /// be scheduled for it.
     #[inline]
     fn add(&mut self, envelope: Envelope<A>) -> bool {
         let Envelope { order, urgency, .. } = envelope;

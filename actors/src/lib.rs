@@ -39,8 +39,8 @@
 //!   Forks of work-stealing-rt inside a handler count as far as the handler's own worker runs them.
 //! * An actor's tasks also depend on those before them, as it runs one at a time; the paper's paths, which
 //!   follow messages only, are [an option](SystemBuilder::actor_order).
-//! * Each message's handler is, for a profiler, called by its sender: the crate is tagged and registered as
-//!   work-stealing-rt is.
+//! * Each message's handler is, for a profiler, called by its sender. The queue of ready actors and the
+//!   recording of paths are tagged as overhead by their folder, as in work-stealing-rt.
 //!
 //! The map of the crate, from the bottom up:
 //!

@@ -44,8 +44,8 @@ impl SystemBuilder {
     }
 
     /// Gives messages priorities by the critical path of an earlier phase, from the second phase on, as long
-    /// as that pays. Actors with urgent messages come first; the order of one actor's messages stays. A phase is a [`System::run`], or ends with [`Context::end_phase`](crate::Context::end_phase).
-    /// Default: not.
+    /// as that pays. Actors with urgent messages come first; the order of one actor's messages stays. A phase
+    /// is a [`System::run`], or ends with [`Context::end_phase`](crate::Context::end_phase). Default: not.
     #[must_use]
     pub fn automatic_priorities(mut self, on: bool) -> Self {
         self.automatic_priorities = on;

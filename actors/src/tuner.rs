@@ -2,10 +2,10 @@
 //! one.
 //!
 //! One duty: learn priorities from the graph of a phase, and use them as long as they pay. A task on the path
-//! has no slack; it is the most urgent, and the others follow by theirs. Learning takes time, so it happens in
-//! the phases 1, 8, 64 and so on; in between nothing is recorded for it. Phases with and without priorities
-//! are compared by wall time for each message. A clear gain decides at once. Otherwise both ways are tried
-//! some times, and priorities must be faster by a hundredth.
+//! has no slack; it is the most urgent, and the others follow by theirs. Learning takes time, so it happens
+//! in the phases 1, 8, 64 and so on; in between nothing is recorded for it. Phases with and without
+//! priorities are compared by wall time for each message. A clear gain decides at once. Otherwise both ways
+//! are tried some times, and priorities must be faster by a hundredth.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
