@@ -115,7 +115,7 @@ pub fn ask() {
     tracker().inspect(|tracker| tracker.ask());
 }
 
-/// Whether [`write`] need not wait for anybody.
+/// Whether [`write()`] need not wait for anybody.
 pub fn is_unlocked() -> bool {
     tracker().is_none_or(Tracker::is_unlocked)
 }
