@@ -205,6 +205,9 @@ pub(crate) struct Profiling {
         help_heading = "Profiling"
     )]
     pub(crate) cores: String,
+    /// Track the critical path, too, and print it after the report
+    #[arg(long, help_heading = "Profiling")]
+    pub(crate) critical_path: bool,
     /// Database directory [default: hpcrun-PROGRAM-database, -2, -3 …]
     #[arg(short, long, value_name = "DIR", help_heading = "Profiling")]
     pub(crate) output: Option<PathBuf>,

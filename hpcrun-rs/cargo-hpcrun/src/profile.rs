@@ -13,6 +13,7 @@ use hpcrun_rs::{Failure, Measured};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufWriter, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -83,6 +84,9 @@ fn sampling(options: &Options) -> Vec<OsString> {
     let mut line: Vec<OsString> = vec!["hpcrun-rs".into()];
     line.extend(["--event".into(), profiling.event.clone().into()]);
     line.extend(["--cores".into(), profiling.cores.clone().into()]);
+    if profiling.critical_path {
+        line.push("--critical-path".into());
+    }
     line
 }
 
@@ -146,11 +150,25 @@ fn environment(command: &mut Command, project: &Project, built: &Built) {
 }
 
 fn report(directory: &Path, options: &Options) -> Result<(), Error> {
-    let mut line: Vec<OsString> = vec!["hpcprof-rs".into()];
-    if let Some(output) = &options.profiling.output {
+    let output = options.profiling.output.as_ref();
+    let mut line: Vec<OsString> = Vec::new();
+    if let Some(output) = output {
         line.extend(["--output".into(), output.into()]);
     }
     line.push(directory.into());
+    print(line)?;
+    if options.profiling.critical_path {
+        let _ = writeln!(std::io::stdout());
+        // The database that was just written is the newest.
+        let database = output.map(OsString::from);
+        print(iter::once("critical-path".into()).chain(database))?;
+    }
+    Ok(())
+}
+
+/// What `hpcprof-rs` prints with these arguments.
+fn print(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Error> {
+    let line = iter::once("hpcprof-rs".into()).chain(arguments);
     let cli = Cli::try_parse_from(line).map_err(|e| Error::Usage(e.to_string()))?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     match hpcprof_rs::run::run(cli, Style::for_stdout(), &mut out) {
