@@ -27,7 +27,7 @@
 //! | `count_latch` | waiting for a number of tasks |
 //! | `main_loop` | the life of a worker's thread |
 //! | `pool` | pools, the global pool, installing work from outside |
-//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for` (also adaptive) | public operations; call user closures |
+//! | `join`, `scope`, `spawn`, `broadcast`, `yielding`, `par_for`, `par_for_adaptive` | public operations |
 //! | `spawn_context` | contexts for runtimes on top of this one |
 //! | [`critical_path`] | starting, stopping and reporting the tracking of the critical path |
 //!

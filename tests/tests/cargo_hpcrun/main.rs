@@ -57,7 +57,10 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
     command.arg("--critical-path").env("RAYON_NUM_THREADS", "3");
     let again = Outcome::of(&mut command).succeed();
     let (_, path) = again.stdout.split_once("span ").expect("a critical path");
-    assert!(path.contains("parallelism ") && path.contains("burn"), "{again:#?}");
+    assert!(
+        path.contains("parallelism ") && path.contains("burn"),
+        "{again:#?}"
+    );
     assert!(!again.stderr.contains("Compiling"), "{again:#?}");
     assert!(again.stdout.starts_with(first), "{again:#?}");
     assert_rooted(&project.database("hpcrun-hard-database-2"), "hard");
