@@ -330,6 +330,8 @@ impl Names<'_> {
                 }
             }
         }
+        // A task runtime's functions call the user's tasks: views fold them, too.
+        functions.retain(|p, _| self.symbols.procedure(*p).origin != Origin::Runtime);
         let known = functions.keys().copied().collect();
         let measured = function_times::of(&known, self.process, self.frames, self.symbols);
         for (function, zeroed_span) in functions {
