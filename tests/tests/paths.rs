@@ -533,6 +533,23 @@ fn a_lock_in_the_place_of_another_one_has_no_past() {
     check_c("once", &graph, 1, &["lock"]);
 }
 
+/// From one signal to the next; what comes before and after is no part of it.
+#[test]
+fn signals_start_and_stop_the_tracking() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-phase", c_program("paths")).arguments(&["phase"]);
+    let run = spec.critical_path("signal:USR2").succeed();
+    let path = run.critical_path();
+    check_whole(&path);
+    let times = Times::of_run(&run);
+    let (span, _) = join().longest(&times, None);
+    assert!(is_close(seconds(path.span), span, 1), "{path:?}");
+    let outside = ["before", "after"].map(|name| procedure(&path, name));
+    assert_eq!(outside.map(|p| p.map_or(0, |p| p.work)), [0, 0]);
+    assert!(run.stderr().contains("is tracked from now on"));
+    assert!(run.stderr().contains("no longer tracked"));
+}
+
 /// A program that is killed leaves what was written in between.
 #[test]
 fn the_path_is_written_while_the_program_runs() {
