@@ -14,7 +14,7 @@
 //! | | other | 1 <-> 1 |
 //!
 //! To add an agent, add a file with `owner_of`, which tells whether it owns a frame, and a line in
-//! `find_owner`. [`lock_waits`] owns no frames. An agent that depends on the code of modules has `ranges_of` and a line in [`scan`].
+//! `find_owner`. An agent that depends on the code of modules has `ranges_of` and a line in [`scan`].
 //! Frames that need their own steps need a further [`Owner`], and an arm in each step of the cursor.
 //!
 //! Async-signal-safe, except [`scan`] and [`evict`].

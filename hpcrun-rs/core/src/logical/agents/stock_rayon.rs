@@ -1,8 +1,9 @@
 //! Finds stock rayon-core's scheduler in a module. This rayon does not cooperate with the profiler.
 //!
-//! Two kinds of functions matter, and rayon-core 1.x never inlines them: the loop in which a worker searches for a job (`WorkerThread::wait_until_cold`,
-//! and the `yield_now` pair that programs may call), and the entry of a job (`Job::execute`, called through a
-//! pointer). A stripped module, or one that lacks either kind, has no ranges.
+//! Two kinds of functions matter, and rayon-core 1.x never inlines them: the loop in which a worker searches
+//! for a job (`WorkerThread::wait_until_cold`, and the `yield_now` pair that programs may call), and the
+//! entry of a job (`Job::execute`, called through a pointer). A stripped module, or one that lacks either
+//! kind, has no ranges.
 
 use super::roles::{Range, Role};
 use super::symbols::{self, contains};

@@ -1,4 +1,4 @@
-//! Code with a role, found by its mangled names in a module's symbol table, which is read outside the handler.
+//! Code with a role, found by mangled names in a module's symbol table, which is read outside the handler.
 
 use super::roles::{Range, Role};
 use hpc_formats::process::bytes_of;
