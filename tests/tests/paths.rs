@@ -366,8 +366,9 @@ fn the_path_does_not_depend_on_other_programs() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Of the standard library's channels and locks, and of tokio's tasks, only waits are seen, so a thread that did not have to wait,
-/// because it was kept from running, has no edge. That is rare, and does not happen again and again.
+/// Of the standard library's channels and locks, and of tokio's tasks, only waits are seen, so a thread that
+/// did not have to wait, because it was kept from running, has no edge. That is rare, and does not happen
+/// again and again.
 #[test]
 fn threads_and_channels_of_the_standard_library_and_of_tokio() {
     let _cores = exclusive_cores();
