@@ -14,8 +14,9 @@ pub const ENV_SOURCE: &str = "HPCRUN_RS_SOURCE";
 pub const ENV_UNWINDER: &str = "HPCRUN_RS_UNWINDER";
 /// Set to 1: waiting for locks is charged to the contexts that hold them.
 pub const ENV_LOCK_WAIT: &str = "HPCRUN_RS_LOCK_WAIT";
-/// Set: the critical path is tracked. Three numbers with blanks between: seconds after which it is written
-/// again and again (0: at the end only), what a spawn costs, and any other edge, in nanoseconds.
+/// Set: the critical path is tracked. Four numbers with blanks between: seconds after which it is written
+/// again and again (0: at the end only), the signal that starts and stops the tracking (0: it starts with the
+/// program), what a spawn costs, and any other edge, in nanoseconds.
 pub const ENV_CRITICAL_PATH: &str = "HPCRUN_RS_CRITICAL_PATH";
 /// Set to 1: the handler returns at once, which measures the machine's own cost (for benchmarks).
 pub const ENV_EMPTY_HANDLER: &str = "HPCRUN_EMPTY_HANDLER";

@@ -31,6 +31,8 @@ pub(crate) fn run(command: &mut Command, directory: Option<&Path>) -> Result<Exi
         Signal::SIGQUIT,
         Signal::SIGTERM,
         Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
         Signal::SIGCHLD,
     ]
     .into_iter()

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::Parser;
 use hpc_formats::environment::MAX_RATE;
 use hpc_formats::profile::LOCK_WAIT;
+use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,10 +60,11 @@ pub(crate) struct Options {
 
     /// Track the critical path, too: the longest chain of CPU time over all threads, which bounds the time on
     /// any number of cores. Prints its summary at the end. With `every:TIME` (`10s`, `5m`, `1h`) it is also
-    /// written every so often while the program runs.
-    #[arg(long, value_name = "every:TIME", num_args = 0..=1, require_equals = true,
+    /// written every so often while the program runs. With `signal:USR1` or `signal:USR2` it is tracked from
+    /// one such signal to the next, and written then; a comma joins both.
+    #[arg(long, value_name = "every:TIME,signal:NAME", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
-    pub(crate) critical_path: Option<Repeat>,
+    pub(crate) critical_path: Option<WhileRunning>,
 
     /// Keep a trace of the samples over time (not available yet).
     #[arg(long)]
@@ -107,31 +109,46 @@ impl std::str::FromStr for CoresOption {
     }
 }
 
-/// After how many seconds something is repeated; 0: never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeat(pub(crate) u32);
+/// What is done with the critical path while the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WhileRunning {
+    /// After how many seconds it is written; 0: never.
+    pub(crate) every: u32,
+    /// The number of the signal that starts and stops the tracking; 0: it is tracked from the start.
+    pub(crate) signal: i32,
+}
 
-impl std::str::FromStr for Repeat {
+impl std::str::FromStr for WhileRunning {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Repeat(0));
+        let mut wanted = WhileRunning::default();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            match part.split_once(':') {
+                Some(("every", time)) => wanted.every = seconds(time)?,
+                Some(("signal", "USR1")) => wanted.signal = Signal::SIGUSR1 as i32,
+                Some(("signal", "USR2")) => wanted.signal = Signal::SIGUSR2 as i32,
+                Some(("signal", _)) => return Err("the signal is USR1 or USR2".to_owned()),
+                _ => return Err("expected `every:TIME`, `signal:NAME` or both".to_owned()),
+            }
         }
-        let seconds = text.strip_prefix("every:").and_then(|time| {
-            let unit = time.char_indices().next_back()?;
-            let factor = match unit.1 {
-                's' => 1,
-                'm' => 60,
-                'h' => 3600,
-                _ => return None,
-            };
-            let number = time.get(..unit.0)?.parse::<u32>().ok()?;
-            number.checked_mul(factor).filter(|seconds| *seconds > 0)
-        });
-        let seconds = seconds.ok_or("expected `every:` and a time such as 10s, 5m or 1h");
-        Ok(Repeat(seconds?))
+        Ok(wanted)
     }
+}
+
+fn seconds(time: &str) -> Result<u32, String> {
+    let whole = || {
+        let (at, unit) = time.char_indices().next_back()?;
+        let factor = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            _ => return None,
+        };
+        let number = time.get(..at)?.parse::<u32>().ok()?;
+        number.checked_mul(factor).filter(|seconds| *seconds > 0)
+    };
+    whole().ok_or_else(|| "expected `every:` and a time such as 10s, 5m or 1h".to_owned())
 }
 
 /// What is measured.
@@ -271,11 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn repetition() {
-        let seconds = |text: &str| text.parse().map(|Repeat(seconds)| seconds);
-        assert_eq!(seconds(""), Ok(0));
-        assert_eq!(seconds("every:10s"), Ok(10));
-        assert_eq!(seconds("every:2m"), Ok(120));
+    fn what_is_done_while_the_program_runs() {
+        let wanted = |text: &str| text.parse().map(|w: WhileRunning| (w.every, w.signal));
+        assert_eq!(wanted(""), Ok((0, 0)));
+        assert_eq!(wanted("every:10s"), Ok((10, 0)));
+        assert_eq!(wanted("every:2m"), Ok((120, 0)));
+        assert_eq!(wanted("signal:USR1"), Ok((0, 10)));
+        assert_eq!(wanted("signal:USR2,every:1h"), Ok((3600, 12)));
         for bad in [
             "10s",
             "every:",
@@ -284,11 +303,15 @@ mod tests {
             "every:10",
             "every:-1s",
             "every:9999999h",
+            "every:1s,",
+            "signal:KILL",
+            "signal:",
         ] {
-            assert!(seconds(bad).is_err(), "{bad}");
+            assert!(wanted(bad).is_err(), "{bad}");
         }
         let o = Options::parse_from(["hpcrun-rs", "--critical-path", "prog"]);
-        assert_eq!((o.critical_path, o.program.len()), (Some(Repeat(0)), 1));
+        let wanted = Some(WhileRunning::default());
+        assert_eq!((o.critical_path, o.program.len()), (wanted, 1));
     }
 
     #[test]

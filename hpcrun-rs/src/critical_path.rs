@@ -21,6 +21,9 @@ pub(crate) fn summarise(directory: &Path) {
         eprintln!("hpcrun-rs: warning: no process has written a critical path");
         return;
     }
+    if paths.iter().all(|path| path.work == 0) {
+        eprintln!("hpcrun-rs: warning: nothing was tracked: no signal has started it");
+    }
     for path in paths.iter().take(SHOWN) {
         eprint!("{}", summary(path, paths.len() > 1));
     }

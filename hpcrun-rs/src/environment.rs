@@ -1,6 +1,6 @@
 //! The program's command: its own arguments, and the environment that loads the sampler.
 
-use crate::cli::{Events, Repeat};
+use crate::cli::{Events, WhileRunning};
 use hpc_formats::environment as names;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::process::Command;
 pub(crate) struct Settings<'a> {
     pub(crate) events: Events,
     pub(crate) cores: u32,
-    pub(crate) critical_path: Option<Repeat>,
+    pub(crate) critical_path: Option<WhileRunning>,
     pub(crate) source: &'a str,
     pub(crate) unwinder: &'a str,
     pub(crate) library: &'a Path,
@@ -38,13 +38,13 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     if settings.events.lock_wait {
         command.env(names::ENV_LOCK_WAIT, "1");
     }
-    if let Some(Repeat(seconds)) = settings.critical_path {
+    if let Some(WhileRunning { every, signal }) = settings.critical_path {
         // Once for all processes of the run.
         let costs = critical_path::Settings::default().calibrated();
         let (spawn, message) = (costs.spawn_cost, costs.message_cost);
         command.env(
             names::ENV_CRITICAL_PATH,
-            format!("{seconds} {spawn} {message}"),
+            format!("{every} {signal} {spawn} {message}"),
         );
     }
 }

@@ -31,6 +31,7 @@ fn the_holder_of_each_kind_of_lock_is_charged() {
     let _cores = exclusive_cores();
     for kind in [
         "mutex",
+        "c11",
         "timed",
         "condition",
         "writers",
@@ -52,10 +53,24 @@ fn the_holder_of_each_kind_of_lock_is_charged() {
 }
 
 #[test]
-fn the_holder_of_a_mutex_of_the_standard_library_is_charged() {
+fn the_holder_of_each_lock_of_the_standard_library_and_of_parking_lot_is_charged() {
     let _cores = exclusive_cores();
-    let (run, _) = profile("contended", Spec::fixture("locks-std", "contended"));
-    assert!(run.truth().total(METRIC) > 0.1, "nobody waited");
+    for kind in [
+        "mutex",
+        "writers",
+        "readers",
+        "read-held",
+        "parked-mutex",
+        "parked-writers",
+        "parked-readers",
+        "parked-read-held",
+    ] {
+        let spec = Spec::fixture(&format!("contended-{kind}"), "contended");
+        let (run, view) = profile(kind, spec.arguments(&[kind]));
+        assert!(run.truth().total(METRIC) > 0.1, "{kind}: nobody waited");
+        let unknown = view.quality.unknown_lock_wait_seconds;
+        assert!(unknown < 0.01, "{kind}: {unknown} s are charged to nobody");
+    }
 }
 
 #[test]

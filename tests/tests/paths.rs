@@ -366,10 +366,11 @@ fn the_path_does_not_depend_on_other_programs() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Of the standard library's channels and locks only waits are seen, so a thread that did not have to wait,
-/// because it was kept from running, has no edge. That is rare, and does not happen again and again.
+/// Of the standard library's channels and locks, and of tokio's tasks, only waits are seen, so a thread that
+/// did not have to wait, because it was kept from running, has no edge. That is rare, and does not happen
+/// again and again.
 #[test]
-fn threads_and_channels_of_the_standard_library() {
+fn threads_and_channels_of_the_standard_library_and_of_tokio() {
     let _cores = exclusive_cores();
     let locks = Graph::default()
         .node(n("pre"), &[])
@@ -383,6 +384,8 @@ fn threads_and_channels_of_the_standard_library() {
         ("pipeline", pipeline(), 2),
         ("bounded", bounded(0, 0), 1),
         ("locks", locks, 1),
+        ("tokio-blocking", join(), 4),
+        ("tokio-in-place", join(), 4),
     ];
     for (name, graph, threads) in graphs {
         let mut last = Vec::new();
@@ -393,7 +396,8 @@ fn threads_and_channels_of_the_standard_library() {
             check_whole(&path);
             assert_eq!(path.quality.lost_edges, [], "{name}");
             last = faults(&path, &graph, &Times::of_run(&run), threads);
-            last.is_empty()
+            // That it rests on waits is said; a join of threads is seen.
+            last.is_empty() && (name == "join" || path.quality.woken_edges > 0)
         });
         assert!(is_right, "{name}: {}", last.join("\n"));
     }
@@ -531,6 +535,23 @@ fn a_lock_in_the_place_of_another_one_has_no_past() {
     assert!(!edges(&path).contains("lock"));
     let graph = Graph::default().chain(&[n("once"), n("after")], &[]);
     check_c("once", &graph, 1, &["lock"]);
+}
+
+/// From one signal to the next; what comes before and after is no part of it.
+#[test]
+fn signals_start_and_stop_the_tracking() {
+    let _cores = exclusive_cores();
+    let spec = Spec::new("path-phase", c_program("paths")).arguments(&["phase"]);
+    let run = spec.critical_path("signal:USR2").succeed();
+    let path = run.critical_path();
+    check_whole(&path);
+    let times = Times::of_run(&run);
+    let (span, _) = join().longest(&times, None);
+    assert!(is_close(seconds(path.span), span, 1), "{path:?}");
+    let outside = ["before", "after"].map(|name| procedure(&path, name));
+    assert_eq!(outside.map(|p| p.map_or(0, |p| p.work)), [0, 0]);
+    assert!(run.stderr().contains("is tracked from now on"));
+    assert!(run.stderr().contains("no longer tracked"));
 }
 
 /// A program that is killed leaves what was written in between.

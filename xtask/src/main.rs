@@ -7,6 +7,7 @@
 //! * `loop-oracle` ([`loop_oracle`]): loops of published C, C++ and Rust code beside LLVM's.
 //! * `nightly` ([`nightly`]): every check, and the long tests.
 //! * `overhead` ([`overhead`]): what profiling costs, against an unprofiled program.
+//! * `predictions` ([`predictions`]): times that critical paths predict, beside measured ones.
 //! * `rayon-tests` ([`rayon_tests`]): rayon's own tests on our `rayon-core`.
 //! * `real-programs` ([`real_programs`]): published rayon programs on our `rayon-core`.
 //! * `synthetic` ([`synthetic`]): measurement directories of any size, for benchmarks of the merge.
@@ -23,6 +24,7 @@ mod install;
 mod loop_oracle;
 mod nightly;
 mod overhead;
+mod predictions;
 mod rayon_tests;
 mod real_programs;
 mod statistics;
@@ -51,6 +53,8 @@ enum Task {
     LoopOracle(loop_oracle::Options),
     /// Write real files for the fuzz targets to begin with
     FuzzSeeds,
+    /// Compare times that critical paths predict with measured ones and print a Markdown table
+    Predictions(predictions::Options),
     /// Run rayon's own tests on this repository's rayon-core
     RayonTests(rayon_tests::Options),
     /// Compare our runtime with rayon, chili, TBB and OpenMP and print a Markdown table
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Task::Overhead(options) => overhead::run(&options),
         Task::LoopOracle(options) => loop_oracle::run(&options),
         Task::FuzzSeeds => fuzz_seeds::run(),
+        Task::Predictions(options) => predictions::run(&options),
         Task::RayonTests(options) => rayon_tests::run(&options),
         Task::CompareRuntimes(options) => compare_runtimes::run(&options),
         Task::RealPrograms(options) => real_programs::run(&options),

@@ -15,15 +15,15 @@ use std::process::Command;
 use std::time::Instant;
 
 /// A published program and what to do with it.
-struct Program {
-    package: &'static str,
-    version: &'static str,
-    binary: &'static str,
+pub(crate) struct Program {
+    pub(crate) package: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) binary: &'static str,
     /// `{data}`, `{image}`, `{other}`, `{sources}` are inputs, `{out}` a file to write.
-    arguments: &'static [&'static str],
+    pub(crate) arguments: &'static [&'static str],
 }
 
-const PROGRAMS: [Program; 6] = [
+pub(crate) const PROGRAMS: [Program; 6] = [
     Program {
         package: "b3sum",
         version: "1.8.7",
@@ -119,13 +119,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 }
 
 /// What the programs read.
-struct Inputs {
+pub(crate) struct Inputs {
     folder: PathBuf,
     sources: PathBuf,
 }
 
 impl Inputs {
-    fn make(folder: &Path) -> Result<Inputs, String> {
+    pub(crate) fn make(folder: &Path) -> Result<Inputs, String> {
         fs::create_dir_all(folder).map_err(|e| describe(folder, &e))?;
         let mut x = 1_u64;
         let mut word = || {
@@ -149,7 +149,7 @@ impl Inputs {
         })
     }
 
-    fn arguments(&self, program: &Program, out: &Path) -> Vec<PathBuf> {
+    pub(crate) fn arguments(&self, arguments: &[&str], out: &Path) -> Vec<PathBuf> {
         let place = |argument: &&str| match *argument {
             "{data}" => self.folder.join("data"),
             "{image}" => self.folder.join("image.png"),
@@ -158,7 +158,7 @@ impl Inputs {
             "{out}" => out.to_path_buf(),
             other => PathBuf::from(other),
         };
-        program.arguments.iter().map(place).collect()
+        arguments.iter().map(place).collect()
     }
 }
 
@@ -180,9 +180,7 @@ fn judge(
     options: &Options,
 ) -> Result<(), String> {
     let stock = install(program, &place.join("stock"), None, options.jobs)?;
-    let version = locked_rayon_core(program)?;
-    let patch = patch(place, &version)?;
-    let ours = install(program, &place.join("ours"), Some(&patch), options.jobs)?;
+    let ours = install_with_ours(program, place, options.jobs)?;
     let both = [&stock, &ours];
     let (mut times, mut outputs) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     for round in 0..=options.rounds {
@@ -190,7 +188,8 @@ fn judge(
             // The same name for both, for some print it.
             let out = place.join("out");
             let start = Instant::now();
-            let printed = execute(Command::new(binary).args(inputs.arguments(program, &out)))?;
+            let arguments = inputs.arguments(program.arguments, &out);
+            let printed = execute(Command::new(binary).args(arguments))?;
             let time = start.elapsed().as_secs_f64();
             let written = fs::read(&out).unwrap_or_default();
             let _ = fs::remove_file(&out);
@@ -208,7 +207,7 @@ fn judge(
     let [stock_time, ours_time] = times.map(|times| median(times).unwrap_or(f64::NAN));
     let share = |binary: &Path, name: &str| {
         let out = place.join("out-profiled");
-        let arguments = inputs.arguments(program, &out);
+        let arguments = inputs.arguments(program.arguments, &out);
         under_main(binary, &arguments, &place.join(name), tools)
     };
     let (under_stock, under_ours) = (share(&stock, "stock")?, share(&ours, "ours")?);
@@ -221,8 +220,19 @@ fn judge(
     Ok(())
 }
 
+/// As [`install`], with our rayon-core; the published program is installed already.
+pub(crate) fn install_with_ours(
+    program: &Program,
+    place: &Path,
+    jobs: usize,
+) -> Result<PathBuf, String> {
+    let version = locked_rayon_core(program)?;
+    let patch = patch(place, &version)?;
+    install(program, &place.join("ours"), Some(&patch), jobs)
+}
+
 /// Installs the program, with symbols, unless that is done already.
-fn install(
+pub(crate) fn install(
     program: &Program,
     root: &Path,
     patch: Option<&Path>,

@@ -55,6 +55,8 @@ impl SourceKind {
 pub struct Tracking {
     /// Seconds after which it is written again and again; 0: only at the end.
     pub every: u64,
+    /// The signal that starts and stops it; 0: it starts with the program.
+    pub signal: i32,
     /// Cost of a spawn, nanoseconds.
     pub spawn_cost: u64,
     /// Cost of any other edge, nanoseconds.
@@ -66,6 +68,7 @@ impl Tracking {
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
         let tracking = Tracking {
             every: numbers.next()??,
+            signal: i32::try_from(numbers.next()??).ok()?,
             spawn_cost: numbers.next()??,
             message_cost: numbers.next()??,
         };
@@ -144,9 +147,11 @@ impl Config {
             lock_wait: text(ENV_LOCK_WAIT).as_deref() == Some("1"),
             critical_path: match text(ENV_CRITICAL_PATH) {
                 None => None,
-                Some(numbers) => Some(Tracking::parse(&numbers).ok_or_else(|| {
-                    format!("{ENV_CRITICAL_PATH}={numbers} is not three numbers")
-                })?),
+                Some(numbers) => {
+                    Some(Tracking::parse(&numbers).ok_or_else(|| {
+                        format!("{ENV_CRITICAL_PATH}={numbers} is not four numbers")
+                    })?)
+                }
             },
             empty_handler: text(ENV_EMPTY_HANDLER).as_deref() == Some("1"),
             latency: text(ENV_LATENCY).as_deref() == Some("1"),

@@ -10,7 +10,7 @@
 //! | `record` | what one thread needs for the previous three |
 //! | [`threads`] | per-thread state |
 //! | [`activity`] | how many threads and workers work |
-//! | [`locks`] | who waits for which lock |
+//! | [`locks`], [`futex_locks`] | who waits for which lock; locks whose waiters block on a futex |
 //! | [`path`] | the critical path |
 //! | [`image`] | the process image and its files |
 //! | [`session`] | start, end, fork |
@@ -37,6 +37,7 @@ compile_error!("hpcrun-rs samples programs on Linux with glibc, on x86-64 and AA
 pub mod activity;
 pub mod arch;
 pub mod config;
+pub mod futex_locks;
 pub mod host;
 pub mod image;
 pub mod lcct;

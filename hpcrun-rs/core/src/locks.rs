@@ -39,6 +39,8 @@ struct Entry {
     lock: AtomicUsize,
     /// Its waiters and their waiting.
     state: AtomicU64,
+    /// A lock whose waiters are woken by a wake of the futex at this entry's address; 0: none is known.
+    wakes: AtomicUsize,
 }
 
 /// n waiters since times whose sum is S. At a time t, they have waited for n t - S nanoseconds. S is a number
@@ -93,6 +95,7 @@ impl Entry {
         Entry {
             lock: AtomicUsize::new(0),
             state: AtomicU64::new(0),
+            wakes: AtomicUsize::new(0),
         }
     }
 
@@ -123,6 +126,8 @@ pub enum Outcome {
 pub struct Wait {
     entry: &'static Entry,
     since: u64,
+    /// That of a futex of the thread's own, by which others wake it.
+    own: Option<&'static Entry>,
 }
 
 impl PartialEq for Wait {
@@ -137,11 +142,30 @@ impl Wait {
         let entry = claim(lock)?;
         let since = image::now();
         entry.change(|state| state.joined(since))?;
-        Some(Wait { entry, since })
+        Some(Wait {
+            entry,
+            since,
+            own: None,
+        })
+    }
+
+    /// As [`Wait::begin`]; a wake of `futex` is a release of the lock, and if the futex is the thread's `own`
+    /// only until the end of the wait.
+    pub fn begin_on(lock: usize, futex: usize, own: bool) -> Option<Wait> {
+        let woken_by = claim(futex)?;
+        woken_by.wakes.store(lock, Ordering::Release);
+        let own = own.then_some(woken_by);
+        Some(Wait {
+            own,
+            ..Wait::begin(lock)?
+        })
     }
 
     /// The wait is over.
     pub fn end(self, outcome: Outcome) {
+        if let Some(own) = self.own {
+            own.wakes.store(0, Ordering::Release);
+        }
         let now = image::now();
         let change = |state: State| match outcome {
             Outcome::Acquired => state.taken(now).left(now),
@@ -172,6 +196,16 @@ pub fn is_awaited(lock: usize) -> bool {
     find(lock).is_some_and(|entry| entry.state.load(Ordering::Relaxed) != 0)
 }
 
+/// The lock that a wake of this futex releases, if others have waited for it; `is_free` tells whether the
+/// futex is the word of a lock that nobody holds now.
+#[inline]
+pub fn released_by_wake(futex: usize, is_free: impl FnOnce() -> bool) -> Option<usize> {
+    match find(futex)?.wakes.load(Ordering::Acquire) {
+        0 => (is_awaited(futex) && is_free()).then_some(futex),
+        lock => is_awaited(lock).then_some(lock),
+    }
+}
+
 /// Takes the waiting for a lock so far, nanoseconds. Called by its holder before the release.
 pub fn take(lock: usize) -> u64 {
     let now = image::now();
@@ -194,10 +228,10 @@ pub fn unknown_ns() -> u64 {
     left.fold(UNKNOWN_NS.load(Ordering::Relaxed), u64::saturating_add)
 }
 
-/// The word at an address; `None` if there is no memory any more.
-pub fn read_word(address: usize) -> Option<u32> {
-    let mut word = 0_u32;
-    let len = size_of::<u32>();
+/// The integer at an address; `None` if there is no memory any more.
+pub fn read<T: Copy + Default + Into<u64>>(address: usize) -> Option<T> {
+    let mut word = T::default();
+    let len = size_of::<T>();
     let local = libc::iovec {
         iov_base: (&raw mut word).cast(),
         iov_len: len,
@@ -206,7 +240,7 @@ pub fn read_word(address: usize) -> Option<u32> {
         iov_base: address as *mut libc::c_void,
         iov_len: len,
     };
-    // SAFETY: the kernel checks the remote range, and writes at most four bytes into `word`.
+    // SAFETY: the kernel checks the remote range, and writes at most `word`, an integer.
     let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     (n == len as isize).then_some(word)
 }
@@ -217,6 +251,7 @@ pub fn forget() {
     // Entries in use only: others need not be copied for the child.
     for entry in TABLE.iter().filter(|e| e.lock.load(Ordering::Relaxed) != 0) {
         entry.state.store(0, Ordering::Relaxed);
+        entry.wakes.store(0, Ordering::Relaxed);
     }
 }
 

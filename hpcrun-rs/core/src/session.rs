@@ -167,7 +167,12 @@ fn take_up_modules() -> bool {
         agents::evict(id);
         append_or_count(&Entry::Unload(id));
     }
-    changes.added.iter().filter(|m| agents::scan(m)).count() > 0
+    changes
+        .added
+        .iter()
+        .filter(|m| agents::scan(m, locks::enabled()))
+        .count()
+        > 0
 }
 
 /// Prepares an unload: when this returns, no thread uses cached information about modules. Call
@@ -275,10 +280,12 @@ pub fn stop(reason: &str) {
         return;
     }
     fence(Ordering::SeqCst);
-    path::finish();
+    let tracked = path::finish();
     for state in threads::all() {
         state.stop();
-        state.publish_path();
+        if tracked {
+            state.publish_path();
+        }
     }
     activity::end_process();
     for state in threads::all() {
@@ -299,6 +306,12 @@ fn write_path() {
     if !is_inside || threads::wait_until(path::is_unlocked) {
         path::write(!is_inside);
     }
+}
+
+/// Stops the tracking of the critical path, and writes it up to now. Called by a thread without a state.
+pub fn stop_path() {
+    path::stop_after(|| threads::all().for_each(|state| state.publish_path()));
+    path::write(false);
 }
 
 /// Writes an end entry without stopping, before an `exec` that may still fail.

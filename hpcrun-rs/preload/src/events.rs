@@ -11,7 +11,8 @@
 //! the last two columns need call libc directly ([`Real::direct`](crate::real::Real::direct)).
 
 use critical_path::{Edge, Site};
-use hpcrun_core::locks::{self, Outcome};
+use hpcrun_core::futex_locks::{self, FutexLock, FutexWait};
+use hpcrun_core::locks::{self, Outcome, Wait};
 use hpcrun_core::path::{self, Tracked};
 use hpcrun_core::threads::{self, ThreadState};
 use hpcrun_core::unwind::Registers;
@@ -155,7 +156,7 @@ pub(crate) fn wait_for_lock(
     wait_for(
         place,
         |_, _| (),
-        || blamed(lock, wait, locked),
+        || blamed(|| Wait::begin(lock), wait, locked),
         |tracked, at, (), result| {
             if locked(*result) == Outcome::Acquired {
                 tracked.acquire(lock, shared, Edge::Lock, at);
@@ -164,10 +165,10 @@ pub(crate) fn wait_for_lock(
     )
 }
 
-/// Runs `wait`, a wait for the lock at an address, whose holder is charged with it; `outcome` tells how it
+/// Runs `wait`, a wait for a lock, whose holder is charged with it: `begin` begins it, `outcome` tells how it
 /// ended. Keeps errno.
 pub(crate) fn blamed<T: Copy>(
-    lock: usize,
+    begin: impl FnOnce() -> Option<Wait>,
     wait: impl FnOnce() -> T,
     outcome: impl FnOnce(T) -> Outcome,
 ) -> T {
@@ -175,7 +176,7 @@ pub(crate) fn blamed<T: Copy>(
         return wait();
     }
     let since = image::now();
-    let begun = own_thread().and_then(|t| Some((t, t.begin_lock_wait(lock)?)));
+    let begun = own_thread().and_then(|t| Some((t, t.begin_lock_wait(begin)?)));
     let result = wait();
     keeping_errno(|| match (begun, outcome(result)) {
         (Some((thread, wait)), outcome) => thread.end_lock_wait(wait, outcome),
@@ -278,12 +279,37 @@ pub(crate) fn join(thread: libc::pthread_t, wait: impl FnOnce() -> c_int) -> c_i
     )
 }
 
-/// Runs `wait`, a wait on a futex that ends with 0 if somebody has woken the thread.
-pub(crate) fn wait_on_futex(futex: usize, wait: impl FnOnce() -> c_long) -> c_long {
+/// The lock for which the calling thread is about to wait on a futex, if locks are measured.
+fn lock_of_futex(futex: usize, wait: FutexWait) -> Option<FutexLock> {
+    if !locks::enabled() {
+        return None;
+    }
+    let named = || match wait.may_be_of_named() {
+        true => keeping_errno(|| own_thread()?.lock_of_futex(Registers::here(), futex)),
+        false => None,
+    };
+    FutexLock::of_value(futex, wait).or_else(named)
+}
+
+/// Runs `call`, a wait on a futex that ends with 0 if somebody has woken the thread.
+pub(crate) fn wait_on_futex(
+    futex: usize,
+    wait: FutexWait,
+    call: impl FnOnce() -> c_long,
+) -> c_long {
+    let lock = lock_of_futex(futex, wait);
+    let call = || match lock {
+        Some(lock) => blamed(
+            || lock.begin(),
+            || waiting(call),
+            |result| lock.outcome(result == 0),
+        ),
+        None => waiting(call),
+    };
     wait_for(
         Place::CONTEXT,
         |_, _| (),
-        wait,
+        call,
         |tracked, at, (), result| {
             if *result == 0 {
                 tracked.receive(futex, Edge::Wake, at);
@@ -294,6 +320,14 @@ pub(crate) fn wait_on_futex(futex: usize, wait: impl FnOnce() -> c_long) -> c_lo
 
 /// Runs `wake`, which wakes at most `most` that wait on a futex, and returns how many it has woken.
 pub(crate) fn wake(futex: usize, most: c_int, wake: impl FnOnce() -> c_long) -> c_long {
+    let released = match locks::enabled() {
+        true => futex_locks::released_by_wake(futex),
+        false => None,
+    };
+    let wake = || match released {
+        Some(lock) => charging(lock, wake),
+        None => wake(),
+    };
     let sent = tell(Place::CONTEXT, |tracked, at| {
         let sent = tracked.send(futex, most.max(0) as u64, at)?;
         // The context's capture was no activity.

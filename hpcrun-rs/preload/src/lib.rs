@@ -14,7 +14,7 @@
 //! | `events` | whom hooks tell of synchronisation |
 //! | `waits` | waits, joins, futexes |
 //! | `locks` | locks, conditions, barriers, semaphores |
-//! | `writer` | the critical path while the program runs |
+//! | `writer` | the critical path while the program runs, and from signal to signal |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
 //! | `real` | libc's own functions |

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | Pthreads' mutex | by its state; a thread that waits on a condition releases its mutex there |
 //! | Pthreads' read-write lock, spin lock | by the table of locks that threads wait for |
-//! | `std::sync::Mutex` | its release wakes a thread that waits on its futex (`waits`) |
+//! | those of `std::sync` and parking_lot | the wake of a thread that waits on a futex for one (`waits`) |
 //!
 //! If nobody measures, all calls go directly to libc, but those for a lock that is held.
 

@@ -3,7 +3,7 @@
 use crate::events;
 use critical_path::Tracker;
 use critical_path::table::{self, Host, Tracked};
-use hpcrun_abi::{ABI_VERSION, PathTable, ProfilerTable, RuntimeTable};
+use hpcrun_abi::{ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{path, session, threads};
@@ -69,6 +69,14 @@ impl Host for Process {
                 },
             )
         })
+    }
+}
+
+/// Starts to track, or stops. Not in a run that does not.
+pub(crate) fn control_path(start: bool) {
+    // SAFETY: null, or a table that was leaked.
+    if let Some(table) = unsafe { path_table().as_ref() } {
+        (table.control)(if start { PATH_START } else { PATH_STOP });
     }
 }
 

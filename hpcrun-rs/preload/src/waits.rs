@@ -7,7 +7,7 @@
 use crate::descriptors;
 use crate::events::{self, join, waiting};
 use crate::real::{Real, real};
-use hpcrun_core::locks::{self, Outcome};
+use hpcrun_core::futex_locks::FutexWait;
 use hpcrun_core::threads;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
@@ -158,25 +158,15 @@ pub unsafe extern "C" fn syscall(
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI
             ) =>
         {
-            let for_mutex = is_wait_for_mutex(b, c, d);
-            events::wait_on_futex(a as usize, || match for_mutex {
-                true => events::blamed(
-                    a as usize,
-                    || waiting(call),
-                    |result| ended(a as usize, result),
-                ),
-                false => waiting(call),
-            })
+            let wait = FutexWait {
+                operation: b as c_int,
+                value: c as u32,
+                is_timed: d != 0,
+            };
+            events::wait_on_futex(a as usize, wait, call)
         }
         libc::SYS_futex if (b & FUTEX_COMMANDS) as c_int == libc::FUTEX_WAKE => {
-            let futex = a as usize;
-            // The lock is held no more: a wake of a mutex follows its release.
-            let is_release = locks::is_awaited(futex)
-                && locks::read_word(futex).is_some_and(|word| word <= CONTENDED);
-            events::wake(futex, c as c_int, || match is_release {
-                true => events::charging(futex, call),
-                false => call(),
-            })
+            events::wake(a as usize, c as c_int, call)
         }
         // SAFETY: as for libc's functions of these names.
         libc::SYS_close => unsafe { descriptors::close(a as c_int).into() },
@@ -185,27 +175,5 @@ pub unsafe extern "C" fn syscall(
             descriptors::close_range(a as c_uint, b as c_uint, c as c_int).into()
         },
         _ => call(),
-    }
-}
-
-/// A futex wait as that of `std::sync::Mutex`, whose word is 0 when it is free, 1 when it is held, and 2 when
-/// it is held and perhaps waited for. No other futex of std waits for a 2 that is followed by 0, 1 or 2.
-fn is_wait_for_mutex(operation: c_long, value: c_long, timeout: c_long) -> bool {
-    let operation = operation as c_int & !libc::FUTEX_PRIVATE_FLAG;
-    operation == libc::FUTEX_WAIT_BITSET && value as u32 == CONTENDED && timeout == 0
-}
-
-/// The word of a mutex for which others wait.
-const CONTENDED: u32 = 2;
-
-/// How a wait for such a mutex has ended.
-fn ended(futex: usize, result: c_long) -> Outcome {
-    match result {
-        0 => match locks::read_word(futex) {
-            Some(0) => Outcome::Acquired,
-            Some(1..=CONTENDED) => Outcome::Held,
-            _ => Outcome::NoLock,
-        },
-        _ => Outcome::Held,
     }
 }

@@ -62,15 +62,20 @@ static PATH: AtomicPtr<Path> = AtomicPtr::new(ptr::null_mut());
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 /// Threads may no longer enter.
 static OVER: AtomicBool = AtomicBool::new(false);
+/// Who sees to that: [`NOBODY`], [`stop_after`] for a while, or [`finish`] for good.
+static HALTED_BY: AtomicU8 = AtomicU8::new(NOBODY);
+const NOBODY: u8 = 0;
+const STOP: u8 = 1;
+const FINISH: u8 = 2;
 
-/// Starts to track, before the program has threads.
+/// Starts to track, before the program has threads, or prepares for it.
 pub fn start(tracking: &Tracking) {
     system::register_membarrier();
     let mut settings = Settings::default();
     settings.spawn_cost = tracking.spawn_cost;
     settings.message_cost = tracking.message_cost;
     open(settings);
-    ACTIVE.store(1, Ordering::SeqCst);
+    ACTIVE.store(u8::from(tracking.signal == 0), Ordering::SeqCst);
 }
 
 fn open(settings: Settings) {
@@ -121,17 +126,51 @@ pub fn is_unlocked() -> bool {
 }
 
 /// Stops for good: when this returns, other threads do not enter any more, and those that were inside are
-/// about to leave ([`ThreadPath::is_inside`]).
-pub fn finish() {
-    ACTIVE.store(0, Ordering::SeqCst);
+/// about to leave ([`ThreadPath::is_inside`]). Returns whether threads were tracked until now.
+pub fn finish() -> bool {
+    // Another thread that stops is about to be ready; the limit is for a thread that the kernel has ended.
+    for _ in 0..10_000 {
+        if become_halter(FINISH) {
+            break;
+        }
+        system::sleep(100_000);
+    }
+    let was_active = ACTIVE.swap(0, Ordering::SeqCst) != 0;
+    halt();
+    was_active
+}
+
+fn become_halter(who: u8) -> bool {
+    let free = HALTED_BY.compare_exchange(NOBODY, who, Ordering::SeqCst, Ordering::SeqCst);
+    free.is_ok()
+}
+
+fn halt() {
     OVER.store(true, Ordering::SeqCst);
     // Pairs with the compiler fence in `with`: either a thread sees this, or we see it inside.
     system::membarrier();
 }
 
+/// Stops after `publish`, for which threads are kept outside as by [`finish`]; one that ends waits. Called by
+/// a thread that is not tracked and cannot be interrupted by signals.
+pub fn stop_after(publish: impl FnOnce()) {
+    if become_halter(STOP) {
+        halt();
+        publish();
+        ACTIVE.store(0, Ordering::SeqCst);
+        OVER.store(false, Ordering::SeqCst);
+        HALTED_BY.store(NOBODY, Ordering::SeqCst);
+    }
+}
+
 /// Forgets the parent's tracker in a forked child, where other threads' locks may be held forever.
 pub fn start_anew() {
     if let Some(path) = current() {
+        // The parent's thread that was stopping does not exist here.
+        if HALTED_BY.load(Ordering::Relaxed) == STOP {
+            HALTED_BY.store(NOBODY, Ordering::Relaxed);
+            OVER.store(false, Ordering::Relaxed);
+        }
         contexts::forget();
         open(path.settings);
     }
@@ -243,6 +282,12 @@ impl ThreadPath {
     fn leave(&self) {
         self.inside.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        while HALTED_BY.load(Ordering::Relaxed) == STOP {
+            self.inside.store(false, Ordering::Release);
+            system::sleep(100_000);
+            self.inside.store(true, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+        }
         if !OVER.load(Ordering::Relaxed) {
             self.samples.store(ptr::null_mut(), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);

@@ -21,6 +21,9 @@ use hpc_formats::loss::LossCause;
 use hpc_formats::profile::{VALUES_PER_RECORD, header};
 use std::ptr;
 
+/// Frames that [`Recorder::find_frame`] looks at: more than an unoptimised lock has above its wait.
+const INNERMOST: usize = 24;
+
 /// The values of one or more samples.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Values {
@@ -113,6 +116,25 @@ impl Recorder {
             self.cache.clear();
         }
         inserted.map(Some)
+    }
+
+    /// What `look` finds for the look-up address of one of the innermost frames.
+    pub(crate) fn find_frame<T>(
+        &mut self,
+        registers: Registers,
+        look: impl Fn(u64) -> Option<T>,
+    ) -> Option<T> {
+        let snapshot = loadmap::current()?;
+        let bounds = stack::bounds_from(registers.sp());
+        let mut cursor = Cursor::new(&mut self.unwind, snapshot, registers, bounds);
+        cursor.start().ok()?;
+        for _ in 0..INNERMOST {
+            if let Some(found) = look(cursor.frame().lookup) {
+                return Some(found);
+            }
+            cursor.advance().ok()?;
+        }
+        None
     }
 
     /// Where the profile begins; null if there is none.

@@ -6,14 +6,26 @@
 //! Async-signal-safe.
 
 use super::ThreadState;
+use crate::futex_locks::FutexLock;
 use crate::locks::{Outcome, Wait};
+use crate::logical::agents::lock_waits;
+use crate::unwind::Registers;
 
 impl ThreadState {
-    /// The thread begins to wait for the lock at an address. `None` if there is no room for the wait.
-    pub fn begin_lock_wait(&self, lock: usize) -> Option<Wait> {
+    /// The thread begins to wait for a lock, by `begin`. `None` if there is no room for the wait.
+    pub fn begin_lock_wait(&self, begin: impl FnOnce() -> Option<Wait>) -> Option<Wait> {
         self.abandon_lock_wait();
-        self.lock_wait.set(Wait::begin(lock));
+        self.lock_wait.set(begin());
         self.lock_wait.get()
+    }
+
+    /// The lock for which the thread is about to wait on a futex, by the function that waits. `None`: for
+    /// none, as far as is known.
+    pub fn lock_of_futex(&self, registers: Registers, futex: usize) -> Option<FutexLock> {
+        let busy = self.enter()?;
+        let recorder = self.recorder(&busy);
+        let wait = recorder.find_frame(registers, lock_waits::wait_at)?;
+        Some(FutexLock::of_wait(wait, futex))
     }
 
     /// The wait is over.

@@ -19,10 +19,12 @@
 //!
 //! Async-signal-safe, except [`scan`] and [`evict`].
 
+pub mod lock_waits;
 pub mod profiler;
 mod roles;
 mod spin_loops;
 mod stock_rayon;
+mod symbols;
 pub mod thread_start;
 mod work_stealing;
 
@@ -99,11 +101,17 @@ fn find_owner(lookup: u64, module: ModuleId) -> Owner {
         .unwrap_or(Owner::Native)
 }
 
-/// Scans a module that was mapped. Returns whether it has code with a role. Not async-signal-safe.
-pub fn scan(module: &Module) -> bool {
-    let ranges = spin_loops::ranges_of(&module.path, module.code)
-        .or_else(|| stock_rayon::ranges_of(&module.path, module.bias));
-    ranges.is_some_and(|ranges| roles::keep(module.id, ranges))
+/// Scans a module that was mapped, for [`lock_waits`] if these matter. Returns whether it has code with a
+/// role. Not async-signal-safe.
+pub fn scan(module: &Module, with_locks: bool) -> bool {
+    let (path, bias) = (&module.path, module.bias);
+    let mut ranges = spin_loops::ranges_of(path, module.code)
+        .or_else(|| stock_rayon::ranges_of(path, bias))
+        .unwrap_or_default();
+    if with_locks {
+        ranges.extend(lock_waits::ranges_of(path, bias).unwrap_or_default());
+    }
+    !ranges.is_empty() && roles::keep(module.id, ranges)
 }
 
 #[cfg(test)]

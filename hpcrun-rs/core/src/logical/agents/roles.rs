@@ -1,10 +1,11 @@
 //! Roles: the purpose of code ranges in runtimes that do not cooperate, as found by their agents.
 //!
-//! Async-signal-safe: [`owner_of`].
+//! Async-signal-safe: [`owner_of`], [`role_of`].
 //!
 //! Invariant: a published list is immutable, sorted, free of overlaps, and never freed.
 
 use super::Owner;
+use super::lock_waits::LockWait;
 use hpc_formats::address::ModuleId;
 use std::hint::black_box;
 use std::ptr;
@@ -22,6 +23,8 @@ pub(super) enum Role {
     SpinLoop,
     /// Other code of a runtime that has such loops.
     Support,
+    /// A function in which a thread waits for a lock, on a futex.
+    LockWait(LockWait),
 }
 
 /// A range of code, in absolute addresses.
@@ -35,18 +38,24 @@ pub(super) struct Range {
 static PUBLISHED: AtomicPtr<Vec<Range>> = AtomicPtr::new(ptr::null_mut());
 static SCANNED: Mutex<Vec<(ModuleId, Vec<Range>)>> = Mutex::new(Vec::new());
 
-/// The owner of the frame at an address, if its code has a role.
+/// The owner of the frame at an address, if its code has a role for which there is one.
 pub(super) fn owner_of(lookup: u64) -> Option<Owner> {
-    // SAFETY: null, or a list that `publish` has leaked, so it lives forever and is immutable.
-    let ranges = unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }?;
-    let after = ranges.partition_point(|r| r.start <= lookup);
-    let range = ranges.get(after.checked_sub(1)?)?;
-    (lookup < range.end).then_some(match range.role {
+    Some(match role_of(lookup)? {
         Role::Scheduler => Owner::Scheduler,
         Role::Task => Owner::Task,
         Role::SpinLoop => Owner::SpinLoop,
         Role::Support => Owner::Support,
+        Role::LockWait(_) => return None,
     })
+}
+
+/// The role of the code at an address.
+pub(super) fn role_of(lookup: u64) -> Option<Role> {
+    // SAFETY: null, or a list that `publish` has leaked, so it lives forever and is immutable.
+    let ranges = unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }?;
+    let after = ranges.partition_point(|r| r.start <= lookup);
+    let range = ranges.get(after.checked_sub(1)?)?;
+    (lookup < range.end).then_some(range.role)
 }
 
 /// Stores the ranges of a module; false when another thread holds the lock. Not async-signal-safe.

@@ -1,0 +1,259 @@
+//! `cargo xtask predictions`: what critical paths predict, beside measured times.
+//!
+//! One duty: run each program on one core and on two, and on two while its critical path is tracked, in turn;
+//! print work and span, the times that follow from them for two cores, and by how much they are wrong. A
+//! program that cannot be had is named, and the rest goes on.
+
+use crate::build;
+use crate::compare_runtimes;
+use crate::real_programs::{self, Inputs};
+use crate::statistics::estimate;
+use hpc_formats::critical_path::{CriticalPath, EXTENSION};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Where a program comes from.
+#[derive(Clone, Copy)]
+enum From {
+    /// This repository's release build.
+    Built(&'static str),
+    /// A kernel of `fixtures/runtimes`, on our runtime.
+    Kernel,
+    /// A program on PATH.
+    System,
+    /// One of [`real_programs::PROGRAMS`], on our runtime.
+    OnRayon,
+    /// A package of crates.io: version and program.
+    Published(&'static str, &'static str),
+}
+
+/// Name, origin, and arguments as in [`real_programs::Program`]; `{workers}` is as many as cores.
+const PROGRAMS: [(&str, From, &str); 13] = [
+    (
+        "cholesky",
+        From::Built("examples/cholesky"),
+        "-n 3000 -z 30000",
+    ),
+    ("nqueens", From::Kernel, "nqueens rayon {workers} 60"),
+    ("quicksort", From::Kernel, "quicksort rayon {workers} 20"),
+    ("matmul", From::Kernel, "matmul rayon {workers} 40"),
+    ("par_sort", From::Kernel, "par_sort rayon {workers} 5"),
+    ("sum", From::Kernel, "sum rayon {workers} 8"),
+    ("pipeline", From::Built("paths"), "pipeline"),
+    ("oxipng", From::OnRayon, ""),
+    ("dssim", From::OnRayon, ""),
+    ("b3sum", From::OnRayon, ""),
+    (
+        "ripgrep",
+        From::Published("15.1.0", "rg"),
+        "-j2 -c [a-z]+_lock|wait.*for {sources}",
+    ),
+    ("sort", From::System, "--parallel=2 -S1G -o {out} {text}"),
+    ("xz", From::System, "-T2 -3 --block-size=2MiB -kc {text}"),
+];
+
+/// Lines of the text that is sorted and compressed.
+const LINES: u64 = 400_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Which programs
+    #[arg(long, value_delimiter = ',', value_parser = PROGRAMS.map(|p| p.0),
+          default_values_t = PROGRAMS.map(|p| p.0.to_owned()))]
+    programs: Vec<String>,
+    /// Rounds, each with a run of every kind
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+}
+
+/// Seconds of one round.
+struct Round {
+    one: f64,
+    two: f64,
+    tracked: f64,
+    work: f64,
+    span: f64,
+    burdened: f64,
+    /// As `hpcprof-rs critical-path` predicts it for two workers.
+    predicted: f64,
+}
+
+/// A program and how it is run.
+struct Case<'a> {
+    program: PathBuf,
+    arguments: Vec<&'static str>,
+    inputs: &'a Inputs,
+    folder: &'a Path,
+    hpcrun: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let tools = build::release()?;
+    let place = build::target()?.join("real-programs");
+    let inputs = Inputs::make(&place.join("inputs"))?;
+    let folder = &place.join("predictions");
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let line = |i: u64| format!("{:016x} {i}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let text: String = (0..LINES).map(line).collect();
+    fs::write(folder.join("text"), text).map_err(|e| format!("the text: {e}"))?;
+    println!(
+        "| program | work | span | 1 core: measured | work is off by | 2 cores: at least | predicted \
+         | work / 2 + span | burdened | measured | prediction is off by | tracked / untracked |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|"
+    );
+    let mut failed = Vec::new();
+    for (name, from, arguments) in PROGRAMS {
+        if !options.programs.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let found = find(name, from, arguments, &tools, &place);
+        let rounds = found.and_then(|(program, arguments)| {
+            let case = Case {
+                program,
+                arguments,
+                inputs: &inputs,
+                folder,
+                hpcrun: tools.join("hpcrun-rs"),
+            };
+            // The first round warms up.
+            let rounds = (0..=options.rounds).map(|_| case.round());
+            rounds.collect::<Result<Vec<Round>, String>>()
+        });
+        match rounds {
+            Ok(rounds) => print(name, &rounds[1..]),
+            Err(error) => {
+                eprintln!("{name} is left out: {error}");
+                failed.push(name);
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("left out: {}", failed.join(", "))),
+    }
+}
+
+/// The program, built if it must be, and its arguments.
+fn find(
+    name: &'static str,
+    from: From,
+    arguments: &'static str,
+    tools: &Path,
+    place: &Path,
+) -> Result<(PathBuf, Vec<&'static str>), String> {
+    let program = match from {
+        From::Built(path) => tools.join(path),
+        From::Kernel => compare_runtimes::build_ours()?,
+        From::System => PathBuf::from(name),
+        From::OnRayon => {
+            let program = real_programs::PROGRAMS.iter().find(|p| p.package == name);
+            let program = program.ok_or("it is not among the real programs")?;
+            // Its sources, with the versions that it is locked to, come with the published one.
+            real_programs::install(program, &place.join("stock"), None, 2)?;
+            let ours = real_programs::install_with_ours(program, place, 2)?;
+            return Ok((ours, program.arguments.to_vec()));
+        }
+        From::Published(version, binary) => {
+            let program = real_programs::Program {
+                package: name,
+                version,
+                binary,
+                arguments: &[],
+            };
+            real_programs::install(&program, &place.join("stock"), None, 2)?
+        }
+    };
+    Ok((program, arguments.split(' ').collect()))
+}
+
+impl Case<'_> {
+    fn round(&self) -> Result<Round, String> {
+        let one = self.time(1, None)?;
+        let two = self.time(2, None)?;
+        let measurements = self.folder.join("measurements");
+        if measurements.exists() {
+            fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
+        }
+        let tracked = self.time(2, Some(&measurements))?;
+        let path = longest(&measurements)?;
+        let (work, span) = (path.work as f64 * 1e-9, path.span as f64 * 1e-9);
+        Ok(Round {
+            one,
+            two,
+            tracked,
+            work,
+            span,
+            burdened: path.burdened_span as f64 * 1e-9,
+            predicted: (work - span) / 2.0 + span,
+        })
+    }
+
+    /// Seconds of a run on so many cores, tracked into a folder if there is one.
+    fn time(&self, cores: usize, tracked: Option<&Path>) -> Result<f64, String> {
+        let out = self.folder.join("out");
+        let mut command = Command::new("taskset");
+        command.args(["-c", ["0", "0,1"][cores - 1]]);
+        if let Some(measurements) = tracked {
+            command.arg(&self.hpcrun);
+            command.args(["-q", "--critical-path", "-o"]);
+            command.arg(measurements).arg("--");
+        }
+        command.arg(&self.program);
+        for argument in self.inputs.arguments(&self.arguments, &out) {
+            match argument.to_str() {
+                Some("{text}") => command.arg(self.folder.join("text")),
+                Some("{workers}") => command.arg(cores.to_string()),
+                _ => command.arg(argument),
+            };
+        }
+        command.env("RAYON_NUM_THREADS", cores.to_string());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let start = Instant::now();
+        build::run(&mut command)?;
+        let time = start.elapsed().as_secs_f64();
+        let _ = fs::remove_file(&out);
+        Ok(time)
+    }
+}
+
+/// The longest path of a run's processes.
+fn longest(measurements: &Path) -> Result<CriticalPath, String> {
+    let entries = fs::read_dir(measurements).map_err(|e| e.to_string())?;
+    let files = entries.flatten().map(|entry| entry.path());
+    let files = files.filter(|path| path.extension().is_some_and(|e| e == EXTENSION));
+    let paths = files.filter_map(|file| CriticalPath::decode(&fs::read(file).ok()?).ok());
+    let longest = paths.max_by_key(|path| path.span);
+    longest.ok_or_else(|| "it left no critical path".to_owned())
+}
+
+fn print(name: &str, rounds: &[Round]) {
+    let all = |pick: fn(&Round) -> f64| estimate(&rounds.iter().map(pick).collect::<Vec<f64>>());
+    let middle = |pick| all(pick).map_or(f64::NAN, |e| e.median);
+    let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
+    let error = |pick| {
+        all(pick).map_or(String::new(), |e| {
+            format!(
+                "{} [{}, {}]",
+                percent(e.median),
+                percent(e.low),
+                percent(e.high)
+            )
+        })
+    };
+    println!(
+        "| {name} | {:.3} | {:.3} | {:.3} | {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {:.3} |",
+        middle(|r| r.work),
+        middle(|r| r.span),
+        middle(|r| r.one),
+        error(|r| r.work / r.one),
+        middle(|r| r.span.max(r.work / 2.0)),
+        middle(|r| r.predicted),
+        middle(|r| r.work / 2.0 + r.span),
+        middle(|r| r.work / 2.0 + r.burdened),
+        middle(|r| r.two),
+        error(|r| r.predicted / r.two),
+        middle(|r| r.tracked / r.two),
+    );
+}
