@@ -2,7 +2,7 @@
 //! really took. Work, span, each procedure's time on the path and the span without it agree with the graph,
 //! whatever the scheduler did.
 
-use hpc_formats::critical_path::{CriticalPath, EDGES, Procedure, ProcedureName, Site};
+use hpc_formats::critical_path::{CriticalPath, Procedure, Site};
 use hpcrun_tests::run::{Condition, Run, Spec};
 use hpcrun_tests::tools::{c_program, exclusive_cores};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,7 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
 
 fn procedure<'p>(path: &'p CriticalPath, name: &str) -> Option<&'p Procedure> {
     let mut all = path.procedures.iter();
-    all.find(|p| matches!(&p.name, ProcedureName::Mark(mark) if mark == name))
+    all.find(|p| p.name == name)
 }
 
 /// What holds for every path.
@@ -142,10 +142,7 @@ fn check_whole(path: &CriticalPath) {
 }
 
 fn edges(path: &CriticalPath) -> BTreeSet<&'static str> {
-    path.segments
-        .iter()
-        .map(|s| EDGES[usize::from(s.edge)])
-        .collect()
+    path.segments.iter().map(|s| s.edge.name()).collect()
 }
 
 /// Runs a graph of the C program, in which every edge is seen.

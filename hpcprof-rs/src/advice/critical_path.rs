@@ -1,7 +1,8 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
-use crate::model::critical_path::{CriticalPath, Procedure, ratio};
-use crate::render::critical_path::{Remarks, Scale, is_part};
+use crate::model::critical_path::{CriticalPath, Procedure};
+use crate::render::critical_path::{Remarks, Scale, parts};
+use hpc_formats::critical_path::ratio;
 
 /// Procedures that are named.
 const NAMED: usize = 3;
@@ -70,7 +71,7 @@ fn causes(path: &CriticalPath) -> String {
 
 /// What to do, most useful first. `time` prints nanoseconds.
 fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
-    if path.span <= 0 {
+    if path.span == 0 {
         return vec!["no activity was tracked".to_owned()];
     }
     let parallelism = path.parallelism();
@@ -83,12 +84,8 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
             "{workers} workers limit the program: there is work for {parallelism:.1} at once, on average"
         ),
     };
-    let is_large = |time: i64| ratio(time, path.span) >= LEAST;
-    let parts: Vec<&Procedure> = path
-        .procedures
-        .iter()
-        .filter(|p| is_part(path, p))
-        .collect();
+    let is_large = |time| path.share(time) >= LEAST;
+    let parts = parts(path);
     // Much of the path, but another path takes its place.
     let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 4;
     // A procedure gains all that it calls: the innermost one is named.
@@ -124,7 +121,7 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
 }
 
 fn shares(path: &CriticalPath, procedure: &Procedure) -> String {
-    let name = &path.place(procedure.place).name;
+    let name = &procedure.name.place.name;
     let percent = |part, whole| ratio(part, whole) * 100.0;
     format!(
         "{} has {:.0} % of the work, {:.0} % of the path",

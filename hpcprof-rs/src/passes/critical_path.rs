@@ -4,18 +4,19 @@
 //! A place is the innermost procedure of the user's own code: who waits for a lock is shown, not std's or
 //! libc's function that waits. Where there is none it is the innermost procedure.
 
-use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, Segment};
-use crate::model::hash::{FastMap, FastSet, NumberedSet};
+use crate::model::critical_path::{CriticalPath, Known, Procedure};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_name};
 use crate::model::warnings::Warnings;
 use crate::passes::function_times::{self, Times};
 use crate::passes::merge::paths::ProcessFrames;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::CodeAddress;
-use hpc_formats::critical_path::{self as file, EDGES, ProcedureName, Site};
+use hpc_formats::critical_path::{self as file, Place, ProcedureName, Site};
 use hpc_formats::profile::Record;
 use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Anchors that lead from one profile to the next are followed so often: they may form a cycle.
 const MOST_ANCHORS: usize = 64;
@@ -44,7 +45,7 @@ pub fn resolve(
             process,
             symbols,
             frames,
-            contexts: contexts(process, frames, symbols, path.sites()),
+            contexts: contexts(process, frames, symbols, path.places()),
             lines: &lines,
         };
         (index, names.path(path))
@@ -73,7 +74,7 @@ type Lines = FastMap<(String, u32), Vec<(ProcedureIndex, Line)>>;
 /// The procedures that have the source lines of the paths' places.
 fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symbols) -> Lines {
     let mut lines = Lines::default();
-    for site in paths.flat_map(file::CriticalPath::sites) {
+    for site in paths.flat_map(file::CriticalPath::places) {
         if let Site::Source { file, line } = site {
             lines
                 .entry((base_name(file).to_owned(), *line))
@@ -187,59 +188,40 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn path(&self, path: &file::CriticalPath) -> CriticalPath {
-        let mut places = NumberedSet::default();
-        let mut number = |place: Place| places.insert_full(place).0 as u32;
-        let ordinals: BTreeMap<u32, u32> = path.threads.iter().copied().collect();
-        let ordinal = |thread: u32| ordinals.get(&thread).copied();
-        let segments = path.segments.iter().map(|segment| Segment {
-            edge: EDGES[segment.edge as usize],
-            thread: segment.thread.and_then(ordinal),
-            time: signed(segment.time),
-            count: signed(segment.count),
-            begin: number(self.place(&segment.begin)),
-            end: number(self.place(&segment.end)),
-        });
-        let segments = segments.collect();
-        let mut procedures: Vec<Procedure> = Vec::new();
-        for (place, times) in self.procedures(path) {
-            procedures.push(Procedure {
-                place: number(place),
-                ..times
-            });
-        }
-        let branches = path.near.iter().map(|near| Branch {
-            thread: ordinal(near.thread),
-            time: signed(near.time),
-            slack: signed(near.slack),
-            begin: number(self.place(&near.begin)),
-            end: number(self.place(&near.end)),
-        });
-        let branches = branches.collect();
-        let places: Vec<Place> = places.into_iter().collect();
+        let mut places: FastSet<Arc<Place>> = FastSet::default();
+        let mut shared = |place: Place| match places.get(&place) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let place = Arc::new(place);
+                places.insert(Arc::clone(&place));
+                place
+            }
+        };
+        let mut procedures = self.procedures(path);
         procedures.sort_by(|a, b| {
-            let name = |p: &Procedure| &places[p.place as usize].name;
             let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-            by_gain.then(b.work.cmp(&a.work)).then(name(a).cmp(name(b)))
+            by_gain
+                .then(b.work.cmp(&a.work))
+                .then_with(|| a.name.place.name.cmp(&b.name.place.name))
         });
-        let lost = path.quality.lost_edges.iter();
+        let ordinals: BTreeMap<u32, u32> = path.threads.iter().copied().collect();
+        let ordinal = |thread: &mut Option<u32>| {
+            *thread = thread.and_then(|thread| ordinals.get(&thread).copied());
+        };
+        let mut known = path.clone();
+        known.procedures.clear();
+        known
+            .segments
+            .iter_mut()
+            .for_each(|s| ordinal(&mut s.thread));
+        known.near.iter_mut().for_each(|n| ordinal(&mut n.thread));
+        let named = known.map(
+            |site| shared(self.place(&site)),
+            |_| unreachable!("cleared"),
+        );
         CriticalPath {
-            complete: path.complete,
-            work: signed(path.work),
-            span: signed(path.span),
-            burdened_span: signed(path.burdened_span),
-            wall: signed(path.wall),
-            spawn_cost: signed(path.spawn_cost),
-            message_cost: signed(path.message_cost),
-            places,
-            segments,
             procedures,
-            branches,
-            quality: Quality {
-                resyncs: signed(path.quality.resyncs),
-                exact_edges: signed(path.quality.exact_edges),
-                woken_edges: signed(path.quality.woken_edges),
-                lost_edges: lost.map(|(cause, n)| (cause.clone(), signed(*n))).collect(),
-            },
+            ..named
         }
     }
 
@@ -298,7 +280,7 @@ impl Names<'_> {
 
     /// The procedures: marks as they were measured, functions with what their samples say. Instances of one
     /// generic function are one; zeroing all of them gains no less than the best of them.
-    fn procedures(&self, path: &file::CriticalPath) -> Vec<(Place, Procedure)> {
+    fn procedures(&self, path: &file::CriticalPath) -> Vec<Procedure> {
         let mut procedures = Vec::new();
         let mut functions: BTreeMap<ProcedureIndex, u64> = BTreeMap::new();
         for procedure in &path.procedures {
@@ -314,49 +296,43 @@ impl Names<'_> {
                     let span = functions.entry(function).or_insert(u64::MAX);
                     *span = procedure.zeroed_span.min(*span);
                 }
-                (None, name) => {
-                    let name = match name {
-                        ProcedureName::Mark(mark) => mark.clone(),
-                        ProcedureName::Function(address) => format!("[{address}]"),
-                    };
-                    let place = Place {
-                        name,
+                (None, name) => procedures.push(Procedure {
+                    name: known(Place {
+                        name: name.to_string(),
                         ..Place::default()
-                    };
-                    procedures.push((
-                        place,
-                        times(procedure.work, procedure.on_path, procedure.zeroed_span),
-                    ));
-                }
+                    }),
+                    work: procedure.work,
+                    on_path: procedure.on_path,
+                    zeroed_span: procedure.zeroed_span,
+                }),
             }
         }
         // A task runtime's functions call the user's tasks: views fold them, too.
         functions.retain(|p, _| self.symbols.procedure(*p).origin != Origin::Runtime);
-        let known = functions.keys().copied().collect();
-        let measured = function_times::of(&known, self.process, self.frames, self.symbols);
+        let asked = functions.keys().copied().collect();
+        let measured = function_times::of(&asked, self.process, self.frames, self.symbols);
         for (function, zeroed_span) in functions {
-            let declared = self.symbols.procedure(function).declared;
+            let procedure = self.symbols.procedure(function);
             let Times { work, on_path } = measured.get(&function).copied().unwrap_or_default();
-            let place = self.named(Some((function, declared)));
-            procedures.push((
-                place,
-                times(work.round() as u64, on_path.round() as u64, zeroed_span),
-            ));
+            let place = self.named(Some((function, procedure.declared)));
+            procedures.push(Procedure {
+                name: Known {
+                    is_user: procedure.origin == Origin::User,
+                    ..known(place)
+                },
+                work: work.round() as u64,
+                on_path: on_path.round() as u64,
+                zeroed_span,
+            });
         }
         procedures
     }
 }
 
-/// The times of a procedure whose place is not numbered yet.
-fn times(work: u64, on_path: u64, zeroed_span: u64) -> Procedure {
-    Procedure {
-        place: 0,
-        work: signed(work),
-        on_path: signed(on_path),
-        zeroed_span: signed(zeroed_span),
+/// The user's own.
+fn known(place: Place) -> Known {
+    Known {
+        place: Arc::new(place),
+        is_user: true,
     }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -164,6 +164,18 @@ impl Strand {
         }
     }
 
+    /// What has begun at `at` has begun in this context.
+    pub(crate) fn begin_in(&mut self, context: Site, at: Site) {
+        if self.0.begin == at && at != Site(0) {
+            self.0.begin = context;
+        }
+    }
+
+    /// Where a copy was made.
+    pub(crate) fn at(&self) -> Site {
+        self.0.at
+    }
+
     /// The open segment, up to where the strand is.
     #[inline]
     fn open_segment(&self) -> Segment {

@@ -98,18 +98,24 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`]
-    /// happens at this moment. Returns the time since the last event, in nanoseconds.
+    /// Where an event is: at `at`, or, if that is not known or much time has passed since the last event, in
+    /// the context that `capture` returns. The first operation until [`Thread::seal`] happens at this moment.
     #[inline]
-    pub fn since_last(&mut self) -> u64 {
+    pub fn place(&mut self, at: Site, capture: impl FnOnce() -> Option<Site>) -> Site {
         let before = self.last;
         self.is_now = false;
         self.tick();
         self.is_now = true;
-        self.last - before
+        if self.idle || (self.last - before < LONG && at != Site(0)) {
+            return at;
+        }
+        let Some(context) = capture() else { return at };
+        self.tracker.name_context(context, at);
+        self.strand.begin_in(context, at);
+        context
     }
 
-    /// Ends what [`Thread::since_last`] has begun.
+    /// Ends what [`Thread::place`] has begun.
     #[inline]
     pub fn seal(&mut self) {
         self.is_now = false;
@@ -295,6 +301,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         };
         let mut ended = core::mem::replace(&mut self.strand, before);
         ended.0.at = at;
+        self.settle();
         ended
     }
 

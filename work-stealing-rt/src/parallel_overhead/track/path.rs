@@ -37,11 +37,13 @@ fn with<R>(change: impl FnOnce(&'static PathTable) -> R) -> Option<R> {
     profiler::path().map(change)
 }
 
-// In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied.
+// In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied. A
+// place is one of the source, or a task that lives.
 
 #[inline(always)]
 pub(crate) fn copy(at: abi::Site) -> Option<Strand> {
-    with(|path| Strand::new((path.copy)(at))).flatten()
+    // SAFETY: see above.
+    with(|path| Strand::new(unsafe { (path.copy)(at) })).flatten()
 }
 
 /// The calling strand has waited for the end of another one; `None`: that was not tracked.
