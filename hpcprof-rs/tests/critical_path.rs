@@ -1,8 +1,8 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
 use crate::support::program::{
-    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
-    MAIN_SERIAL, SCHEDULER, SERIAL, START, run, run_of,
+    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, EXECUTE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
+    MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
 };
 use crate::support::*;
 use hpc_formats::address::CodeAddress;
@@ -647,6 +647,40 @@ fn places_are_the_users_own_code() {
     for ((found, expected), site) in found.iter().zip(&expected).zip(&sites) {
         assert_eq!(found, expected, "{site:?}");
     }
+}
+
+/// Where no context was captured, the other end tells more than the runtime's function.
+#[test]
+fn an_end_in_a_runtime_has_the_place_of_the_other_one() {
+    let mut run = tracked(&JOIN);
+    let ends = [(EXECUTE, SERIAL), (SERIAL, SCHEDULER), (EXECUTE, SCHEDULER)];
+    let ends = ends.map(|(begin, end)| (Site::Address(begin), Site::Address(end)));
+    let segments = ends.map(|(begin, end)| segment(&begin, &end, Edge::Join, None, 1));
+    path_of(&mut run).segments = segments.to_vec();
+    let path = json(&database(&run), &[]);
+    let segments = elements(&path, "segments").iter();
+    let names: Vec<_> = segments
+        .map(|s| [&s["begin"]["name"], &s["end"]["name"]])
+        .collect();
+    let [execute, scheduler] = [
+        "work_stealing_rt::job::execute",
+        "work_stealing_rt::worker::main_loop",
+    ];
+    let expected = [["app::serial"; 2], ["app::serial"; 2], [execute, scheduler]];
+    assert_eq!(names, expected);
+}
+
+/// The system's functions count for those that call them, where there are any.
+#[test]
+fn rows_are_the_users_procedures() {
+    let mut run = tracked(&JOIN);
+    path_of(&mut run).procedures.push(function(MEMCPY, 40));
+    let database = database(&run);
+    let found = json(&database, &[]);
+    assert_eq!(ms(&named(&found["procedures"], "memcpy")["gain"]), 25);
+    lacks(&page(&database, &[]), "memcpy");
+    path_of(&mut run).procedures = vec![function(MEMCPY, 40)];
+    has(&page(&crate::support::database(&run), &[]), "memcpy");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
 use crate::model::critical_path::{CriticalPath, Procedure};
-use crate::render::critical_path::{Remarks, Scale, parts};
+use crate::model::symbols::is_system_module;
+use crate::render::critical_path::{Remarks, Scale, name_in, parts, without_symbol};
 use hpc_formats::critical_path::ratio;
+use std::collections::BTreeSet;
 
 /// Procedures that are named.
 const NAMED: usize = 3;
@@ -43,6 +45,18 @@ fn doubts(path: &CriticalPath) -> Vec<String> {
             "of most edges only a wait and its wake-up were seen: operations without a wait have no edge"
                 .to_owned(),
         );
+    }
+    let procedures = path.procedures.iter().map(|p| &p.name.place);
+    let places = path.places().chain(procedures);
+    let stripped = places.filter_map(|p| Some(without_symbol(p)?.0));
+    let stripped: BTreeSet<&str> = stripped
+        .filter(|module| !is_system_module(module))
+        .collect();
+    if !stripped.is_empty() {
+        lines.push(format!(
+            "no symbols: {}; places there are offsets. Build without stripping, or install debug packages",
+            Vec::from_iter(stripped).join(", ")
+        ));
     }
     lines
 }
@@ -121,11 +135,11 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
 }
 
 fn shares(path: &CriticalPath, procedure: &Procedure) -> String {
-    let name = &procedure.name.place.name;
+    let name = name_in(&procedure.name.place);
     let percent = |part, whole| ratio(part, whole) * 100.0;
     format!(
         "{} has {:.0} % of the work, {:.0} % of the path",
-        if name.is_empty() { "[unknown]" } else { name },
+        if name.is_empty() { "[unknown]" } else { &name },
         percent(procedure.work, path.work),
         percent(procedure.on_path, path.span),
     )

@@ -2,7 +2,8 @@
 //! records of their profiles, source lines by the frames that have them.
 //!
 //! A place is the innermost procedure of the user's own code: who waits for a lock is shown, not std's or
-//! libc's function that waits. Where there is none it is the innermost procedure.
+//! libc's function that waits. A segment that begins or ends in a runtime, where no context was captured, has
+//! there the place of its other end. Where there is none it is the innermost procedure.
 
 use crate::model::critical_path::{CriticalPath, Known, Procedure};
 use crate::model::hash::{FastMap, FastSet};
@@ -115,11 +116,35 @@ type Found = (ProcedureIndex, Option<Line>);
 
 /// The innermost procedure of the user's own code in a frame.
 fn own(frame: &Frame, symbols: &Symbols) -> Option<Found> {
-    procedures(frame).find(|(p, _)| symbols.procedure(*p).origin == Origin::User)
+    procedures(frame).find(|(p, _)| is_own(*p, symbols))
+}
+
+/// Whether a procedure is the user's, and none of those by which channels and programs report events.
+fn is_own(procedure: ProcedureIndex, symbols: &Symbols) -> bool {
+    let name = symbols.name_of(procedure).trim_start_matches('<');
+    let reports = name.starts_with("hpcrun_") || name.starts_with("crossbeam_channel::");
+    symbols.procedure(procedure).origin == Origin::User && !reports
 }
 
 /// A record of a profile, by the profile's ordinal.
 type Context = (u32, u32);
+
+/// A place, and whether it is known to be outside of the user's own code.
+#[derive(Clone)]
+struct At {
+    place: Place,
+    is_foreign: bool,
+}
+
+/// A foreign end of a segment has the place of the other one, if that is the user's.
+fn settle(begin: &mut At, end: &mut At) {
+    let is_own = |at: &At| !at.is_foreign && at.place != Place::default();
+    if begin.is_foreign && is_own(end) {
+        begin.clone_from(end);
+    } else if end.is_foreign && is_own(begin) {
+        end.clone_from(begin);
+    }
+}
 
 /// The procedures of captured contexts.
 fn contexts<'a>(
@@ -215,33 +240,52 @@ impl Names<'_> {
             .iter_mut()
             .for_each(|s| ordinal(&mut s.thread));
         known.near.iter_mut().for_each(|n| ordinal(&mut n.thread));
-        let named = known.map(
-            |site| shared(self.place(&site)),
-            |_| unreachable!("cleared"),
-        );
+        let mut named = known.map(|site| self.place(&site), |_| unreachable!("cleared"));
+        let segments = named
+            .segments
+            .iter_mut()
+            .map(|s| (&mut s.begin, &mut s.end));
+        let near = named.near.iter_mut().map(|n| (&mut n.begin, &mut n.end));
+        segments
+            .chain(near)
+            .for_each(|(begin, end)| settle(begin, end));
         CriticalPath {
             procedures,
-            ..named
+            ..named.map(|at| shared(at.place), |known| known)
         }
     }
 
-    fn place(&self, site: &Site) -> Place {
-        match site {
-            Site::Unknown => Place::default(),
-            Site::Address(address) => {
-                self.named(self.frame(*address).and_then(|frame| {
-                    own(frame, self.symbols).or_else(|| procedures(frame).next())
-                }))
-            }
-            Site::Context { profile, record } => {
-                self.named(self.contexts.get(&(*profile, *record)).copied())
-            }
-            Site::Source { file, line } => Place {
-                file: file.clone(),
-                line: *line,
-                ..self.named(self.at_line(file, *line))
-            },
+    fn place(&self, site: &Site) -> At {
+        let found = match site {
+            Site::Unknown => None,
+            Site::Address(address) => self
+                .frame(*address)
+                .and_then(|frame| own(frame, self.symbols).or_else(|| procedures(frame).next())),
+            Site::Context { profile, record } => self.contexts.get(&(*profile, *record)).copied(),
+            Site::Source { file, line } => self.at_line(file, *line),
+        };
+        let mut at = At {
+            place: self.named(found),
+            is_foreign: found.is_some_and(|(p, _)| !is_own(p, self.symbols)),
+        };
+        if let Site::Source { file, line } = site {
+            at.place.file.clone_from(file);
+            at.place.line = *line;
+            at.is_foreign |= self.is_runtime(file);
         }
+        at
+    }
+
+    /// Whether a source file is a runtime's.
+    fn is_runtime(&self, file: &str) -> bool {
+        let is_it = |(p, _): (ProcedureIndex, _)| {
+            let procedure = self.symbols.procedure(p);
+            let declared = procedure
+                .declared
+                .filter(|_| procedure.origin == Origin::Runtime);
+            declared.is_some_and(|at| self.symbols.text(at.file).ends_with(file))
+        };
+        self.symbols.frames.iter().flat_map(procedures).any(is_it)
     }
 
     fn frame(&self, address: CodeAddress) -> Option<&Frame> {

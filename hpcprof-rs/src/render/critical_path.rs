@@ -423,10 +423,23 @@ fn tail(name: &str) -> &str {
     &name[start..]
 }
 
+/// The module of a place whose procedure has no symbol, and the offset there.
+pub fn without_symbol(place: &Place) -> Option<(&str, &str)> {
+    let offset = place.name.strip_prefix('?')?;
+    Some((base_name(&place.module), offset))
+}
+
+/// The name of a place's procedure, on one line.
+pub fn name_in(place: &Place) -> String {
+    let offset = without_symbol(place);
+    let name = offset.map(|(module, offset)| format!("{module}+{offset}"));
+    one_line(name.as_ref().unwrap_or(&place.name))
+}
+
 /// Name and location in at most `room` columns, if the location leaves any to the name.
 fn shown(place: &Place, room: usize) -> String {
     let location = location(place);
-    let name = one_line(&place.name);
+    let name = name_in(place);
     if location.is_empty() {
         let known = if name.is_empty() { "?" } else { &name };
         return short(known, room);
@@ -524,6 +537,12 @@ mod tests {
             "? -> app::solve main.rs:120"
         );
         assert_eq!(shown(&place("", 3), 20), "main.rs:3");
+        let stripped = Place {
+            name: "?0x1a2b".to_owned(),
+            module: "/usr/lib/libz.so.1".to_owned(),
+            ..Place::default()
+        };
+        assert_eq!(shown(&stripped, 80), "libz.so.1+0x1a2b");
     }
 
     #[test]

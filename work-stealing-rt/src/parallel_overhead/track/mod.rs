@@ -168,6 +168,7 @@ unsafe fn task(slot: SlotPtr) -> TaskRef {
 }
 
 /// Where a task was forked. The profiler reads its header, whose frame waits for the task's end.
+#[inline(always)]
 fn spawn_of(task: TaskRef) -> Site {
     SITE_TASK | task.0.expose_provenance() as Site
 }
