@@ -92,10 +92,10 @@ pub(crate) fn fork(worker: &Worker, slot: SlotPtr) {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn track_fork(worker: &Worker, slot: SlotPtr) {
     // SAFETY: the slot is the worker's, and has a task, which lies in a frame that the caller returns to.
-    let site = spawn_of(unsafe { task(slot) });
+    let (task, ip) = unsafe { (task(slot), task(slot).site().ip as Site) };
     let record = worker.forks.record(worker.joins.number(slot));
     // SAFETY: nobody else knows of the task.
-    unsafe { record.set(site, path::copy(site)) };
+    unsafe { record.set(ip, path::copy(spawn_of(task))) };
 }
 
 /// The fork is done; `pushed`: [`NONE`] if the deque was full.
@@ -142,10 +142,10 @@ fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
     let Some(forked) = (unsafe { record.take() }) else {
         return false;
     };
-    let site = record.site();
     // SAFETY: the slot keeps the task's address until the next push; the task waits in its spawner's frame,
     // and is run by nobody else.
     let task = unsafe { task(slot) };
+    let site = spawn_of(task);
     let left = path::begin(Some(forked), site);
     worker.own.in_order.set(true);
     // SAFETY: as above; entries catch every panic.
@@ -214,7 +214,7 @@ pub(crate) fn end_stolen(stolen: Option<Stolen<'_>>) {
 fn end_tracked(stolen: Stolen<'_>) {
     let ended = end(stolen.left, stolen.site);
     // SAFETY: as in `begin_tracked`.
-    unsafe { stolen.record.set(stolen.site, ended) };
+    unsafe { stolen.record.set(stolen.record.site(), ended) };
 }
 
 /// The calling worker has waited for the stolen task of the slot.
