@@ -11,6 +11,7 @@ use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_nam
 use crate::model::warnings::Warnings;
 use crate::passes::function_times::{self, Times};
 use crate::passes::merge::paths::ProcessFrames;
+use crate::passes::parallel_loops::rules::Part;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{self as file, Place, ProcedureName, Site};
@@ -123,7 +124,7 @@ fn own(frame: &Frame, symbols: &Symbols) -> Option<Found> {
 fn is_own(procedure: ProcedureIndex, symbols: &Symbols) -> bool {
     let name = symbols.name_of(procedure).trim_start_matches('<');
     let reports = name.starts_with("hpcrun_") || name.starts_with("crossbeam_channel::");
-    symbols.procedure(procedure).origin == Origin::User && !reports
+    Part::of(symbols, procedure) == Part::User && !reports
 }
 
 /// A record of a profile, by the profile's ordinal.

@@ -135,7 +135,7 @@ unsafe fn place<H: Host>(thread: &mut Tracked, at: u64) -> Site {
     let (task, at) = unsafe { plain(at) };
     match at {
         Site(0) => at,
-        _ => thread.place(at, || H::context(task)),
+        _ => thread.place(at, task.is_some(), || H::context(task)),
     }
 }
 
@@ -239,7 +239,7 @@ unsafe extern "C" fn finish<H: Host>(strand: usize) {
 
 extern "C" fn publish<H: Host>(at: u64) {
     active::<H, _>(|thread| {
-        let at = thread.place(Site(at), || H::context(None));
+        let at = thread.place(Site(at), false, || H::context(None));
         thread.publish(at);
     });
 }

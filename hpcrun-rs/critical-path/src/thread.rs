@@ -98,21 +98,35 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// Where an event is: at `at`, or, if that is not known or much time has passed since the last event, in
-    /// the context that `capture` returns. The first operation until [`Thread::seal`] happens at this moment.
+    /// Where an event is: at `at`, or, if that is not known or there was much activity since the last event,
+    /// in the context that `capture` returns. Where `at` is a `runtime`'s own, a long segment's last context
+    /// says more. The first operation until [`Thread::seal`] happens at this moment.
     #[inline]
-    pub fn place(&mut self, at: Site, capture: impl FnOnce() -> Option<Site>) -> Site {
-        let before = self.last;
+    pub fn place(
+        &mut self,
+        at: Site,
+        runtime: bool,
+        capture: impl FnOnce() -> Option<Site>,
+    ) -> Site {
         self.is_now = false;
         self.tick();
         self.is_now = true;
-        if self.idle || (self.last - before < LONG && at != Site(0)) {
+        if self.idle {
             return at;
         }
-        let Some(context) = capture() else { return at };
-        self.tracker.name_context(context, at);
-        self.strand.begin_in(context, at);
-        context
+        if self.strand.0.unplaced >= LONG || at == Site(0) {
+            self.strand.0.unplaced = 0;
+            let Some(context) = capture() else { return at };
+            self.tracker.name_context(context, at);
+            self.strand.be_in(context, at);
+            return context;
+        }
+        if !runtime {
+            self.strand.0.unplaced = 0;
+        } else if self.strand.open_time() >= LONG && self.strand.0.context != Site(0) {
+            return self.strand.0.context;
+        }
+        at
     }
 
     /// Ends what [`Thread::place`] has begun.

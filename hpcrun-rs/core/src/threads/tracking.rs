@@ -27,7 +27,9 @@ impl ThreadState {
             if tracked.thread.is_idle() {
                 return None;
             }
-            let site = tracked.thread.place(Site(address), || self.context(None));
+            let site = tracked
+                .thread
+                .place(Site(address), false, || self.context(None));
             let result = act(tracked, site);
             tracked.thread.seal();
             Some(result)
