@@ -49,7 +49,11 @@ fn error(dag: &Dag, workers: usize) -> f64 {
     let span = dag.span(None) as f64;
     let mut pairs = vec![(report.span, span), (report.work, dag.work() as f64)];
     for procedure in report.procedures.iter().filter(|p| p.name != "program") {
-        let number = procedure.name.parse().expect("the name is a number");
+        let number = procedure
+            .name
+            .to_string()
+            .parse()
+            .expect("the name is a number");
         pairs.push((procedure.zeroed_span, dag.span(Some(number)) as f64));
     }
     let errors = pairs

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use critical_path::{Edge, Lost, Place, ProcedureTimes, Quality, Report, Segment, Settings, Site};
+use critical_path::{
+    Edge, Lost, Place, ProcedureName, ProcedureTimes, Quality, Report, Segment, Settings, Site,
+};
 
 use crate::analysis::Analysis;
 use crate::names;
@@ -149,18 +151,16 @@ impl PathReport {
                 wall: wall.as_nanos() as u64,
                 segments,
                 procedures: procedures(&analysis, &path),
-                functions: Vec::new(),
-                on_path: Vec::new(),
-                near: Vec::new(),
                 quality: Quality {
                     resyncs: analysis.resyncs,
                     lost_edges: match analysis.lost {
                         0 => Vec::new(),
-                        lost => vec![(Lost::OtherSession, lost)],
+                        lost => vec![(Lost::OtherSession.name().to_owned(), lost)],
                     },
                     exact_edges: analysis.edges,
                     woken_edges: 0,
                 },
+                ..Report::default()
             },
             near,
             exposing,
@@ -185,7 +185,7 @@ impl PathReport {
 
     /// The report in JSON (`hpcprof-rs/critical-path/1`).
     pub fn to_json(&self) -> String {
-        self.report.to_json(|site| self.place(site))
+        critical_path::to_json(&self.report, |site| self.place(*site))
     }
 
     /// The tasks on the path in order: actor and entry method. Tasks of which it has only the end of an
@@ -251,7 +251,7 @@ fn procedures(analysis: &Analysis, path: &[usize]) -> Vec<ProcedureTimes> {
     }
     let span = analysis.span();
     let procedure = |(entry, work)| ProcedureTimes {
-        name: names::of_entry(entry),
+        name: ProcedureName::Mark(names::of_entry(entry)),
         work,
         on_path: on_path.get(&entry).copied().unwrap_or(0),
         // Off the path it gains nothing.
@@ -269,7 +269,7 @@ fn procedures(analysis: &Analysis, path: &[usize]) -> Vec<ProcedureTimes> {
         let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
         by_gain
             .then(b.work.cmp(&a.work))
-            .then_with(|| a.name.cmp(&b.name))
+            .then_with(|| a.name.to_string().cmp(&b.name.to_string()))
     });
     procedures
 }

@@ -1,81 +1,116 @@
-//! The critical path of one process, as it was tracked while the process ran.
+//! The critical path of a process: as data, as it is tracked, in a file, with names, and as JSON.
 //!
-//! Layout: a header of [`HEADER_SIZE`] bytes, then one checksummed payload. A file is written whole, so a
-//! truncated one is refused. FORMATS.md has the byte table.
+//! FORMATS.md has the byte table of the file, and the fields of the JSON. Times are nanoseconds of CPU time,
+//! except for the wall time.
+
+mod file;
+mod json;
 
 use crate::address::CodeAddress;
-use crate::bytes::{ByteReader, ByteWriter};
-use std::collections::BTreeMap;
 use std::fmt;
 
-/// First bytes of every file.
-pub const MAGIC: [u8; 8] = *b"HPCRPATH";
-/// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 1;
-/// Readers accept any minor version, and ignore what follows the payload that they know.
-pub const VERSION_MINOR: u16 = 0;
-/// Bytes before the payload.
-pub const HEADER_SIZE: usize = 32;
-/// Extension of the files.
-pub const EXTENSION: &str = "hpcpath";
+pub use file::{EXTENSION, KIND, file_name};
+pub use json::Beside;
 
-/// How a segment begins: names by number, those of `critical_path::Edge`.
-pub const EDGES: [&str; 10] = [
-    "start",
-    "spawn",
-    "join",
-    "channel",
-    "lock",
-    "condition",
-    "barrier",
-    "wake",
-    "message",
-    "folded",
-];
-/// The edge of a segment that stands for others, which were folded to bound the memory.
-pub const FOLDED: u8 = 9;
-
-/// The file of a process image in its measurement directory.
-pub fn file_name(pid: u32, image: u64) -> String {
-    format!("path-{pid}-{image}.{EXTENSION}")
+/// How a segment begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Edge {
+    /// The program's start, or a thread's whose creation was not seen.
+    Start = 0,
+    /// The creation of the thread or task.
+    Spawn = 1,
+    /// The end of a thread or task for which the segment's strand waited.
+    Join = 2,
+    /// A value from a channel, or room in one.
+    Channel = 3,
+    /// The release of a lock.
+    Lock = 4,
+    /// A signalled condition.
+    Condition = 5,
+    /// The last arrival at a barrier.
+    Barrier = 6,
+    /// A wake-up, where the operation that caused it was not seen.
+    Wake = 7,
+    /// A message from another process, or to an event handler.
+    Message = 8,
+    /// Not an edge: stands for segments that were folded to bound the memory.
+    Folded = 9,
 }
 
-/// The critical path of a process. Times are nanoseconds of CPU time, except for the wall time.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CriticalPath {
+impl Edge {
+    /// By number.
+    pub const ALL: [Edge; 10] = [
+        Edge::Start,
+        Edge::Spawn,
+        Edge::Join,
+        Edge::Channel,
+        Edge::Lock,
+        Edge::Condition,
+        Edge::Barrier,
+        Edge::Wake,
+        Edge::Message,
+        Edge::Folded,
+    ];
+
+    /// `Edge::… as u32`; `None` for another number.
+    pub fn from_number(number: u32) -> Option<Edge> {
+        Edge::ALL.get(number as usize).copied()
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Edge::Start => "start",
+            Edge::Spawn => "spawn",
+            Edge::Join => "join",
+            Edge::Channel => "channel",
+            Edge::Lock => "lock",
+            Edge::Condition => "condition",
+            Edge::Barrier => "barrier",
+            Edge::Wake => "wake",
+            Edge::Message => "message",
+            Edge::Folded => "folded",
+        }
+    }
+}
+
+/// A critical path, with places `P` and procedures that are known by an `N`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CriticalPath<P = Site, N = ProcedureName> {
     /// Process id.
     pub pid: u32,
-    /// The image, as in its process file.
+    /// The process image, as in its process file.
     pub image: u64,
     /// Whether the process ended; otherwise the state at some moment before.
     pub complete: bool,
-    /// All activity.
+    /// All activity (T1).
     pub work: u64,
-    /// The longest chain of activity.
+    /// The longest chain of activity (Tinf).
     pub span: u64,
     /// The longest chain if edges cost what the next two say.
     pub burdened_span: u64,
     /// Wall time while the path was tracked.
     pub wall: u64,
-    /// Calibrated cost of a spawn.
+    /// Cost of a spawn.
     pub spawn_cost: u64,
-    /// Calibrated cost of any other edge.
+    /// Cost of any other edge.
     pub message_cost: u64,
     /// The path in its order; the times add up to the span.
-    pub segments: Vec<Segment>,
-    /// Procedures with activity.
-    pub procedures: Vec<Procedure>,
-    /// Branches beside the path that are nearly as long.
-    pub near: Vec<Near>,
+    pub segments: Vec<Segment<P>>,
+    /// Procedures with activity, those that gain most first.
+    pub procedures: Vec<Procedure<N>>,
+    /// Branches beside the path that are nearly as long, the longest first.
+    pub near: Vec<Near<P>>,
     /// Samples on the path, by context.
     pub on_path: Vec<OnPath>,
-    /// Numbers of threads in this file, and their ordinals in the process.
+    /// Numbers of threads here, and their ordinals in the process.
     pub threads: Vec<(u32, u32)>,
     /// What the result rests on.
     pub quality: Quality,
 }
 
-/// A place in the program.
+/// A place in the program, as it is recorded.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Site {
     /// Not known.
@@ -99,16 +134,29 @@ pub enum Site {
     },
 }
 
+/// A place in the program, by names. Empty texts and line 0 stand for the unknown.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Place {
+    /// The procedure.
+    pub name: String,
+    /// Path of its load module.
+    pub module: String,
+    /// Path of the source file.
+    pub file: String,
+    /// Line of the file.
+    pub line: u32,
+}
+
 /// A part of the path: activity of one strand between two events. Equal consecutive parts are one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Segment {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<P> {
     /// Where it begins.
-    pub begin: Site,
+    pub begin: P,
     /// Where it ends.
-    pub end: Site,
-    /// How it begins: a number of [`EDGES`].
-    pub edge: u8,
-    /// The thread that ran it; `None` if several did.
+    pub end: P,
+    /// The edge by which it begins.
+    pub edge: Edge,
+    /// The thread that ran it; `None` if several did, or if it is not known.
     pub thread: Option<u32>,
     /// Its activity, of all `count` times together.
     pub time: u64,
@@ -125,12 +173,28 @@ pub enum ProcedureName {
     Function(CodeAddress),
 }
 
-/// A procedure's part in the path.
+impl fmt::Display for ProcedureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcedureName::Mark(mark) => f.write_str(mark),
+            ProcedureName::Function(address) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+impl<T: AsRef<str>> PartialEq<T> for ProcedureName {
+    /// Whether it is this mark.
+    fn eq(&self, mark: &T) -> bool {
+        matches!(self, ProcedureName::Mark(own) if own == mark.as_ref())
+    }
+}
+
+/// A procedure's part in the path. A mark's time is its own, a function's has what it calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Procedure {
+pub struct Procedure<N = ProcedureName> {
     /// Which procedure.
-    pub name: ProcedureName,
-    /// Its activity in all threads; 0 for a function, whose samples tell.
+    pub name: N,
+    /// Its activity in all threads; 0 for an address, whose samples tell.
     pub work: u64,
     /// Its activity on the path; the same.
     pub on_path: u64,
@@ -139,15 +203,16 @@ pub struct Procedure {
 }
 
 /// A branch beside the path that is nearly as long.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Near {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Near<P> {
     /// Where its last segment begins.
-    pub begin: Site,
+    pub begin: P,
     /// Where its last segment ends.
-    pub end: Site,
-    /// The thread of its last segment.
-    pub thread: u32,
-    /// Its length since it left the path.
+    pub end: P,
+    /// The thread of its last segment, if it is known.
+    pub thread: Option<u32>,
+    /// Its length since it left the path: in a fork-join program since the fork, otherwise that of its last
+    /// segment.
     pub time: u64,
     /// By how much it is shorter than the path beside it.
     pub slack: u64,
@@ -173,121 +238,156 @@ pub struct Quality {
     pub exact_edges: u64,
     /// Edges of which only the wait and the wake-up were seen.
     pub woken_edges: u64,
-    /// Edges that are missing, by cause.
+    /// What is missing, by cause; only what is.
     pub lost_edges: Vec<(String, u64)>,
 }
 
-/// Why a file is not readable.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CriticalPathError {
-    /// The first bytes are not [`MAGIC`].
-    NotACriticalPath,
-    /// Written by an incompatible version.
-    Version {
-        /// Major version found.
-        major: u16,
-        /// Minor version found.
-        minor: u16,
-    },
-    /// Fewer bytes than the header states.
-    Truncated {
-        /// Bytes found.
-        found: u64,
-        /// Bytes stated.
-        expected: u64,
-    },
-    /// The payload's checksum differs.
-    Checksum,
-    /// A field has an impossible value.
-    Corrupt(&'static str),
+/// The cause by which the tracker counts procedures that it had no room for: their time is on the path, and
+/// no edge is missing.
+const NAMELESS: &str = "procedure";
+
+impl Quality {
+    /// Edges that are missing.
+    pub fn missing_edges(&self) -> u64 {
+        let lost = self.lost_edges.iter();
+        let lost = lost.filter(|(cause, _)| cause != NAMELESS);
+        lost.fold(0, |sum, (_, edges)| sum.saturating_add(*edges))
+    }
+
+    /// Edges that are known or missing.
+    pub fn edges(&self) -> u64 {
+        let known = self.exact_edges.saturating_add(self.woken_edges);
+        known.saturating_add(self.missing_edges())
+    }
 }
 
-impl fmt::Display for CriticalPathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CriticalPathError::NotACriticalPath => {
-                write!(f, "not a critical path: wrong first bytes")
-            }
-            CriticalPathError::Version { major, minor } => write!(
-                f,
-                "critical path version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): \
-                 use the hpcprof-rs of the same release"
-            ),
-            CriticalPathError::Truncated { found, expected } => {
-                write!(f, "truncated: {found} of {expected} bytes")
-            }
-            CriticalPathError::Checksum => write!(f, "damaged: wrong checksum"),
-            CriticalPathError::Corrupt(what) => write!(f, "damaged: {what}"),
+/// The numbers of workers for which times are predicted.
+pub const WORKERS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/// The time on a number of workers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Prediction {
+    /// The number of workers.
+    pub workers: u32,
+    /// No schedule is shorter: max(T1 / P, Tinf).
+    pub lower: f64,
+    /// No schedule is longer in which a worker is idle only for want of work (Brent): (T1 - Tinf) / P + Tinf.
+    pub upper: f64,
+}
+
+// Not derived, which would ask the same of `P` and `N`.
+impl<P, N> Default for CriticalPath<P, N> {
+    fn default() -> Self {
+        CriticalPath {
+            pid: 0,
+            image: 0,
+            complete: false,
+            work: 0,
+            span: 0,
+            burdened_span: 0,
+            wall: 0,
+            spawn_cost: 0,
+            message_cost: 0,
+            segments: Vec::new(),
+            procedures: Vec::new(),
+            near: Vec::new(),
+            on_path: Vec::new(),
+            threads: Vec::new(),
+            quality: Quality::default(),
         }
     }
 }
 
-impl std::error::Error for CriticalPathError {}
-
-const SITE_UNKNOWN: u8 = 0;
-const SITE_ADDRESS: u8 = 1;
-const SITE_SOURCE: u8 = 2;
-const SITE_CONTEXT: u8 = 3;
-const NAME_MARK: u8 = 0;
-const NAME_FUNCTION: u8 = 1;
-/// Stands for the thread of a segment that several threads ran.
-const SEVERAL: u32 = u32::MAX;
-
-impl CriticalPath {
-    /// The bytes of a file.
-    pub fn encode(&self) -> Vec<u8> {
-        let payload = self.payload();
-        let mut w = ByteWriter::new();
-        w.data.extend(MAGIC);
-        w.u16(VERSION_MAJOR);
-        w.u16(VERSION_MINOR);
-        w.u32(0);
-        w.u64(payload.len() as u64);
-        w.u64(u64::from(crc32fast::hash(&payload)));
-        w.data.extend(payload);
-        w.data
+impl<P, N> CriticalPath<P, N> {
+    /// What a number of workers would take.
+    pub fn prediction(&self, workers: u32) -> Prediction {
+        Prediction {
+            workers,
+            lower: (self.work as f64 / f64::from(workers)).max(self.span as f64),
+            upper: bound(self.work, self.span, workers),
+        }
     }
 
-    /// Reads the bytes of a file.
-    pub fn decode(data: &[u8]) -> Result<CriticalPath, CriticalPathError> {
-        let mut header = ByteReader::new(data);
-        if header.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
-            return Err(CriticalPathError::NotACriticalPath);
-        }
-        let truncated = |expected| CriticalPathError::Truncated {
-            found: data.len() as u64,
-            expected,
-        };
-        let fields = (|| {
-            let version = (header.u16()?, header.u16()?);
-            header.u32()?;
-            Some((version, header.u64()?, header.u64()?))
-        })();
-        let ((major, minor), length, sum) = fields.ok_or(truncated(HEADER_SIZE as u64))?;
-        if major != VERSION_MAJOR {
-            return Err(CriticalPathError::Version { major, minor });
-        }
-        let payload = usize::try_from(length)
-            .ok()
-            .and_then(|n| header.take(n))
-            .ok_or(truncated(length.saturating_add(HEADER_SIZE as u64)))?;
-        if u64::from(crc32fast::hash(payload)) != sum {
-            return Err(CriticalPathError::Checksum);
-        }
-        Decoder(ByteReader::new(payload)).critical_path()
+    /// The upper bound for a number of workers if a procedure took no time. It is the same bound as a
+    /// prediction's, so that the two can be compared.
+    pub fn without(&self, procedure: &Procedure<N>, workers: u32) -> f64 {
+        let work = self.work.saturating_sub(procedure.work);
+        bound(work, procedure.zeroed_span, workers)
+    }
+
+    /// By how much the span is shorter if a procedure takes no time.
+    pub fn gain(&self, procedure: &Procedure<N>) -> u64 {
+        self.span.saturating_sub(procedure.zeroed_span)
+    }
+
+    /// T1 / Tinf; 0 for a process without activity.
+    pub fn parallelism(&self) -> f64 {
+        ratio(self.work, self.span)
+    }
+
+    /// A segment's or a procedure's share of the span.
+    pub fn share(&self, time: u64) -> f64 {
+        ratio(time, self.span)
     }
 
     /// The places of all segments and branches.
-    pub fn sites(&self) -> impl Iterator<Item = &Site> {
+    pub fn places(&self) -> impl Iterator<Item = &P> {
         let segments = self.segments.iter().flat_map(|s| [&s.begin, &s.end]);
-        let near = self.near.iter().flat_map(|n| [&n.begin, &n.end]);
-        segments.chain(near)
+        segments.chain(self.near.iter().flat_map(|n| [&n.begin, &n.end]))
     }
 
+    /// The same path with other places and names.
+    pub fn map<Q, M>(
+        self,
+        mut place: impl FnMut(P) -> Q,
+        name: impl Fn(N) -> M,
+    ) -> CriticalPath<Q, M> {
+        let segments = self.segments.into_iter().map(|s| Segment {
+            begin: place(s.begin),
+            end: place(s.end),
+            edge: s.edge,
+            thread: s.thread,
+            time: s.time,
+            count: s.count,
+        });
+        let segments = segments.collect();
+        let near = self.near.into_iter().map(|n| Near {
+            begin: place(n.begin),
+            end: place(n.end),
+            thread: n.thread,
+            time: n.time,
+            slack: n.slack,
+        });
+        let procedures = self.procedures.into_iter().map(|p| Procedure {
+            name: name(p.name),
+            work: p.work,
+            on_path: p.on_path,
+            zeroed_span: p.zeroed_span,
+        });
+        CriticalPath {
+            pid: self.pid,
+            image: self.image,
+            complete: self.complete,
+            work: self.work,
+            span: self.span,
+            burdened_span: self.burdened_span,
+            wall: self.wall,
+            spawn_cost: self.spawn_cost,
+            message_cost: self.message_cost,
+            segments,
+            procedures: procedures.collect(),
+            near: near.collect(),
+            on_path: self.on_path,
+            threads: self.threads,
+            quality: self.quality,
+        }
+    }
+}
+
+impl CriticalPath {
     /// All code addresses.
     pub fn addresses(&self) -> impl Iterator<Item = CodeAddress> {
-        let sites = self.sites().filter_map(|site| match site {
+        let sites = self.places().filter_map(|site| match site {
             Site::Address(address) => Some(*address),
             _ => None,
         });
@@ -297,413 +397,16 @@ impl CriticalPath {
         });
         sites.chain(functions)
     }
-
-    /// Every site once, numbered in ascending order.
-    fn numbered_sites(&self) -> BTreeMap<&Site, u32> {
-        let mut sites: BTreeMap<&Site, u32> = self.sites().map(|s| (s, 0)).collect();
-        for (number, of) in (0..).zip(sites.values_mut()) {
-            *of = number;
-        }
-        sites
-    }
-
-    fn payload(&self) -> Vec<u8> {
-        let mut w = ByteWriter::new();
-        w.u32(self.pid);
-        w.u64(self.image);
-        w.u8(u8::from(self.complete));
-        for time in [
-            self.work,
-            self.span,
-            self.burdened_span,
-            self.wall,
-            self.spawn_cost,
-            self.message_cost,
-            self.quality.resyncs,
-            self.quality.exact_edges,
-            self.quality.woken_edges,
-        ] {
-            w.u64(time);
-        }
-        list(&mut w, &self.quality.lost_edges, |w, (cause, edges)| {
-            w.string(cause);
-            w.u64(*edges);
-        });
-        let sites = self.numbered_sites();
-        w.u32(sites.len() as u32);
-        for site in sites.keys() {
-            write_site(&mut w, site);
-        }
-        list(&mut w, &self.segments, |w, segment| {
-            w.u32(sites[&segment.begin]);
-            w.u32(sites[&segment.end]);
-            w.u8(segment.edge);
-            w.u32(segment.thread.unwrap_or(SEVERAL));
-            w.u64(segment.time);
-            w.u64(segment.count);
-        });
-        list(&mut w, &self.procedures, |w, procedure| {
-            match &procedure.name {
-                ProcedureName::Mark(name) => {
-                    w.u8(NAME_MARK);
-                    w.string(name);
-                }
-                ProcedureName::Function(address) => {
-                    w.u8(NAME_FUNCTION);
-                    w.u64(address.0);
-                }
-            }
-            w.u64(procedure.work);
-            w.u64(procedure.on_path);
-            w.u64(procedure.zeroed_span);
-        });
-        list(&mut w, &self.near, |w, near| {
-            w.u32(sites[&near.begin]);
-            w.u32(sites[&near.end]);
-            w.u32(near.thread);
-            w.u64(near.time);
-            w.u64(near.slack);
-        });
-        list(&mut w, &self.on_path, |w, context| {
-            w.u32(context.profile);
-            w.u32(context.record);
-            w.u64(context.time);
-        });
-        list(&mut w, &self.threads, |w, (number, profile)| {
-            w.u32(*number);
-            w.u32(*profile);
-        });
-        w.data
-    }
 }
 
-fn list<T>(w: &mut ByteWriter, items: &[T], mut write: impl FnMut(&mut ByteWriter, &T)) {
-    w.u32(items.len() as u32);
-    for item in items {
-        write(w, item);
-    }
+fn bound(work: u64, span: u64, workers: u32) -> f64 {
+    work.saturating_sub(span) as f64 / f64::from(workers) + span as f64
 }
 
-fn write_site(w: &mut ByteWriter, site: &Site) {
-    match site {
-        Site::Unknown => w.u8(SITE_UNKNOWN),
-        Site::Address(address) => {
-            w.u8(SITE_ADDRESS);
-            w.u64(address.0);
-        }
-        Site::Source { file, line } => {
-            w.u8(SITE_SOURCE);
-            w.string(file);
-            w.u32(*line);
-        }
-        Site::Context { profile, record } => {
-            w.u8(SITE_CONTEXT);
-            w.u32(*profile);
-            w.u32(*record);
-        }
-    }
-}
-
-/// Reads the payload; every method returns `None` past the end or for an impossible value.
-struct Decoder<'a>(ByteReader<'a>);
-
-impl Decoder<'_> {
-    fn critical_path(mut self) -> Result<CriticalPath, CriticalPathError> {
-        let corrupt = CriticalPathError::Corrupt;
-        let mut path = self.totals().ok_or(corrupt("totals"))?;
-        path.quality.lost_edges = self
-            .list(|d| Some((d.0.string()?, d.0.u64()?)))
-            .ok_or(corrupt("lost edges"))?;
-        let sites = self.list(Decoder::site).ok_or(corrupt("sites"))?;
-        path.segments = self
-            .list(|d| d.segment(&sites))
-            .ok_or(corrupt("segments"))?;
-        path.procedures = self.list(Decoder::procedure).ok_or(corrupt("procedures"))?;
-        path.near = self.list(|d| d.near(&sites)).ok_or(corrupt("near"))?;
-        path.on_path = self
-            .list(Decoder::on_path)
-            .ok_or(corrupt("samples on the path"))?;
-        path.threads = self
-            .list(|d| Some((d.0.u32()?, d.0.u32()?)))
-            .ok_or(corrupt("threads"))?;
-        Ok(path)
-    }
-
-    fn totals(&mut self) -> Option<CriticalPath> {
-        let d = &mut self.0;
-        Some(CriticalPath {
-            pid: d.u32()?,
-            image: d.u64()?,
-            complete: match d.u8()? {
-                0 => false,
-                1 => true,
-                _ => return None,
-            },
-            work: d.u64()?,
-            span: d.u64()?,
-            burdened_span: d.u64()?,
-            wall: d.u64()?,
-            spawn_cost: d.u64()?,
-            message_cost: d.u64()?,
-            quality: Quality {
-                resyncs: d.u64()?,
-                exact_edges: d.u64()?,
-                woken_edges: d.u64()?,
-                lost_edges: Vec::new(),
-            },
-            ..CriticalPath::default()
-        })
-    }
-
-    /// Memory is taken for each element that is there, whatever the count says.
-    fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.0.u32()?;
-        (0..count).map(|_| element(self)).collect()
-    }
-
-    fn site(&mut self) -> Option<Site> {
-        let d = &mut self.0;
-        Some(match d.u8()? {
-            SITE_UNKNOWN => Site::Unknown,
-            SITE_ADDRESS => Site::Address(CodeAddress(d.u64()?)),
-            SITE_SOURCE => Site::Source {
-                file: d.string()?,
-                line: d.u32()?,
-            },
-            SITE_CONTEXT => Site::Context {
-                profile: d.u32()?,
-                record: d.u32()?,
-            },
-            _ => return None,
-        })
-    }
-
-    fn one_of(&mut self, sites: &[Site]) -> Option<Site> {
-        sites.get(self.0.u32()? as usize).cloned()
-    }
-
-    fn segment(&mut self, sites: &[Site]) -> Option<Segment> {
-        Some(Segment {
-            begin: self.one_of(sites)?,
-            end: self.one_of(sites)?,
-            edge: self.0.u8().filter(|e| (*e as usize) < EDGES.len())?,
-            thread: Some(self.0.u32()?).filter(|thread| *thread != SEVERAL),
-            time: self.0.u64()?,
-            count: self.0.u64()?,
-        })
-    }
-
-    fn procedure(&mut self) -> Option<Procedure> {
-        let d = &mut self.0;
-        let name = match d.u8()? {
-            NAME_MARK => ProcedureName::Mark(d.string()?),
-            NAME_FUNCTION => ProcedureName::Function(CodeAddress(d.u64()?)),
-            _ => return None,
-        };
-        Some(Procedure {
-            name,
-            work: d.u64()?,
-            on_path: d.u64()?,
-            zeroed_span: d.u64()?,
-        })
-    }
-
-    fn near(&mut self, sites: &[Site]) -> Option<Near> {
-        Some(Near {
-            begin: self.one_of(sites)?,
-            end: self.one_of(sites)?,
-            thread: self.0.u32()?,
-            time: self.0.u64()?,
-            slack: self.0.u64()?,
-        })
-    }
-
-    fn on_path(&mut self) -> Option<OnPath> {
-        let d = &mut self.0;
-        Some(OnPath {
-            profile: d.u32()?,
-            record: d.u32()?,
-            time: d.u64()?,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::address::ModuleId;
-
-    fn sample() -> CriticalPath {
-        let source = |line| Site::Source {
-            file: "src/mäin.rs".to_owned(),
-            line,
-        };
-        let address = CodeAddress::new(ModuleId(3), 0x1234);
-        let segment = |begin, end, edge, thread, time| Segment {
-            begin,
-            end,
-            edge,
-            thread,
-            time,
-            count: 1 + time / 10,
-        };
-        CriticalPath {
-            pid: 7,
-            image: 1 << 40,
-            complete: true,
-            work: 95,
-            span: 65,
-            burdened_span: 71,
-            wall: 80,
-            spawn_cost: 4,
-            message_cost: 2,
-            segments: vec![
-                segment(Site::Unknown, source(3), 0, Some(0), 10),
-                segment(source(3), Site::Address(address), 1, Some(1), 50),
-                segment(
-                    Site::Address(address),
-                    Site::Context {
-                        profile: 2,
-                        record: 9,
-                    },
-                    FOLDED,
-                    None,
-                    5,
-                ),
-            ],
-            procedures: vec![
-                Procedure {
-                    name: ProcedureName::Function(address),
-                    work: 80,
-                    on_path: 50,
-                    zeroed_span: 15,
-                },
-                Procedure {
-                    name: ProcedureName::Mark("a mark".to_owned()),
-                    work: u64::MAX,
-                    on_path: 0,
-                    zeroed_span: 65,
-                },
-            ],
-            near: vec![Near {
-                begin: source(3),
-                end: source(4),
-                thread: 2,
-                time: 48,
-                slack: 2,
-            }],
-            on_path: vec![OnPath {
-                profile: 1,
-                record: 17,
-                time: 5_000_000,
-            }],
-            threads: vec![(0, 1), (1, 4)],
-            quality: Quality {
-                resyncs: 1,
-                exact_edges: 2,
-                woken_edges: 3,
-                lost_edges: vec![("untracked".to_owned(), 4)],
-            },
-        }
-    }
-
-    /// `bytes` with another payload and its right checksum.
-    fn signed(bytes: &[u8], payload: &[u8]) -> Vec<u8> {
-        let mut out = bytes[..16].to_vec();
-        out.extend((payload.len() as u64).to_le_bytes());
-        out.extend(u64::from(crc32fast::hash(payload)).to_le_bytes());
-        out.extend(payload);
-        out
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        for path in [sample(), CriticalPath::default()] {
-            assert_eq!(CriticalPath::decode(&path.encode()), Ok(path));
-        }
-        assert_eq!(file_name(12, 345), "path-12-345.hpcpath");
-        assert_eq!(EDGES[FOLDED as usize], "folded");
-    }
-
-    #[test]
-    fn a_site_is_written_once() {
-        let mut path = sample();
-        let once = path.encode().len();
-        let again = path.segments[0].clone();
-        path.segments.push(again);
-        // Two numbers of sites, edge, thread, time, count.
-        assert_eq!(path.encode().len(), once + 4 + 4 + 1 + 4 + 8 + 8);
-    }
-
-    #[test]
-    fn every_truncation_is_an_error() {
-        let bytes = sample().encode();
-        for n in 0..bytes.len() {
-            let expected = match n {
-                0..8 => CriticalPathError::NotACriticalPath,
-                _ => CriticalPathError::Truncated {
-                    found: n as u64,
-                    expected: if n < HEADER_SIZE {
-                        HEADER_SIZE
-                    } else {
-                        bytes.len()
-                    } as u64,
-                },
-            };
-            assert_eq!(CriticalPath::decode(&bytes[..n]), Err(expected), "{n}");
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_found_except_in_the_minor_version_and_the_reserved_word() {
-        let bytes = sample().encode();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let tolerated = (10..16).contains(&(bit / 8));
-            let decoded = CriticalPath::decode(&damaged);
-            assert_eq!(decoded.is_ok(), tolerated, "bit {bit}");
-        }
-    }
-
-    /// A checksum protects against accidents, not against an author.
-    #[test]
-    fn a_signed_payload_that_ends_early_or_has_impossible_values_is_an_error() {
-        let bytes = sample().encode();
-        let payload = &bytes[HEADER_SIZE..];
-        for n in 0..payload.len() {
-            let decoded = CriticalPath::decode(&signed(&bytes, &payload[..n]));
-            assert!(matches!(decoded, Err(CriticalPathError::Corrupt(_))), "{n}");
-        }
-        let mut refused = 0;
-        for at in 0..payload.len() {
-            for value in 0..=255 {
-                let mut damaged = payload.to_vec();
-                damaged[at] = value;
-                match CriticalPath::decode(&signed(&bytes, &damaged)) {
-                    Ok(path) => {
-                        let mut edges = path.segments.iter().map(|s| s.edge as usize);
-                        assert!(edges.all(|edge| edge < EDGES.len()));
-                    }
-                    Err(_) => refused += 1,
-                }
-            }
-        }
-        assert!(refused > 1000, "only {refused} refused");
-        let mut longer = payload.to_vec();
-        longer.extend([1, 2, 3]);
-        assert_eq!(
-            CriticalPath::decode(&signed(&bytes, &longer)),
-            Ok(sample()),
-            "a later minor version adds fields at the end"
-        );
-    }
-
-    #[test]
-    fn other_versions_are_refused_by_name() {
-        let mut bytes = sample().encode();
-        bytes[8] = 9;
-        let error = CriticalPath::decode(&bytes).expect_err("major version 9");
-        assert!(error.to_string().contains("9.0"), "{error}");
+/// A part by the whole; 0 if that is 0.
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
     }
 }

@@ -9,6 +9,8 @@
 //! * [`loss`]: the causes for which a sample is lost or partial.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
 //! * [`preload`]: which programs that library cannot be preloaded into.
+//! * [`sealed`]: the header of files that are one checksummed payload.
+//! * [`json`]: values as JSON.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
@@ -19,8 +21,10 @@ pub mod address;
 pub mod bytes;
 pub mod critical_path;
 pub mod environment;
+pub mod json;
 pub mod loss;
 pub mod preload;
 pub mod process;
 pub mod profile;
+pub mod sealed;
 pub mod structure;

@@ -4,18 +4,10 @@
 //! belongs to one innermost scope, one source line, and at most one overhead category. Names are indices into
 //! one string table.
 //!
-//! In a file: a header of [`HEADER_SIZE`] bytes, then one checksummed payload. Fixed-width
-//! integers are little-endian; `v` is an unsigned LEB128 number; `s` is `v length, bytes`;
+//! In a file: a header ([`sealed`](crate::sealed); flags: bit 0 = complete), then one checksummed payload.
+//! `v` is an unsigned LEB128 number; `s` is `v length, bytes`;
 //! `o` is a `v` that is 0 for none, else the value plus one; `l` is `o file`, followed by
 //! `v line` when the file is there.
-//!
-//! | header offset | field |
-//! |---|---|
-//! | 0 | magic `HPCRSSTR` |
-//! | 8 | u16 major, u16 minor version |
-//! | 12 | u32 flags: bit 0 = complete |
-//! | 16 | u64 payload bytes |
-//! | 24 | u64 CRC-32 (of IEEE 802.3) of the payload |
 //!
 //! | payload, in this order | fields |
 //! |---|---|
@@ -35,18 +27,18 @@ mod columns;
 mod decode;
 mod encode;
 
-use std::fmt;
+use crate::sealed::Kind;
 
 pub use columns::Columns;
 
-/// First bytes of every structure file.
-pub const MAGIC: [u8; 8] = *b"HPCRSSTR";
-/// Readers refuse another major version.
-pub const VERSION_MAJOR: u16 = 2;
-/// Readers accept any minor version; a newer one appends to the payload.
-pub const VERSION_MINOR: u16 = 1;
-/// Bytes before the payload.
-pub const HEADER_SIZE: usize = 32;
+/// The kind of the file.
+pub static KIND: Kind = Kind {
+    name: "structure file",
+    magic: *b"HPCRSSTR",
+    major: 2,
+    minor: 1,
+    remedy: "delete it and run hpcstruct-rs again",
+};
 
 const FLAG_COMPLETE: u32 = 1;
 
@@ -215,64 +207,11 @@ impl Structure {
     }
 }
 
-/// Why a file is not a readable structure file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum StructureError {
-    /// The first bytes are not [`MAGIC`].
-    NotAStructure,
-    /// Written by an incompatible version.
-    Version {
-        /// Major version found.
-        major: u16,
-        /// Minor version found.
-        minor: u16,
-    },
-    /// Fewer payload bytes than the header states.
-    Truncated {
-        /// Bytes found.
-        found: u64,
-        /// Bytes stated.
-        expected: u64,
-    },
-    /// The payload's checksum differs.
-    Checksum,
-    /// A field has an impossible value.
-    Corrupt(&'static str),
-}
-
-impl fmt::Display for StructureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StructureError::NotAStructure => {
-                write!(f, "not a structure file: wrong first bytes")
-            }
-            StructureError::Version { major, minor } => write!(
-                f,
-                "structure file version {major}.{minor} is not readable by this version ({VERSION_MAJOR}.x): \
-                 delete it and run hpcstruct-rs again"
-            ),
-            StructureError::Truncated { found, expected } => write!(
-                f,
-                "structure file truncated: {found} of {expected} bytes: delete it and run hpcstruct-rs again"
-            ),
-            StructureError::Checksum => write!(
-                f,
-                "structure file damaged (wrong checksum): delete it and run hpcstruct-rs again"
-            ),
-            StructureError::Corrupt(what) => write!(
-                f,
-                "structure file damaged ({what}): delete it and run hpcstruct-rs again"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StructureError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sealed::HEADER_SIZE;
+    use crate::sealed::tests::{check_reader, signed};
     use std::io::Cursor;
 
     fn line(file: u32, line: u32) -> Option<SourceLine> {
@@ -412,36 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_is_an_error() {
-        let bytes = sample().encode();
-        for n in 0..bytes.len() {
-            let error = Structure::decode(&bytes[..n]).expect_err("shorter than stated");
-            let expected = if n < 12 {
-                StructureError::NotAStructure
-            } else {
-                let expected = if n < HEADER_SIZE {
-                    HEADER_SIZE
-                } else {
-                    bytes.len()
-                } as u64;
-                StructureError::Truncated {
-                    found: n as u64,
-                    expected,
-                }
-            };
-            assert_eq!(error, expected, "{n} bytes");
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_found_except_in_the_flags_and_minor_version() {
-        let bytes = sample().encode();
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let tolerated = (10..16).contains(&(bit / 8));
-            assert_eq!(Structure::decode(&damaged).is_ok(), tolerated, "bit {bit}");
-        }
+    fn damage_is_found() {
+        check_reader(&KIND, &sample().encode(), Structure::decode);
     }
 
     /// A checksum protects against accidents, not against an author. With a right checksum, a changed
@@ -454,8 +365,7 @@ mod tests {
             for value in 0..=255u8 {
                 let mut damaged = bytes.clone();
                 damaged[at] = value;
-                let sum = u64::from(crc32fast::hash(&damaged[HEADER_SIZE..]));
-                damaged[24..32].copy_from_slice(&sum.to_le_bytes());
+                let damaged = signed(&bytes, &damaged[HEADER_SIZE..]);
                 let Ok(s) = Structure::decode(&damaged) else {
                     refused += 1;
                     continue;
@@ -469,20 +379,6 @@ mod tests {
             }
         }
         assert!(refused > 1000, "only {refused} refused");
-    }
-
-    #[test]
-    fn other_versions_are_refused_by_name() {
-        let mut bytes = sample().encode();
-        bytes[8] = 9;
-        let error = Structure::decode(&bytes).expect_err("major version 9");
-        let minor = VERSION_MINOR;
-        assert_eq!(error, StructureError::Version { major: 9, minor });
-        assert!(error.to_string().contains("run hpcstruct-rs again"));
-        assert_eq!(
-            Structure::decode(b"\x7fELF and more bytes than twelve"),
-            Err(StructureError::NotAStructure)
-        );
     }
 
     #[test]
@@ -503,12 +399,8 @@ mod tests {
             ..structure
         };
         let mut older = plain.encode();
-        older.truncate(older.len() - 2);
         older[10..12].copy_from_slice(&0u16.to_le_bytes());
-        let length = (older.len() - HEADER_SIZE) as u64;
-        older[16..24].copy_from_slice(&length.to_le_bytes());
-        let sum = u64::from(crc32fast::hash(&older[HEADER_SIZE..]));
-        older[24..32].copy_from_slice(&sum.to_le_bytes());
+        let older = signed(&older, &older[HEADER_SIZE..older.len() - 2]);
         assert_eq!(Structure::decode(&older), Ok(plain));
     }
 

@@ -1,6 +1,7 @@
 //! The one error type of the tool. It is shown as one line that names the file, the problem and,
 //! where there is one, the remedy.
 
+use hpc_formats::json::steers;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -91,12 +92,7 @@ fn used(cpu_ns: u64) -> String {
     }
 }
 
-/// Whether a character breaks a line or steers a terminal.
-pub fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Replaces such characters with spaces: names come from files, arguments and programs.
+/// Replaces characters that steer a terminal with spaces: names come from files, arguments and programs.
 pub fn one_line(text: &str) -> String {
     let plain = |c| if steers(c) { ' ' } else { c };
     text.chars().map(plain).collect()

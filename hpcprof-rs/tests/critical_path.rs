@@ -1,12 +1,13 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
 use crate::support::program::{
-    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
-    MAIN_SERIAL, SCHEDULER, SERIAL, START, run, run_of,
+    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, EXECUTE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
+    MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
 };
 use crate::support::*;
+use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{
-    self, CriticalPath, EDGES, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site,
+    self, CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -14,113 +15,106 @@ use std::path::Path;
 /// A unit of the graphs' times.
 const MS: u64 = 1_000_000;
 
-/// A procedure of a graph: its code, its name, its activity, its part of the path, the span without it.
-type Part = (
-    hpc_formats::address::CodeAddress,
-    &'static str,
-    u64,
-    u64,
-    u64,
-);
-
 /// A graph of activity, in milliseconds.
 struct Graph {
     work: u64,
     span: u64,
-    procedures: Vec<Part>,
+    /// Code, name, activity, part of the path, the span without it.
+    procedures: &'static [(CodeAddress, &'static str, u64, u64, u64)],
     /// Edge, procedure, time, thread.
-    path: Vec<(&'static str, usize, u64, u32)>,
+    path: &'static [(Edge, usize, u64, u32)],
     /// Procedure, time since the path was left, slack.
-    near: Vec<(usize, u64, u64)>,
-}
-
-const F: (hpc_formats::address::CodeAddress, &str) = (MAIN, "app::main");
-const G: (hpc_formats::address::CodeAddress, &str) = (CALLER, "app::caller");
-const H: (hpc_formats::address::CodeAddress, &str) = (LEAF, "app::leaf");
-const K: (hpc_formats::address::CodeAddress, &str) = (SERIAL, "app::serial");
-
-fn part(of: (hpc_formats::address::CodeAddress, &'static str), times: [u64; 3]) -> Part {
-    (of.0, of.1, times[0], times[1], times[2])
+    near: &'static [(usize, u64, u64)],
 }
 
 /// pre 10, then A 30 beside B 50, then post 5.
-fn join() -> Graph {
-    Graph {
-        work: 95,
-        span: 65,
-        procedures: vec![
-            part(F, [10, 10, 55]),
-            part(G, [30, 0, 65]),
-            part(H, [50, 50, 45]),
-            part(K, [5, 5, 60]),
-        ],
-        path: vec![("start", 0, 10, 0), ("spawn", 2, 50, 1), ("join", 3, 5, 0)],
-        near: Vec::new(),
-    }
-}
+const JOIN: Graph = Graph {
+    work: 95,
+    span: 65,
+    procedures: &[
+        (MAIN, "app::main", 10, 10, 55),
+        (CALLER, "app::caller", 30, 0, 65),
+        (LEAF, "app::leaf", 50, 50, 45),
+        (SERIAL, "app::serial", 5, 5, 60),
+    ],
+    path: &[
+        (Edge::Start, 0, 10, 0),
+        (Edge::Spawn, 2, 50, 1),
+        (Edge::Join, 3, 5, 0),
+    ],
+    near: &[],
+};
 
 /// P 20, then A 30 beside D 28, then E 25: A has most of the path, and gains least.
-fn share_and_zeroing() -> Graph {
-    Graph {
-        work: 103,
-        span: 75,
-        procedures: vec![
-            part(F, [20, 20, 55]),
-            part(G, [30, 30, 73]),
-            part(H, [28, 0, 75]),
-            part(K, [25, 25, 50]),
-        ],
-        path: vec![("start", 0, 20, 0), ("spawn", 1, 30, 1), ("join", 3, 25, 0)],
-        near: vec![(2, 28, 2)],
-    }
-}
+const SHARE_AND_ZEROING: Graph = Graph {
+    work: 103,
+    span: 75,
+    procedures: &[
+        (MAIN, "app::main", 20, 20, 55),
+        (CALLER, "app::caller", 30, 30, 73),
+        (LEAF, "app::leaf", 28, 0, 75),
+        (SERIAL, "app::serial", 25, 25, 50),
+    ],
+    path: &[
+        (Edge::Start, 0, 20, 0),
+        (Edge::Spawn, 1, 30, 1),
+        (Edge::Join, 3, 25, 0),
+    ],
+    near: &[(2, 28, 2)],
+};
 
 /// f 40, g 5 beside f 10, h 30: zeroing f leaves the other branch.
-fn both_branches() -> Graph {
-    Graph {
-        work: 85,
-        span: 45,
-        procedures: vec![
-            part(F, [50, 40, 30]),
-            part(G, [5, 5, 40]),
-            part(H, [30, 0, 45]),
-        ],
-        path: vec![("start", 0, 40, 0), ("message", 1, 5, 0)],
-        near: vec![(2, 40, 5)],
-    }
-}
+const BOTH_BRANCHES: Graph = Graph {
+    work: 85,
+    span: 45,
+    procedures: &[
+        (MAIN, "app::main", 50, 40, 30),
+        (CALLER, "app::caller", 5, 5, 40),
+        (LEAF, "app::leaf", 30, 0, 45),
+    ],
+    path: &[(Edge::Start, 0, 40, 0), (Edge::Message, 1, 5, 0)],
+    near: &[(2, 40, 5)],
+};
 
 /// pre 10, then 100 beside 98 beside 95 beside 50, then post 10, where pre and post are one procedure.
-fn nearly_critical() -> Graph {
-    Graph {
-        work: 363,
-        span: 120,
-        procedures: vec![
-            part(F, [20, 20, 100]),
-            part(G, [100, 100, 118]),
-            part(H, [98, 0, 120]),
-            part(K, [145, 0, 120]),
-        ],
-        path: vec![
-            ("start", 0, 10, 0),
-            ("spawn", 1, 100, 1),
-            ("join", 0, 10, 0),
-        ],
-        near: vec![(2, 98, 2), (3, 95, 5)],
+const NEARLY_CRITICAL: Graph = Graph {
+    work: 363,
+    span: 120,
+    procedures: &[
+        (MAIN, "app::main", 20, 20, 100),
+        (CALLER, "app::caller", 100, 100, 118),
+        (LEAF, "app::leaf", 98, 0, 120),
+        (SERIAL, "app::serial", 145, 0, 120),
+    ],
+    path: &[
+        (Edge::Start, 0, 10, 0),
+        (Edge::Spawn, 1, 100, 1),
+        (Edge::Join, 0, 10, 0),
+    ],
+    near: &[(2, 98, 2), (3, 95, 5)],
+};
+
+const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, NEARLY_CRITICAL];
+
+/// A function of a path, known by its samples.
+fn function(address: CodeAddress, zeroed: u64) -> Procedure {
+    Procedure {
+        name: ProcedureName::Function(address),
+        work: 0,
+        on_path: 0,
+        zeroed_span: zeroed * MS,
     }
 }
 
-fn graphs() -> [Graph; 4] {
-    [
-        join(),
-        share_and_zeroing(),
-        both_branches(),
-        nearly_critical(),
-    ]
-}
-
-fn edge(name: &str) -> u8 {
-    EDGES.iter().position(|e| *e == name).expect("an edge") as u8
+fn segment(site: &Site, end: &Site, edge: Edge, thread: Option<u32>, time: u64) -> Segment<Site> {
+    Segment {
+        begin: site.clone(),
+        end: end.clone(),
+        edge,
+        thread,
+        time: time * MS,
+        count: 1,
+    }
 }
 
 /// A run with the path of a graph. Thread 1 has a context of each procedure, right below the entry: it has
@@ -129,7 +123,7 @@ fn tracked(graph: &Graph) -> Run {
     let mut on_path = Vec::new();
     let mut run = run_of(|thread, entry| {
         thread.period_ns = MS;
-        for (address, _, work, time, _) in &graph.procedures {
+        for (address, _, work, time, _) in graph.procedures {
             let record = thread.native(entry, *address);
             thread.sample(record, *work, 0.0);
             on_path.push(OnPath {
@@ -140,31 +134,16 @@ fn tracked(graph: &Graph) -> Run {
         }
     });
     let site = |procedure: usize| Site::Address(graph.procedures[procedure].0);
-    let segments = graph
-        .path
-        .iter()
-        .map(|(edge_name, procedure, time, thread)| Segment {
-            begin: site(*procedure),
-            end: site(*procedure),
-            edge: edge(edge_name),
-            thread: Some(*thread),
-            time: time * MS,
-            count: 1,
-        });
-    // Samples tell of functions.
-    let procedures = graph
-        .procedures
-        .iter()
-        .map(|(address, .., zeroed)| Procedure {
-            name: ProcedureName::Function(*address),
-            work: 0,
-            on_path: 0,
-            zeroed_span: zeroed * MS,
-        });
+    let segments = graph.path.iter().map(|(edge, procedure, time, thread)| {
+        let site = site(*procedure);
+        segment(&site, &site, *edge, Some(*thread), *time)
+    });
+    let functions = graph.procedures.iter();
+    let functions = functions.map(|(address, .., zeroed)| function(*address, *zeroed));
     let near = graph.near.iter().map(|(procedure, time, slack)| Near {
         begin: site(*procedure),
         end: site(*procedure),
-        thread: 1,
+        thread: Some(1),
         time: time * MS,
         slack: slack * MS,
     });
@@ -177,7 +156,7 @@ fn tracked(graph: &Graph) -> Run {
         burdened_span: graph.span * MS + 9,
         wall: 70 * MS,
         segments: segments.collect(),
-        procedures: procedures.collect(),
+        procedures: functions.collect(),
         near: near.collect(),
         on_path,
         threads: vec![(0, 1), (1, 7)],
@@ -224,7 +203,7 @@ fn close(value: &Value, expected: f64) {
 
 #[test]
 fn known_graphs_have_their_answers() {
-    for graph in graphs() {
+    for graph in GRAPHS {
         let path = json(&database(&tracked(&graph)), &[]);
         assert_eq!(path["schema"], "hpcprof-rs/critical-path/1");
         assert_eq!(
@@ -250,7 +229,7 @@ fn known_graphs_have_their_answers() {
         let expected = graph
             .path
             .iter()
-            .map(|(edge, _, time, _)| (json!(edge), *time));
+            .map(|(edge, _, time, _)| (json!(edge.name()), *time));
         assert_eq!(found, expected.collect::<Vec<_>>());
         assert_eq!(found.iter().map(|(_, time)| time).sum::<u64>(), graph.span);
         let shares: f64 = segments
@@ -258,7 +237,7 @@ fn known_graphs_have_their_answers() {
             .map(|s| s["share"].as_f64().expect("a share"))
             .sum();
         assert!((shares - 1.0).abs() < 1e-12);
-        for (segment, (_, procedure, _, thread)) in segments.iter().zip(&graph.path) {
+        for (segment, (_, procedure, _, thread)) in segments.iter().zip(graph.path) {
             // Ordinals of the threads, as in the table of threads.
             assert_eq!(segment["thread"], json!([1, 7][*thread as usize]));
             assert_eq!(segment["begin"]["name"], graph.procedures[*procedure].1);
@@ -269,7 +248,7 @@ fn known_graphs_have_their_answers() {
         assert_eq!(procedures.len(), graph.procedures.len());
         let gains: Vec<u64> = procedures.iter().map(|p| ms(&p["gain"])).collect();
         assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
-        for (_, name, work, on_path, zeroed) in &graph.procedures {
+        for (_, name, work, on_path, zeroed) in graph.procedures {
             let found = named(&path["procedures"], name);
             let times = ["work", "on_path", "zeroed_span", "gain"].map(|key| ms(&found[key]));
             assert_eq!(
@@ -289,7 +268,7 @@ fn known_graphs_have_their_answers() {
 /// Samples on the path are a metric as any other one; spans without a procedure belong to the procedures.
 #[test]
 fn views_have_the_path() {
-    for graph in graphs() {
+    for graph in GRAPHS {
         let database = database(&tracked(&graph));
         for kind in ["top-down", "bottom-up", "flat"] {
             let all = view(&database, kind, &[]);
@@ -310,7 +289,7 @@ fn views_have_the_path() {
         }
         for kind in ["top-down", "bottom-up"] {
             let all = view(&database, kind, &["--metric", "on_path"]);
-            for (_, name, work, on_path, zeroed) in &graph.procedures {
+            for (_, name, work, on_path, zeroed) in graph.procedures {
                 let node = named(&all["roots"], name);
                 assert_eq!(ms(&node["inclusive"]["on_path"]), *on_path, "{kind} {name}");
                 if kind == "bottom-up" {
@@ -330,7 +309,7 @@ fn views_have_the_path() {
 
 #[test]
 fn text_shows_the_path_where_it_is_asked_for() {
-    let database = database(&tracked(&share_and_zeroing()));
+    let database = database(&tracked(&SHARE_AND_ZEROING));
     for kind in ["top-down", "bottom-up"] {
         let asked = tool(&[
             kind,
@@ -397,18 +376,9 @@ fn functions_have_the_times_of_their_samples() {
         record,
         time: time * MS,
     });
-    let function = |address| Procedure {
-        name: ProcedureName::Function(address),
-        work: 0,
-        on_path: 0,
-        zeroed_span: 7 * MS,
-    };
-    let functions = [MAIN, CALLER, LEAF, SERIAL].map(function);
+    let functions = [MAIN, CALLER, LEAF, SERIAL].map(|address| function(address, 7));
     // A second instance of one function, which gains more.
-    let instance = Procedure {
-        zeroed_span: 4 * MS,
-        ..function(LEAF_ITERATOR)
-    };
+    let instance = function(LEAF_ITERATOR, 4);
     let mark = Procedure {
         name: ProcedureName::Mark("a mark".to_owned()),
         work: 5 * MS,
@@ -440,7 +410,7 @@ fn functions_have_the_times_of_their_samples() {
 /// What belongs to another run's process, or to a record that is not there, breaks nothing.
 #[test]
 fn samples_of_the_path_keep_their_sum() {
-    let mut run = tracked(&join());
+    let mut run = tracked(&JOIN);
     let path = path_of(&mut run);
     path.on_path.push(OnPath {
         profile: 1,
@@ -475,7 +445,7 @@ fn samples_of_the_path_keep_their_sum() {
 
 #[test]
 fn predictions_lie_within_their_bounds() {
-    for (graph, two_workers) in graphs().into_iter().zip([80.0, 89.0, 65.0, 241.5]) {
+    for (graph, two_workers) in GRAPHS.into_iter().zip([80.0, 89.0, 65.0, 241.5]) {
         let database = database(&tracked(&graph));
         let path = json(&database, &[]);
         let predictions = elements(&path, "prediction");
@@ -509,7 +479,7 @@ fn predictions_lie_within_their_bounds() {
 
 #[test]
 fn text_says_what_matters_within_80_columns() {
-    let database = database(&tracked(&share_and_zeroing()));
+    let database = database(&tracked(&SHARE_AND_ZEROING));
     let page = page(&database, &["--workers", "4"]);
     for line in page.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -540,7 +510,7 @@ fn text_says_what_matters_within_80_columns() {
 
 #[test]
 fn doubts_come_first() {
-    let mut run = tracked(&join());
+    let mut run = tracked(&JOIN);
     let path = path_of(&mut run);
     path.complete = false;
     path.quality = Quality {
@@ -573,7 +543,7 @@ fn doubts_come_first() {
 /// Equal consecutive rounds of a path are one loop on the screen, and all of them are in the JSON.
 #[test]
 fn loops_are_folded_on_the_screen() {
-    let mut run = tracked(&join());
+    let mut run = tracked(&JOIN);
     let path = path_of(&mut run);
     let round = path.segments[1..3].to_vec();
     for _ in 1..240 {
@@ -592,14 +562,7 @@ fn loops_are_folded_on_the_screen() {
 /// The place of each kind of site, as the JSON has it.
 fn places(sites: &[Site], build: impl FnOnce(&mut ThreadBuilder, u32)) -> Vec<Value> {
     let mut run = run_of(build);
-    let segment = |site: &Site| Segment {
-        begin: site.clone(),
-        end: Site::Unknown,
-        edge: edge("wake"),
-        thread: None,
-        time: MS,
-        count: 1,
-    };
+    let segment = |site| segment(site, &Site::Unknown, Edge::Wake, None, 1);
     run.critical_path = Some(CriticalPath {
         pid: run.start.pid,
         image: run.start.image,
@@ -686,12 +649,46 @@ fn places_are_the_users_own_code() {
     }
 }
 
+/// Where no context was captured, the other end tells more than the runtime's function.
+#[test]
+fn an_end_in_a_runtime_has_the_place_of_the_other_one() {
+    let mut run = tracked(&JOIN);
+    let ends = [(EXECUTE, SERIAL), (SERIAL, SCHEDULER), (EXECUTE, SCHEDULER)];
+    let ends = ends.map(|(begin, end)| (Site::Address(begin), Site::Address(end)));
+    let segments = ends.map(|(begin, end)| segment(&begin, &end, Edge::Join, None, 1));
+    path_of(&mut run).segments = segments.to_vec();
+    let path = json(&database(&run), &[]);
+    let segments = elements(&path, "segments").iter();
+    let names: Vec<_> = segments
+        .map(|s| [&s["begin"]["name"], &s["end"]["name"]])
+        .collect();
+    let [execute, scheduler] = [
+        "work_stealing_rt::job::execute",
+        "work_stealing_rt::worker::main_loop",
+    ];
+    let expected = [["app::serial"; 2], ["app::serial"; 2], [execute, scheduler]];
+    assert_eq!(names, expected);
+}
+
+/// The system's functions count for those that call them, where there are any.
+#[test]
+fn rows_are_the_users_procedures() {
+    let mut run = tracked(&JOIN);
+    path_of(&mut run).procedures.push(function(MEMCPY, 40));
+    let database = database(&run);
+    let found = json(&database, &[]);
+    assert_eq!(ms(&named(&found["procedures"], "memcpy")["gain"]), 25);
+    lacks(&page(&database, &[]), "memcpy");
+    path_of(&mut run).procedures = vec![function(MEMCPY, 40)];
+    has(&page(&crate::support::database(&run), &[]), "memcpy");
+}
+
 #[test]
 fn the_longest_of_several_processes_is_shown_and_the_others_are_named() {
     let temp = TempDir::new();
     let measurements = temp.join("hpcrun-app-measurements");
-    tracked(&join()).write(&measurements);
-    tracked(&nearly_critical())
+    tracked(&JOIN).write(&measurements);
+    tracked(&NEARLY_CRITICAL)
         .process(101, IMAGE + 7)
         .write(&measurements);
     run().process(102, IMAGE + 9).write(&measurements);
@@ -727,7 +724,7 @@ fn a_run_without_a_path_says_how_to_get_one() {
 fn damage_is_named_and_a_path_needs_no_sample() {
     let temp = TempDir::new();
     let measurements = temp.join("m");
-    let mut run = tracked(&join());
+    let mut run = tracked(&JOIN);
     run.write(&measurements);
     let name = critical_path::file_name(run.start.pid, run.start.image);
     let bytes = path_of(&mut run).encode();

@@ -57,24 +57,23 @@ fn read(directory: &Path) -> (Vec<CriticalPath>, Vec<String>) {
 }
 
 fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
-    let (work, span) = (path.work as f64, path.span as f64);
     let mut text = String::from("hpcrun-rs: critical path");
     // Writing to a `String` does not fail.
     if is_one_of_several {
         let _ = write!(text, " of process {}", path.pid);
     }
-    let parallelism = if span > 0.0 { work / span } else { 0.0 };
     let _ = writeln!(
         text,
-        ": work {}, span {} ({} with the costs of spawns and messages), parallelism {parallelism:.2}",
-        time(work),
-        time(span),
+        ": work {}, span {} ({} with the costs of spawns and messages), parallelism {:.2}",
+        time(path.work as f64),
+        time(path.span as f64),
         time(path.burdened_span as f64),
+        path.parallelism(),
     );
     let times = WORKERS.iter().map(|workers| {
-        let p = f64::from(*workers);
-        let (lower, upper) = ((work / p).max(span), (work - span) / p + span);
-        format!("{workers}: {} to {}", time(lower), time(upper))
+        let prediction = path.prediction(*workers);
+        let (lower, upper) = (time(prediction.lower), time(prediction.upper));
+        format!("{workers}: {lower} to {upper}")
     });
     let times: Vec<String> = times.collect();
     let _ = writeln!(
@@ -144,7 +143,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        let partial = CriticalPath::default();
+        let partial: CriticalPath = CriticalPath::default();
         assert!(summary(&partial, false).contains("critical path: work 0.0 us"));
         assert!(summary(&partial, false).contains("not ended by itself"));
     }

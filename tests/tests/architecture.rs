@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
 const CRATES: [(&str, &[&str]); 17] = [
     ("hpcrun-abi", &[]),
-    ("critical-path", &["hpcrun-abi"]),
+    ("critical-path", &["hpcrun-abi", "hpc-formats"]),
     ("hpcrun-api", &["hpcrun-abi"]),
     ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),

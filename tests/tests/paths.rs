@@ -2,9 +2,9 @@
 //! really took. Work, span, each procedure's time on the path and the span without it agree with the graph,
 //! whatever the scheduler did.
 
-use hpc_formats::critical_path::{CriticalPath, EDGES, Procedure, ProcedureName, Site};
+use hpc_formats::critical_path::{CriticalPath, Procedure, Site};
 use hpcrun_tests::run::{Condition, Run, Spec};
-use hpcrun_tests::tools::{c_program, exclusive_cores};
+use hpcrun_tests::tools::{Rayon, c_program, exclusive_cores, rayon_program};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a procedure is called, and which of its nodes.
@@ -131,7 +131,7 @@ fn faults(path: &CriticalPath, graph: &Graph, times: &Times, threads: usize) -> 
 
 fn procedure<'p>(path: &'p CriticalPath, name: &str) -> Option<&'p Procedure> {
     let mut all = path.procedures.iter();
-    all.find(|p| matches!(&p.name, ProcedureName::Mark(mark) if mark == name))
+    all.find(|p| p.name == name)
 }
 
 /// What holds for every path.
@@ -142,10 +142,7 @@ fn check_whole(path: &CriticalPath) {
 }
 
 fn edges(path: &CriticalPath) -> BTreeSet<&'static str> {
-    path.segments
-        .iter()
-        .map(|s| EDGES[usize::from(s.edge)])
-        .collect()
+    path.segments.iter().map(|s| s.edge.name()).collect()
 }
 
 /// Runs a graph of the C program, in which every edge is seen.
@@ -425,6 +422,28 @@ fn tasks_of_the_runtime_that_reports_them() {
     let faults = faults(&path, &graph, &Times::of_run(&run), 4);
     assert!(faults.is_empty(), "{}\n{path:?}", faults.join("\n"));
     assert_eq!(path.quality.lost_edges, []);
+}
+
+/// A parallel iterator splits its work where no user's code is near: long subpaths have contexts.
+#[test]
+fn places_of_tasks_are_the_users_own() {
+    let _cores = exclusive_cores();
+    let program = rayon_program(Rayon::Patched, "loops");
+    let spec = Spec::new("path-places", program).arguments(&["2", "10"]);
+    let run = spec.critical_path("").succeed();
+    let json = run.database().text("critical-path", &["--format", "json"]);
+    let path: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let segments = path["segments"].as_array().expect("a list");
+    let is_long = |s: &&serde_json::Value| s["seconds"].as_f64() > Some(0.002);
+    let long: Vec<_> = segments.iter().filter(is_long).collect();
+    assert!(!long.is_empty(), "{json}");
+    for place in long.iter().flat_map(|s| [&s["begin"], &s["end"]]) {
+        // The program's start and end have no place.
+        let is_users = place["file"]
+            .as_str()
+            .is_none_or(|f| f.ends_with("bin/loops.rs"));
+        assert!(is_users, "{place} in {json}");
+    }
 }
 
 /// What the launcher says, and that it says so only if it is asked.

@@ -1,7 +1,7 @@
 //! Critical paths of small programs on this runtime.
 //!
 //! Activity is CPU time of known spins, which other programs do not change, so results hold to some percent
-//! on a busy machine; `examples/critical_path_truth.rs` measures how exact they are.
+//! on a busy machine.
 #![cfg(all(target_os = "linux", not(miri), feature = "context"))]
 
 #[path = "support/profiler.rs"]
@@ -98,31 +98,140 @@ fn sums_agree(report: &Report) {
     assert!(report.quality.lost_edges.is_empty(), "{report:?}");
 }
 
+/// Name, time on the path, span without it.
+type Times = (&'static str, u64, u64);
+
+/// A program, its work and span, and its procedures.
+type Graph = (fn(), u64, u64, &'static [Times]);
+
+fn tree(depth: u32) {
+    if depth == 0 {
+        return spin("leaf", 4);
+    }
+    join(|| tree(depth - 1), || tree(depth - 1));
+    spin("merge", 2);
+}
+
+fn spins(times: &[(&'static str, u64)]) {
+    times.iter().for_each(|(name, units)| spin(name, *units));
+}
+
+const GRAPHS: [Graph; 8] = [
+    (
+        || {
+            spin("pre", 10);
+            join(|| spin("A", 30), || spin("B", 50));
+            spin("post", 5);
+        },
+        95,
+        65,
+        &[
+            ("pre", 10, 55),
+            ("A", 0, 65),
+            ("B", 50, 45),
+            ("post", 5, 60),
+        ],
+    ),
+    (|| tree(4), 94, 12, &[("leaf", 4, 8), ("merge", 8, 4)]),
+    (
+        || {
+            spin("P", 20);
+            scope(|scope| {
+                scope.spawn(|_| spin("D", 28));
+                spin("A", 30);
+            });
+            spin("E", 25);
+        },
+        103,
+        75,
+        &[("P", 20, 55), ("A", 30, 73), ("D", 0, 75), ("E", 25, 50)],
+    ),
+    (
+        || {
+            _ = join(
+                || spins(&[("f", 40), ("g", 5)]),
+                || spins(&[("f", 10), ("h", 30)]),
+            )
+        },
+        85,
+        45,
+        &[("f", 40, 30), ("g", 5, 40), ("h", 0, 45)],
+    ),
+    (
+        || {
+            let ab = || join(|| spin("a", 100), || spin("b", 98));
+            join(ab, || join(|| spin("c", 95), || spin("d", 50)));
+        },
+        343,
+        100,
+        &[("a", 100, 98), ("b", 0, 100), ("c", 0, 100), ("d", 0, 100)],
+    ),
+    (
+        || {
+            scope(|scope| {
+                scope.spawn(|_| spins(&[("x0", 10), ("x1", 70)]));
+                scope.spawn(|scope| {
+                    spin("y0", 10);
+                    (0..16).for_each(|_| scope.spawn(|_| spin("leaf", 5)));
+                });
+            });
+        },
+        170,
+        80,
+        &[
+            ("x0", 10, 70),
+            ("x1", 70, 15),
+            ("y0", 0, 80),
+            ("leaf", 0, 80),
+        ],
+    ),
+    (
+        || scope(|scope| (0..4).for_each(|_| scope.spawn(|_| spin("task", 50)))),
+        200,
+        50,
+        &[("task", 50, 0)],
+    ),
+    // On one worker, too, where nobody ever asks for tasks.
+    (
+        || {
+            spin("before", 10);
+            par_for_grain(0..64, 2, |_| spin("body", 2));
+        },
+        138,
+        14,
+        &[("before", 10, 4), ("body", 4, 10)],
+    ),
+];
+
 #[test]
-fn the_longer_half_is_on_the_path_whoever_runs_it() {
+fn graphs_have_their_answers_whoever_runs_them() {
     let _alone = alone();
     for workers in [1, 2, 4] {
-        let report = track(&pool(workers), || {
-            spin("before", 10);
-            join(|| spin("short", 20), || spin("long", 40));
-            spin("after", 5);
-        });
-        sums_agree(&report);
-        about(report.work, 75);
-        about(report.span, 55);
-        about(of(&report, "long").on_path, 40);
-        assert_eq!(of(&report, "short").on_path, 0);
-        assert_eq!(of(&report, "short").zeroed_span, report.span);
-        about(of(&report, "long").zeroed_span, 35);
-        assert_eq!(report.procedures[0].name, "long");
-        // Begins in the installing thread; from there to the fork, the second half, what follows.
-        let edges: Vec<Edge> = report.segments.iter().map(|s| s.edge).collect();
-        assert_eq!(edges[0], Edge::Start);
-        let large = report.segments.iter().filter(|s| s.time > UNIT);
-        let large: Vec<(Edge, u64)> = large.map(|s| (s.edge, s.time / UNIT)).collect();
-        assert_eq!(large.len(), 3, "{large:?}");
-        assert_eq!((large[1].0, large[2].0), (Edge::Spawn, Edge::Join));
+        let pool = pool(workers);
+        for (program, work, span, procedures) in GRAPHS {
+            EXTRA.store(0, SeqCst);
+            let report = track(&pool, program);
+            sums_agree(&report);
+            about(report.work, work);
+            about(report.span, span);
+            for (name, on_path, zeroed) in procedures {
+                about(of(&report, name).on_path, *on_path);
+                about(of(&report, name).zeroed_span, *zeroed);
+            }
+        }
     }
+}
+
+#[test]
+fn a_path_goes_from_the_start_through_the_longer_half() {
+    let _alone = alone();
+    let report = track(&pool(2), GRAPHS[0].0);
+    assert_eq!(report.procedures[0].name, "B");
+    assert_eq!(report.segments[0].edge, Edge::Start);
+    // To the fork, the second half, what follows.
+    let large = report.segments.iter().filter(|s| s.time > UNIT);
+    let large: Vec<Edge> = large.map(|s| s.edge).collect();
+    assert_eq!(large[1..], [Edge::Spawn, Edge::Join]);
 }
 
 /// The same numbers if the second half is certainly stolen.
@@ -183,20 +292,6 @@ fn scopes_broadcasts_and_loops_are_followed() {
     assert!(first.file.ends_with("tests/critical_path.rs"), "{first:?}");
     assert_eq!(last.file, first.file);
     assert_eq!(last.line, first.line + 2);
-}
-
-/// On one worker, too, where nobody ever asks for tasks, and without any fork before.
-#[test]
-fn a_loop_is_as_parallel_as_its_blocks() {
-    let _alone = alone();
-    for workers in [1, 2] {
-        let report = track(&pool(workers), || {
-            par_for_grain(0..16, 2, |_| spin("body", 2))
-        });
-        sums_agree(&report);
-        about(report.work, 32);
-        about(report.span, 4);
-    }
 }
 
 /// A task belongs to the procedure that has spawned it, stolen or not.

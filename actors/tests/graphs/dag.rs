@@ -98,7 +98,11 @@ impl Dag {
         assert_eq!(sum, found.span, "{:?}", found.segments);
         assert!(found.burdened_span >= found.span && found.quality.lost_edges.is_empty());
         for procedure in found.procedures.iter().filter(|p| p.name != "program") {
-            let number: usize = procedure.name.parse().expect("the name is a number");
+            let number: usize = procedure
+                .name
+                .to_string()
+                .parse()
+                .expect("the name is a number");
             assert_eq!(
                 procedure.zeroed_span,
                 self.span(Some(number)),

@@ -1,10 +1,10 @@
 //! Reads structure files. The result is consistent, or an error says what is wrong.
 
 use super::{
-    Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Origin, Procedure, ProcedureId, Scope, ScopeId,
-    ScopeKind, SourceLine, Span, StringId, Structure, StructureError, VERSION_MAJOR,
+    Columns, FLAG_COMPLETE, KIND, Origin, Procedure, ProcedureId, Scope, ScopeId, ScopeKind,
+    SourceLine, Span, StringId, Structure,
 };
-use crate::bytes::ByteReader;
+use crate::sealed::FileError;
 
 /// Reads the payload's elements; every method returns `None` past the end or out of range.
 struct Decoder<'a> {
@@ -172,32 +172,8 @@ fn origin(number: u64) -> Option<Origin> {
 impl Structure {
     /// Decodes a structure file. What it returns is consistent: every id is in range, spans are
     /// sorted and do not overlap, a scope's parent comes before it.
-    pub fn decode(data: &[u8]) -> Result<Structure, StructureError> {
-        let mut header = ByteReader::new(data);
-        let magic = header.take(8);
-        let (major, minor) = (header.u16(), header.u16());
-        let (Some(major), Some(minor)) = (major, minor) else {
-            return Err(StructureError::NotAStructure);
-        };
-        if magic != Some(MAGIC.as_slice()) {
-            return Err(StructureError::NotAStructure);
-        }
-        if major != VERSION_MAJOR {
-            return Err(StructureError::Version { major, minor });
-        }
-        let truncated = |expected| StructureError::Truncated {
-            found: data.len() as u64,
-            expected,
-        };
-        let stated = (|| Some((header.u32()?, header.u64()?, header.u64()?)))();
-        let (flags, length, sum) = stated.ok_or(truncated(HEADER_SIZE as u64))?;
-        let payload = usize::try_from(length)
-            .ok()
-            .and_then(|n| header.take(n))
-            .ok_or(truncated(length.saturating_add(HEADER_SIZE as u64)))?;
-        if u64::from(crc32fast::hash(payload)) != sum {
-            return Err(StructureError::Checksum);
-        }
+    pub fn decode(data: &[u8]) -> Result<Structure, FileError> {
+        let (minor, flags, payload) = KIND.open(data)?;
         let mut structure = Structure {
             complete: flags & FLAG_COMPLETE != 0,
             ..Structure::default()
@@ -210,8 +186,8 @@ impl Structure {
         Ok(structure)
     }
 
-    fn decode_payload(&mut self, d: &mut Decoder<'_>) -> Result<(), StructureError> {
-        let corrupt = StructureError::Corrupt;
+    fn decode_payload(&mut self, d: &mut Decoder<'_>) -> Result<(), FileError> {
+        let corrupt = |what| KIND.corrupt(what);
         self.module = d.string().ok_or(corrupt("module"))?;
         self.build_id = d.bytes().ok_or(corrupt("build id"))?.to_vec();
         let n = d.count().ok_or(corrupt("notes"))?;
@@ -240,10 +216,10 @@ impl Structure {
         Ok(())
     }
 
-    fn decode_columns(&mut self, d: &mut Decoder<'_>) -> Result<(), StructureError> {
+    fn decode_columns(&mut self, d: &mut Decoder<'_>) -> Result<(), FileError> {
         let scopes = columns(d, self.scopes.len() as u64);
         let calls = scopes.and_then(|scopes| Some((scopes, columns(d, u64::MAX)?)));
-        let (scopes, calls) = calls.ok_or(StructureError::Corrupt("columns"))?;
+        let (scopes, calls) = calls.ok_or(KIND.corrupt("columns"))?;
         // Every key is below the number of scopes, so it fits.
         let scope = |(key, column)| (ScopeId(key as u32), column);
         self.columns = Columns {

@@ -6,10 +6,8 @@
 //!
 //! Invariant: the bytes do not depend on the number of threads.
 
-use super::{
-    Columns, FLAG_COMPLETE, HEADER_SIZE, MAGIC, Procedure, Scope, SourceLine, Span, Structure,
-    VERSION_MAJOR, VERSION_MINOR,
-};
+use super::{Columns, FLAG_COMPLETE, KIND, Procedure, Scope, SourceLine, Span, Structure};
+use crate::sealed::HEADER_SIZE;
 use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -194,22 +192,11 @@ impl Structure {
             return Err(error);
         }
         out.seek(SeekFrom::Start(start))?;
-        out.write_all(&header(self.complete, length, sum.finalize()))?;
+        let flags = if self.complete { FLAG_COMPLETE } else { 0 };
+        out.write_all(&KIND.header(flags, length, sum.finalize()))?;
         out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
         Ok(())
     }
-}
-
-fn header(is_complete: bool, length: u64, sum: u32) -> [u8; HEADER_SIZE] {
-    let mut header = [0; HEADER_SIZE];
-    let flags = if is_complete { FLAG_COMPLETE } else { 0 };
-    header[..8].copy_from_slice(&MAGIC);
-    header[8..10].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
-    header[10..12].copy_from_slice(&VERSION_MINOR.to_le_bytes());
-    header[12..16].copy_from_slice(&flags.to_le_bytes());
-    header[16..24].copy_from_slice(&length.to_le_bytes());
-    header[24..32].copy_from_slice(&u64::from(sum).to_le_bytes());
-    header
 }
 
 /// The parts of the payload, in order. Every table has at least one: its first part has its count.

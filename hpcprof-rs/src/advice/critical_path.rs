@@ -1,7 +1,10 @@
 //! What a critical path means: what limits the program, and which procedures to shorten.
 
-use crate::model::critical_path::{CriticalPath, Procedure, ratio};
-use crate::render::critical_path::{Remarks, Scale, is_part};
+use crate::model::critical_path::{CriticalPath, Procedure};
+use crate::model::symbols::is_system_module;
+use crate::render::critical_path::{Remarks, Scale, name_in, parts, without_symbol};
+use hpc_formats::critical_path::ratio;
+use std::collections::BTreeSet;
 
 /// Procedures that are named.
 const NAMED: usize = 3;
@@ -43,6 +46,18 @@ fn doubts(path: &CriticalPath) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let procedures = path.procedures.iter().map(|p| &p.name.place);
+    let places = path.places().chain(procedures);
+    let stripped = places.filter_map(|p| Some(without_symbol(p)?.0));
+    let stripped: BTreeSet<&str> = stripped
+        .filter(|module| !is_system_module(module))
+        .collect();
+    if !stripped.is_empty() {
+        lines.push(format!(
+            "no symbols: {}; places there are offsets. Build without stripping, or install debug packages",
+            Vec::from_iter(stripped).join(", ")
+        ));
+    }
     lines
 }
 
@@ -70,7 +85,7 @@ fn causes(path: &CriticalPath) -> String {
 
 /// What to do, most useful first. `time` prints nanoseconds.
 fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Vec<String> {
-    if path.span <= 0 {
+    if path.span == 0 {
         return vec!["no activity was tracked".to_owned()];
     }
     let parallelism = path.parallelism();
@@ -83,12 +98,8 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
             "{workers} workers limit the program: there is work for {parallelism:.1} at once, on average"
         ),
     };
-    let is_large = |time: i64| ratio(time, path.span) >= LEAST;
-    let parts: Vec<&Procedure> = path
-        .procedures
-        .iter()
-        .filter(|p| is_part(path, p))
-        .collect();
+    let is_large = |time| path.share(time) >= LEAST;
+    let parts = parts(path);
     // Much of the path, but another path takes its place.
     let is_hidden = |p: &Procedure| is_large(p.on_path) && path.gain(p) < p.on_path / 4;
     // A procedure gains all that it calls: the innermost one is named.
@@ -124,11 +135,11 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
 }
 
 fn shares(path: &CriticalPath, procedure: &Procedure) -> String {
-    let name = &path.place(procedure.place).name;
+    let name = name_in(&procedure.name.place);
     let percent = |part, whole| ratio(part, whole) * 100.0;
     format!(
         "{} has {:.0} % of the work, {:.0} % of the path",
-        if name.is_empty() { "[unknown]" } else { name },
+        if name.is_empty() { "[unknown]" } else { &name },
         percent(procedure.work, path.work),
         percent(procedure.on_path, path.span),
     )

@@ -4,11 +4,13 @@ use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
 use crate::model::code::Code;
-use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, Segment};
+use crate::model::critical_path::{CriticalPath, Known, Procedure, Segment};
 use crate::model::hash::FastMap;
-use hpc_formats::critical_path::EDGES;
+use hpc_formats::critical_path::{Edge, Near, Place, Quality};
 use hpc_formats::process::program_name;
+use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result as SqlResult, Row};
+use std::sync::Arc;
 
 /// A process that tracked its critical path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,7 +28,7 @@ pub struct TrackedProcess {
     /// Cores that it may use; at least 1.
     pub cores: u32,
     /// The length of its path, nanoseconds.
-    pub span: i64,
+    pub span: u64,
 }
 
 impl Catalogue {
@@ -37,7 +39,7 @@ impl Catalogue {
 
     /// The critical path of a process.
     pub fn critical_path(&self, process: &TrackedProcess) -> Result<CriticalPath> {
-        read(&self.connection, process.id).map_err(|e| damaged(&self.path, &e))
+        read(&self.connection, &self.code, process.id).map_err(|e| damaged(&self.path, &e))
     }
 }
 
@@ -61,7 +63,7 @@ fn read_processes(connection: &Connection) -> SqlResult<Vec<TrackedProcess>> {
     processes.collect()
 }
 
-fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
+fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<CriticalPath> {
     let sql = "SELECT complete, work_ns, span_ns, burdened_span_ns, wall_ns, spawn_cost_ns, message_cost_ns,
         resyncs, exact_edges, woken_edges FROM critical_path WHERE process = ?";
     let mut path = connection.query_row(sql, [process], |row| {
@@ -83,45 +85,54 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
         })
     })?;
     let sql = "SELECT id, name, module, file, line FROM path_place ORDER BY id";
-    path.places = rows(connection, sql, 1, |row| {
-        Ok(Place {
-            name: row.get(1)?,
-            module: row.get(2)?,
-            file: row.get(3)?,
-            line: row.get(4)?,
-        })
-    })?;
-    let place = References::to(&path.places);
+    let places = rows(connection, sql, 1, |row| Ok(Arc::new(place(row, 1)?)))?;
+    let references = References::to(&places);
+    let at = |row: &Row<'_>, column: usize| -> SqlResult<Arc<Place>> {
+        let index = references.index(row.get(column)?)?;
+        Ok(Arc::clone(&places[index as usize]))
+    };
     let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place FROM path_segment";
     path.segments = of(connection, sql, process, |row| {
         let edge = row.get_ref(0)?.as_str()?;
-        let edge = EDGES.into_iter().find(|known| *known == edge);
+        let edge = Edge::ALL.into_iter().find(|known| known.name() == edge);
         Ok(Segment {
             edge: edge.ok_or_else(|| inconsistent("path_segment.edge"))?,
             thread: row.get(1)?,
             time: row.get(2)?,
             count: row.get(3)?,
-            begin: place.index(row.get(4)?)?,
-            end: place.index(row.get(5)?)?,
+            begin: at(row, 4)?,
+            end: at(row, 5)?,
         })
     })?;
     let sql = "SELECT place, work_ns, on_path_ns, zeroed_span_ns FROM path_procedure";
     path.procedures = of(connection, sql, process, |row| {
         Ok(Procedure {
-            place: place.index(row.get(0)?)?,
+            name: Known {
+                place: at(row, 0)?,
+                is_user: true,
+            },
             work: row.get(1)?,
             on_path: row.get(2)?,
             zeroed_span: row.get(3)?,
         })
     })?;
+    let mut by_place: FastMap<Arc<Place>, &mut bool> = FastMap::default();
+    for Procedure { name, .. } in &mut path.procedures {
+        by_place.insert(Arc::clone(&name.place), &mut name.is_user);
+    }
+    for (procedure, place) in code.procedures().iter().zip(declared(code)) {
+        if let Some(is_user) = by_place.get_mut(&place) {
+            **is_user = procedure.origin == Origin::User;
+        }
+    }
     let sql = "SELECT thread, time_ns, slack_ns, begin_place, end_place FROM path_branch";
-    path.branches = of(connection, sql, process, |row| {
-        Ok(Branch {
+    path.near = of(connection, sql, process, |row| {
+        Ok(Near {
             thread: row.get(0)?,
             time: row.get(1)?,
             slack: row.get(2)?,
-            begin: place.index(row.get(3)?)?,
-            end: place.index(row.get(4)?)?,
+            begin: at(row, 3)?,
+            end: at(row, 4)?,
         })
     })?;
     let sql = "SELECT cause, edges FROM lost_edge WHERE process = ? ORDER BY edges DESC, cause";
@@ -141,32 +152,40 @@ pub(super) fn zeroed_spans(connection: &Connection, code: &Code) -> SqlResult<Fa
     let mut rows = query.query([])?;
     let mut by_place: FastMap<Place, i64> = FastMap::default();
     while let Some(row) = rows.next()? {
-        let place = Place {
-            name: row.get(0)?,
-            module: row.get(1)?,
-            file: row.get(2)?,
-            line: row.get(3)?,
-        };
         let span = row.get(4)?;
-        let known = by_place.entry(place).or_insert(span);
+        let known = by_place.entry(place(row, 0)?).or_insert(span);
         *known = span.min(*known);
     }
     if by_place.is_empty() {
         return Ok(FastMap::default());
     }
     let spans = (0..)
-        .zip(code.procedures())
-        .filter_map(|(index, procedure)| {
-            let declared = procedure.declared;
-            let place = Place {
-                name: procedure.name.clone(),
-                module: code.module_of(procedure).unwrap_or_default().to_owned(),
-                file: declared.map_or("", |at| code.file(at.file)).to_owned(),
-                line: declared.map_or(0, |at| at.line),
-            };
-            Some((index, *by_place.get(&place)?))
-        });
+        .zip(declared(code))
+        .filter_map(|(index, place)| Some((index, *by_place.get(&place)?)));
     Ok(spans.collect())
+}
+
+/// Where the procedures are declared.
+fn declared(code: &Code) -> impl Iterator<Item = Place> {
+    code.procedures().iter().map(|procedure| {
+        let declared = procedure.declared;
+        Place {
+            name: procedure.name.clone(),
+            module: code.module_of(procedure).unwrap_or_default().to_owned(),
+            file: declared.map_or("", |at| code.file(at.file)).to_owned(),
+            line: declared.map_or(0, |at| at.line),
+        }
+    })
+}
+
+/// The place in four columns of a row.
+fn place(row: &Row<'_>, first: usize) -> SqlResult<Place> {
+    Ok(Place {
+        name: row.get(first)?,
+        module: row.get(first + 1)?,
+        file: row.get(first + 2)?,
+        line: row.get(first + 3)?,
+    })
 }
 
 /// The rows of a process in their order.

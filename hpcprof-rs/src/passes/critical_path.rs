@@ -2,20 +2,23 @@
 //! records of their profiles, source lines by the frames that have them.
 //!
 //! A place is the innermost procedure of the user's own code: who waits for a lock is shown, not std's or
-//! libc's function that waits. Where there is none it is the innermost procedure.
+//! libc's function that waits. A segment that begins or ends in a runtime, where no context was captured, has
+//! there the place of its other end. Where there is none it is the innermost procedure.
 
-use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, Segment};
-use crate::model::hash::{FastMap, FastSet, NumberedSet};
+use crate::model::critical_path::{CriticalPath, Known, Procedure};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_name};
 use crate::model::warnings::Warnings;
 use crate::passes::function_times::{self, Times};
 use crate::passes::merge::paths::ProcessFrames;
+use crate::passes::parallel_loops::rules::Part;
 use crate::sources::measurements::{Measurements, ProcessInput};
 use hpc_formats::address::CodeAddress;
-use hpc_formats::critical_path::{self as file, EDGES, ProcedureName, Site};
+use hpc_formats::critical_path::{self as file, Place, ProcedureName, Site};
 use hpc_formats::profile::Record;
 use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Anchors that lead from one profile to the next are followed so often: they may form a cycle.
 const MOST_ANCHORS: usize = 64;
@@ -44,7 +47,7 @@ pub fn resolve(
             process,
             symbols,
             frames,
-            contexts: contexts(process, frames, symbols, path.sites()),
+            contexts: contexts(process, frames, symbols, path.places()),
             lines: &lines,
         };
         (index, names.path(path))
@@ -73,7 +76,7 @@ type Lines = FastMap<(String, u32), Vec<(ProcedureIndex, Line)>>;
 /// The procedures that have the source lines of the paths' places.
 fn lines<'a>(paths: impl Iterator<Item = &'a file::CriticalPath>, symbols: &Symbols) -> Lines {
     let mut lines = Lines::default();
-    for site in paths.flat_map(file::CriticalPath::sites) {
+    for site in paths.flat_map(file::CriticalPath::places) {
         if let Site::Source { file, line } = site {
             lines
                 .entry((base_name(file).to_owned(), *line))
@@ -114,11 +117,35 @@ type Found = (ProcedureIndex, Option<Line>);
 
 /// The innermost procedure of the user's own code in a frame.
 fn own(frame: &Frame, symbols: &Symbols) -> Option<Found> {
-    procedures(frame).find(|(p, _)| symbols.procedure(*p).origin == Origin::User)
+    procedures(frame).find(|(p, _)| is_own(*p, symbols))
+}
+
+/// Whether a procedure is the user's, and none of those by which channels and programs report events.
+fn is_own(procedure: ProcedureIndex, symbols: &Symbols) -> bool {
+    let name = symbols.name_of(procedure).trim_start_matches('<');
+    let reports = name.starts_with("hpcrun_") || name.starts_with("crossbeam_channel::");
+    Part::of(symbols, procedure) == Part::User && !reports
 }
 
 /// A record of a profile, by the profile's ordinal.
 type Context = (u32, u32);
+
+/// A place, and whether it is known to be outside of the user's own code.
+#[derive(Clone)]
+struct At {
+    place: Place,
+    is_foreign: bool,
+}
+
+/// A foreign end of a segment has the place of the other one, if that is the user's.
+fn settle(begin: &mut At, end: &mut At) {
+    let is_own = |at: &At| !at.is_foreign && at.place != Place::default();
+    if begin.is_foreign && is_own(end) {
+        begin.clone_from(end);
+    } else if end.is_foreign && is_own(begin) {
+        end.clone_from(begin);
+    }
+}
 
 /// The procedures of captured contexts.
 fn contexts<'a>(
@@ -187,79 +214,79 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn path(&self, path: &file::CriticalPath) -> CriticalPath {
-        let mut places = NumberedSet::default();
-        let mut number = |place: Place| places.insert_full(place).0 as u32;
-        let ordinals: BTreeMap<u32, u32> = path.threads.iter().copied().collect();
-        let ordinal = |thread: u32| ordinals.get(&thread).copied();
-        let segments = path.segments.iter().map(|segment| Segment {
-            edge: EDGES[segment.edge as usize],
-            thread: segment.thread.and_then(ordinal),
-            time: signed(segment.time),
-            count: signed(segment.count),
-            begin: number(self.place(&segment.begin)),
-            end: number(self.place(&segment.end)),
-        });
-        let segments = segments.collect();
-        let mut procedures: Vec<Procedure> = Vec::new();
-        for (place, times) in self.procedures(path) {
-            procedures.push(Procedure {
-                place: number(place),
-                ..times
-            });
-        }
-        let branches = path.near.iter().map(|near| Branch {
-            thread: ordinal(near.thread),
-            time: signed(near.time),
-            slack: signed(near.slack),
-            begin: number(self.place(&near.begin)),
-            end: number(self.place(&near.end)),
-        });
-        let branches = branches.collect();
-        let places: Vec<Place> = places.into_iter().collect();
+        let mut places: FastSet<Arc<Place>> = FastSet::default();
+        let mut shared = |place: Place| match places.get(&place) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let place = Arc::new(place);
+                places.insert(Arc::clone(&place));
+                place
+            }
+        };
+        let mut procedures = self.procedures(path);
         procedures.sort_by(|a, b| {
-            let name = |p: &Procedure| &places[p.place as usize].name;
             let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-            by_gain.then(b.work.cmp(&a.work)).then(name(a).cmp(name(b)))
+            by_gain
+                .then(b.work.cmp(&a.work))
+                .then_with(|| a.name.place.name.cmp(&b.name.place.name))
         });
-        let lost = path.quality.lost_edges.iter();
+        let ordinals: BTreeMap<u32, u32> = path.threads.iter().copied().collect();
+        let ordinal = |thread: &mut Option<u32>| {
+            *thread = thread.and_then(|thread| ordinals.get(&thread).copied());
+        };
+        let mut known = path.clone();
+        known.procedures.clear();
+        known
+            .segments
+            .iter_mut()
+            .for_each(|s| ordinal(&mut s.thread));
+        known.near.iter_mut().for_each(|n| ordinal(&mut n.thread));
+        let mut named = known.map(|site| self.place(&site), |_| unreachable!("cleared"));
+        let segments = named
+            .segments
+            .iter_mut()
+            .map(|s| (&mut s.begin, &mut s.end));
+        let near = named.near.iter_mut().map(|n| (&mut n.begin, &mut n.end));
+        segments
+            .chain(near)
+            .for_each(|(begin, end)| settle(begin, end));
         CriticalPath {
-            complete: path.complete,
-            work: signed(path.work),
-            span: signed(path.span),
-            burdened_span: signed(path.burdened_span),
-            wall: signed(path.wall),
-            spawn_cost: signed(path.spawn_cost),
-            message_cost: signed(path.message_cost),
-            places,
-            segments,
             procedures,
-            branches,
-            quality: Quality {
-                resyncs: signed(path.quality.resyncs),
-                exact_edges: signed(path.quality.exact_edges),
-                woken_edges: signed(path.quality.woken_edges),
-                lost_edges: lost.map(|(cause, n)| (cause.clone(), signed(*n))).collect(),
-            },
+            ..named.map(|at| shared(at.place), |known| known)
         }
     }
 
-    fn place(&self, site: &Site) -> Place {
-        match site {
-            Site::Unknown => Place::default(),
-            Site::Address(address) => {
-                self.named(self.frame(*address).and_then(|frame| {
-                    own(frame, self.symbols).or_else(|| procedures(frame).next())
-                }))
-            }
-            Site::Context { profile, record } => {
-                self.named(self.contexts.get(&(*profile, *record)).copied())
-            }
-            Site::Source { file, line } => Place {
-                file: file.clone(),
-                line: *line,
-                ..self.named(self.at_line(file, *line))
-            },
+    fn place(&self, site: &Site) -> At {
+        let found = match site {
+            Site::Unknown => None,
+            Site::Address(address) => self
+                .frame(*address)
+                .and_then(|frame| own(frame, self.symbols).or_else(|| procedures(frame).next())),
+            Site::Context { profile, record } => self.contexts.get(&(*profile, *record)).copied(),
+            Site::Source { file, line } => self.at_line(file, *line),
+        };
+        let mut at = At {
+            place: self.named(found),
+            is_foreign: found.is_some_and(|(p, _)| !is_own(p, self.symbols)),
+        };
+        if let Site::Source { file, line } = site {
+            at.place.file.clone_from(file);
+            at.place.line = *line;
+            at.is_foreign |= self.is_runtime(file);
         }
+        at
+    }
+
+    /// Whether a source file is a runtime's.
+    fn is_runtime(&self, file: &str) -> bool {
+        let is_it = |(p, _): (ProcedureIndex, _)| {
+            let procedure = self.symbols.procedure(p);
+            let declared = procedure
+                .declared
+                .filter(|_| procedure.origin == Origin::Runtime);
+            declared.is_some_and(|at| self.symbols.text(at.file).ends_with(file))
+        };
+        self.symbols.frames.iter().flat_map(procedures).any(is_it)
     }
 
     fn frame(&self, address: CodeAddress) -> Option<&Frame> {
@@ -298,7 +325,7 @@ impl Names<'_> {
 
     /// The procedures: marks as they were measured, functions with what their samples say. Instances of one
     /// generic function are one; zeroing all of them gains no less than the best of them.
-    fn procedures(&self, path: &file::CriticalPath) -> Vec<(Place, Procedure)> {
+    fn procedures(&self, path: &file::CriticalPath) -> Vec<Procedure> {
         let mut procedures = Vec::new();
         let mut functions: BTreeMap<ProcedureIndex, u64> = BTreeMap::new();
         for procedure in &path.procedures {
@@ -314,49 +341,43 @@ impl Names<'_> {
                     let span = functions.entry(function).or_insert(u64::MAX);
                     *span = procedure.zeroed_span.min(*span);
                 }
-                (None, name) => {
-                    let name = match name {
-                        ProcedureName::Mark(mark) => mark.clone(),
-                        ProcedureName::Function(address) => format!("[{address}]"),
-                    };
-                    let place = Place {
-                        name,
+                (None, name) => procedures.push(Procedure {
+                    name: known(Place {
+                        name: name.to_string(),
                         ..Place::default()
-                    };
-                    procedures.push((
-                        place,
-                        times(procedure.work, procedure.on_path, procedure.zeroed_span),
-                    ));
-                }
+                    }),
+                    work: procedure.work,
+                    on_path: procedure.on_path,
+                    zeroed_span: procedure.zeroed_span,
+                }),
             }
         }
         // A task runtime's functions call the user's tasks: views fold them, too.
         functions.retain(|p, _| self.symbols.procedure(*p).origin != Origin::Runtime);
-        let known = functions.keys().copied().collect();
-        let measured = function_times::of(&known, self.process, self.frames, self.symbols);
+        let asked = functions.keys().copied().collect();
+        let measured = function_times::of(&asked, self.process, self.frames, self.symbols);
         for (function, zeroed_span) in functions {
-            let declared = self.symbols.procedure(function).declared;
+            let procedure = self.symbols.procedure(function);
             let Times { work, on_path } = measured.get(&function).copied().unwrap_or_default();
-            let place = self.named(Some((function, declared)));
-            procedures.push((
-                place,
-                times(work.round() as u64, on_path.round() as u64, zeroed_span),
-            ));
+            let place = self.named(Some((function, procedure.declared)));
+            procedures.push(Procedure {
+                name: Known {
+                    is_user: procedure.origin == Origin::User,
+                    ..known(place)
+                },
+                work: work.round() as u64,
+                on_path: on_path.round() as u64,
+                zeroed_span,
+            });
         }
         procedures
     }
 }
 
-/// The times of a procedure whose place is not numbered yet.
-fn times(work: u64, on_path: u64, zeroed_span: u64) -> Procedure {
-    Procedure {
-        place: 0,
-        work: signed(work),
-        on_path: signed(on_path),
-        zeroed_span: signed(zeroed_span),
+/// The user's own.
+fn known(place: Place) -> Known {
+    Known {
+        place: Arc::new(place),
+        is_user: true,
     }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,21 +1,17 @@
-//! Prints a critical path as text that fits the screen, and as JSON (`hpcprof-rs/critical-path/1`,
-//! FORMATS.md).
+//! Prints a critical path as text that fits the screen, and as JSON (FORMATS.md).
 
 use crate::catalogue::critical_path::TrackedProcess;
 use crate::error::one_line;
-use crate::model::critical_path::{
-    Branch, CriticalPath, Place, Procedure, Segment, WORKERS, ratio,
-};
+use crate::model::critical_path::{CriticalPath, Procedure, Segment};
 use crate::model::scaffolding::{is_shim, is_start_up};
-use crate::render::json::string;
 use crate::render::names::{base_name, middle, wrap};
-use crate::render::numbers::exact_seconds;
 use crate::render::style::Style;
 use crate::views::critical_path::{Part, arrange};
+use hpc_formats::critical_path::{Beside, Edge, Near, Place, WORKERS, ratio};
+use hpc_formats::json::{Seconds, Text, members};
 use std::io::{self, Write};
+use std::sync::Arc;
 
-/// Version of the JSON.
-const SCHEMA: &str = "hpcprof-rs/critical-path/1";
 /// Procedures that are listed.
 const PROCEDURES: usize = 12;
 /// Processes that are named beside the one shown.
@@ -59,7 +55,7 @@ pub struct Scale(&'static str, f64);
 
 impl Scale {
     /// The unit in which a time has three decimals that say something.
-    pub fn of(nanoseconds: i64) -> Scale {
+    pub fn of(nanoseconds: u64) -> Scale {
         match nanoseconds {
             1_000_000_000.. => Scale("s", 1e9),
             1_000_000.. => Scale("ms", 1e6),
@@ -91,7 +87,7 @@ impl Scale {
     }
 }
 
-fn percent(part: i64, whole: i64) -> String {
+fn percent(part: u64, whole: u64) -> String {
     match ratio(part, whole) * 100.0 {
         v if v >= 9.95 => format!("{v:.0} %"),
         v => format!("{v:.1} %"),
@@ -158,14 +154,15 @@ impl PathView<'_> {
         let count = parts
             .iter()
             .map(Part::segments)
-            .fold(0, i64::saturating_add);
+            .fold(0, u64::saturating_add);
         let subpaths = match count {
             1 => "1 subpath".to_owned(),
             n => format!("{n} subpaths"),
         };
         let title = format!("{:>9}  share  begins by  thread  {subpaths}", scale.0);
         writeln!(out, "\n{}", style.bold(&title))?;
-        let mut work: Vec<(&Part, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
+        let mut work: Vec<(&Part<Arc<Place>>, &str)> =
+            parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
             let time = format!(
                 "{:>9}{:>7}",
@@ -187,12 +184,12 @@ impl PathView<'_> {
                         1 => String::new(),
                         n => format!("x {n}  "),
                     };
-                    let edge = format!("{indent}{}", segment.edge);
+                    let edge = format!("{indent}{}", segment.edge.name());
                     let line = format!("{time}  {edge:<9}{thread:>8}  {times}");
                     let room = room(&line, style);
                     let what = match segment.edge {
-                        "folded" => "the oldest subpaths of a long path".to_owned(),
-                        _ => from_to(&self.begin(segment), path.place(segment.end), room),
+                        Edge::Folded => "the oldest subpaths of a long path".to_owned(),
+                        _ => from_to(&Self::begin(segment), &segment.end, room),
                     };
                     writeln!(out, "{line}{what}")?;
                 }
@@ -202,23 +199,20 @@ impl PathView<'_> {
     }
 
     /// Where a segment begins. The start of a program has no place.
-    fn begin(&self, segment: &Segment) -> Place {
-        match self.path.place(segment.begin) {
-            place if segment.edge == "start" && *place == Place::default() => Place {
+    fn begin(segment: &Segment) -> Place {
+        let place = Place::clone(&segment.begin);
+        match segment.edge == Edge::Start && place == Place::default() {
+            true => Place {
                 name: "[start]".to_owned(),
-                ..Place::default()
+                ..place
             },
-            place => place.clone(),
+            false => place,
         }
     }
 
     fn procedures(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
         let path = self.path;
-        let all: Vec<&Procedure> = path
-            .procedures
-            .iter()
-            .filter(|p| is_part(path, p))
-            .collect();
+        let all = parts(path);
         let listed = &all[..all.len().min(PROCEDURES)];
         if listed.is_empty() {
             let text = "no procedure was sampled or marked on the path";
@@ -243,7 +237,7 @@ impl PathView<'_> {
                 scale.number(path.without(p, self.workers)),
             );
             let room = room(&line, style);
-            writeln!(out, "{line}{}", shown(path.place(p.place), room))?;
+            writeln!(out, "{line}{}", shown(&p.name.place, room))?;
         }
         match all.len() - listed.len() {
             0 => Ok(()),
@@ -253,7 +247,7 @@ impl PathView<'_> {
 
     fn branches(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
         let path = self.path;
-        if path.branches.is_empty() {
+        if path.near.is_empty() {
             return Ok(());
         }
         let title = format!(
@@ -261,12 +255,12 @@ impl PathView<'_> {
             scale.0, "slack"
         );
         writeln!(out, "\n{}", style.bold(&title))?;
-        let mut shown: Vec<&Branch> = Vec::new();
-        for branch in &path.branches {
+        let mut shown: Vec<&Near<Arc<Place>>> = Vec::new();
+        for branch in &path.near {
             // The longest of those at one place; branches come with the longest first.
             if !shown
                 .iter()
-                .any(|b| (b.begin, b.end) == (branch.begin, branch.end))
+                .any(|b| (&b.begin, &b.end) == (&branch.begin, &branch.end))
             {
                 shown.push(branch);
             }
@@ -279,7 +273,7 @@ impl PathView<'_> {
                 scale.number(branch.slack as f64),
             );
             let room = room(&line, style);
-            let what = from_to(path.place(branch.begin), path.place(branch.end), room);
+            let what = from_to(&branch.begin, &branch.end, room);
             writeln!(out, "{line}{what}")?;
         }
         Ok(())
@@ -328,141 +322,31 @@ impl PathView<'_> {
 
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        let path = self.path;
-        write!(
-            out,
-            "{{\"schema\":{},\"unit\":\"seconds\",\"clock\":\"cpu\",{},\"complete\":{},\"work\":{},\
-             \"span\":{},\"burdened_span\":{},\"wall\":{},\"parallelism\":{},\"spawn_cost\":{},\
-             \"message_cost\":{},\"workers\":{},\n\"prediction\":[",
-            string(SCHEMA),
-            process_fields(self.process),
-            path.complete,
-            exact_seconds(path.work),
-            exact_seconds(path.span),
-            exact_seconds(path.burdened_span),
-            exact_seconds(path.wall),
-            path.parallelism(),
-            exact_seconds(path.spawn_cost),
-            exact_seconds(path.message_cost),
-            self.workers,
-        )?;
-        list(out, WORKERS, |workers| {
-            let prediction = path.prediction(workers);
-            let (lower, upper) = (prediction.lower / 1e9, prediction.upper / 1e9);
-            format!(
-                "{{\"workers\":{workers},\"seconds\":{upper},\"lower\":{lower},\"upper\":{upper}}}"
-            )
-        })?;
-        write!(out, ",\n\"segments\":[")?;
-        let thread = |thread: Option<u32>| thread.map_or("null".to_owned(), |t| t.to_string());
-        let place = |index| place_json(path.place(index));
-        list(out, &path.segments, |s| {
-            format!(
-                "{{\"thread\":{},\"seconds\":{},\"share\":{},\"count\":{},\"edge\":{},\"begin\":{},\
-                 \"end\":{}}}",
-                thread(s.thread),
-                exact_seconds(s.time),
-                ratio(s.time, path.span),
-                s.count,
-                string(s.edge),
-                place(s.begin),
-                place(s.end),
-            )
-        })?;
-        write!(out, ",\n\"procedures\":[")?;
-        list(out, &path.procedures, |p| {
-            let at = path.place(p.place);
-            format!(
-                "{{{},\"work\":{},\"on_path\":{},\"share\":{},\"zeroed_span\":{},\"gain\":{},\
-                 \"predicted\":{}}}",
-                place_fields(at),
-                exact_seconds(p.work),
-                exact_seconds(p.on_path),
-                ratio(p.on_path, path.span),
-                exact_seconds(p.zeroed_span),
-                exact_seconds(path.gain(p)),
-                path.without(p, self.workers) / 1e9,
-            )
-        })?;
-        write!(out, ",\n\"near\":[")?;
-        list(out, &path.branches, |b| {
-            format!(
-                "{{\"thread\":{},\"seconds\":{},\"slack\":{},\"begin\":{},\"end\":{}}}",
-                thread(b.thread),
-                exact_seconds(b.time),
-                exact_seconds(b.slack),
-                place(b.begin),
-                place(b.end),
-            )
-        })?;
-        let quality = &path.quality;
-        let lost = quality.lost_edges.iter();
-        let lost: Vec<String> = lost
-            .map(|(cause, n)| format!("{}:{n}", string(cause)))
-            .collect();
-        write!(
-            out,
-            ",\n\"quality\":{{\"resyncs\":{},\"lost_edges\":{{{}}},\"exact_edges\":{},\
-             \"woken_edges\":{}}},\n\"others\":[",
-            quality.resyncs,
-            lost.join(","),
-            quality.exact_edges,
-            quality.woken_edges
-        )?;
-        list(out, self.others, |p| {
-            format!(
-                "{{{},\"span\":{}}}",
-                process_fields(p),
-                exact_seconds(p.span)
-            )
-        })?;
-        writeln!(out, "}}")
+        let others = self.others.iter().map(|p| {
+            let fields = process_fields(p);
+            format!("{{{fields},\"span\":{}}}", Seconds(p.span))
+        });
+        let beside = Beside {
+            process: process_fields(self.process),
+            workers: self.workers,
+            others: others.collect(),
+        };
+        let json = self.path.to_json(
+            |place| Place::clone(place),
+            |known| Some(Place::clone(&known.place)),
+            Some(&beside),
+        );
+        writeln!(out, "{json}")
     }
-}
-
-/// The elements of an array, and its end.
-fn list<T>(
-    out: &mut impl Write,
-    items: impl IntoIterator<Item = T>,
-    element: impl Fn(T) -> String,
-) -> io::Result<()> {
-    for (index, item) in items.into_iter().enumerate() {
-        let comma = if index > 0 { ",\n" } else { "" };
-        write!(out, "{comma}{}", element(item))?;
-    }
-    write!(out, "]")
 }
 
 fn process_fields(process: &TrackedProcess) -> String {
-    format!(
-        "\"run\":{},\"host\":{},\"pid\":{},\"program\":{}",
-        string(&process.run),
-        string(&process.host),
-        process.pid,
-        string(&process.program)
-    )
-}
-
-fn place_json(place: &Place) -> String {
-    format!("{{{}}}", place_fields(place))
-}
-
-/// What is not known is null, but for a name, which is empty.
-fn place_fields(place: &Place) -> String {
-    let or_null = |text: &str| match text {
-        "" => "null".to_owned(),
-        text => string(text),
-    };
-    let line = match place.line {
-        0 => "null".to_owned(),
-        line => line.to_string(),
-    };
-    format!(
-        "\"name\":{},\"module\":{},\"file\":{},\"line\":{line}",
-        string(&place.name),
-        or_null(&place.module),
-        or_null(&place.file),
-    )
+    members(&[
+        ("run", &Text(&process.run)),
+        ("host", &Text(&process.host)),
+        ("pid", &process.pid),
+        ("program", &Text(&process.program)),
+    ])
 }
 
 fn name_of(process: &TrackedProcess) -> String {
@@ -477,14 +361,19 @@ fn name_of(process: &TrackedProcess) -> String {
     )
 }
 
-/// Whether a procedure is a part of the program that can be shortened: neither nearly all of it, nor what
-/// starts it.
-pub fn is_part(path: &CriticalPath, procedure: &Procedure) -> bool {
-    let name = &path.place(procedure.place).name;
-    let is_whole =
-        ratio(procedure.work, path.work) >= MOST_WORK || is_start_up(name) || is_shim(name);
-    let has_part = path.gain(procedure) > 0 || procedure.on_path > 0;
-    has_part && !is_whole
+/// The procedures that are parts of the program which can be shortened: neither nearly all of it, nor what
+/// starts it. Where there are the user's own, others count for those that call them.
+pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
+    let is_part = |p: &&Procedure| {
+        let name = &p.name.place.name;
+        let is_whole = ratio(p.work, path.work) >= MOST_WORK || is_start_up(name) || is_shim(name);
+        (path.gain(p) > 0 || p.on_path > 0) && !is_whole
+    };
+    let mut parts: Vec<&Procedure> = path.procedures.iter().filter(is_part).collect();
+    if parts.iter().any(|p| p.name.is_user) {
+        parts.retain(|p| p.name.is_user);
+    }
+    parts
 }
 
 /// A text in as many lines as it needs; the second line and those below it are indented.
@@ -534,10 +423,23 @@ fn tail(name: &str) -> &str {
     &name[start..]
 }
 
+/// The module of a place whose procedure has no symbol, and the offset there.
+pub fn without_symbol(place: &Place) -> Option<(&str, &str)> {
+    let offset = place.name.strip_prefix('?')?;
+    Some((base_name(&place.module), offset))
+}
+
+/// The name of a place's procedure, on one line.
+pub fn name_in(place: &Place) -> String {
+    let offset = without_symbol(place);
+    let name = offset.map(|(module, offset)| format!("{module}+{offset}"));
+    one_line(name.as_ref().unwrap_or(&place.name))
+}
+
 /// Name and location in at most `room` columns, if the location leaves any to the name.
 fn shown(place: &Place, room: usize) -> String {
     let location = location(place);
-    let name = one_line(&place.name);
+    let name = name_in(place);
     if location.is_empty() {
         let known = if name.is_empty() { "?" } else { &name };
         return short(known, room);
@@ -635,6 +537,12 @@ mod tests {
             "? -> app::solve main.rs:120"
         );
         assert_eq!(shown(&place("", 3), 20), "main.rs:3");
+        let stripped = Place {
+            name: "?0x1a2b".to_owned(),
+            module: "/usr/lib/libz.so.1".to_owned(),
+            ..Place::default()
+        };
+        assert_eq!(shown(&stripped, 80), "libz.so.1+0x1a2b");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, sum};
 use crate::catalogue::spreads::Spread;
 use crate::catalogue::statistics::Statistics;
-use crate::error::steers;
 use crate::metrics::expression::Expression;
 use crate::metrics::unit::Unit;
 use crate::model::code::{Code, ParallelLoop};
@@ -19,6 +18,7 @@ use crate::render::numbers::exact_seconds;
 use crate::views::bottom_up;
 use crate::views::fold::FoldOptions;
 use crate::views::view::View;
+use hpc_formats::json::Text;
 use hpc_formats::profile::Aggregation;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -97,15 +97,7 @@ fn close(nodes: usize, text: &mut String) {
 
 /// A JSON string, in which whatever would steer a terminal is escaped.
 pub(super) fn string(text: &str) -> String {
-    let json = serde_json::Value::from(text).to_string();
-    if !json.contains(steers) {
-        return json;
-    }
-    let escaped = |c: char| match c {
-        c if steers(c) => format!("\\u{:04x}", u32::from(c)),
-        c => c.to_string(),
-    };
-    json.chars().map(escaped).collect()
+    Text(text).to_string()
 }
 
 fn or_null(value: Option<impl Display>) -> String {

@@ -1,5 +1,7 @@
 //! Amounts as they are printed.
 
+use hpc_formats::json::Seconds;
+
 /// Seconds, with three decimals unless they are many.
 pub fn seconds(nanoseconds: i64) -> String {
     let value = nanoseconds as f64 / 1e9;
@@ -24,14 +26,7 @@ pub fn derived(value: f64) -> String {
 /// Seconds with all nine decimals that they have.
 pub fn exact_seconds(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
-    let magnitude = nanoseconds.unsigned_abs();
-    let (whole, rest) = (magnitude / 1_000_000_000, magnitude % 1_000_000_000);
-    let digits = format!("{rest:09}");
-    let decimals = match digits.trim_end_matches('0') {
-        "" => "0",
-        decimals => decimals,
-    };
-    format!("{sign}{whole}.{decimals}")
+    format!("{sign}{}", Seconds(nanoseconds.unsigned_abs()))
 }
 
 /// `part` as a percentage of `whole`.

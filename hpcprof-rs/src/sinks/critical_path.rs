@@ -1,7 +1,8 @@
 //! Writes the critical paths of processes into the catalogue.
 
-use crate::model::critical_path::{CriticalPath, Place};
+use crate::model::critical_path::CriticalPath;
 use crate::model::hash::NumberedSet;
+use hpc_formats::critical_path::Place;
 use rusqlite::{Connection, Result, params};
 
 /// Writes the paths, each with the index of its process.
@@ -24,43 +25,43 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
             params![
                 process,
                 path.complete,
-                path.work,
-                path.span,
-                path.burdened_span,
-                path.wall,
-                path.spawn_cost,
-                path.message_cost,
-                path.quality.resyncs,
-                path.quality.exact_edges,
-                path.quality.woken_edges
+                signed(path.work),
+                signed(path.span),
+                signed(path.burdened_span),
+                signed(path.wall),
+                signed(path.spawn_cost),
+                signed(path.message_cost),
+                signed(path.quality.resyncs),
+                signed(path.quality.exact_edges),
+                signed(path.quality.woken_edges)
             ],
         )?;
-        let mut id = |place: u32| places.insert_full(path.place(place)).0 as i64 + 1;
+        let mut id = |place| places.insert_full(place).0 as i64 + 1;
         for s in &path.segments {
-            let (begin, end) = (id(s.begin), id(s.end));
-            segment.execute(params![
-                process, s.edge, s.thread, s.time, s.count, begin, end
-            ])?;
+            let (begin, end) = (id(&*s.begin), id(&*s.end));
+            let (edge, time, count) = (s.edge.name(), signed(s.time), signed(s.count));
+            segment.execute(params![process, edge, s.thread, time, count, begin, end])?;
         }
         for p in &path.procedures {
-            let times = [p.work, p.on_path, p.zeroed_span];
-            procedure.execute(params![process, id(p.place), times[0], times[1], times[2]])?;
+            let [work, on_path, zeroed] = [p.work, p.on_path, p.zeroed_span].map(signed);
+            let place = id(&*p.name.place);
+            procedure.execute(params![process, place, work, on_path, zeroed])?;
         }
-        for b in &path.branches {
+        for b in &path.near {
             branch.execute(params![
                 process,
                 b.thread,
-                b.time,
-                b.slack,
-                id(b.begin),
-                id(b.end)
+                signed(b.time),
+                signed(b.slack),
+                id(&*b.begin),
+                id(&*b.end)
             ])?;
         }
         for (cause, edges) in &path.quality.lost_edges {
             // A file may name a cause twice.
             let sql = "INSERT INTO lost_edge VALUES (?, ?, ?)
                 ON CONFLICT DO UPDATE SET edges = edges + excluded.edges";
-            connection.execute(sql, params![process, cause, edges])?;
+            connection.execute(sql, params![process, cause, signed(*edges)])?;
         }
     }
     let mut insert = connection.prepare("INSERT INTO path_place VALUES (?, ?, ?, ?, ?)")?;
@@ -74,4 +75,8 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
         ])?;
     }
     Ok(())
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Arranges a critical path to be read: what repeats is a loop, and what is short is summed up.
 
-use crate::model::critical_path::Segment;
+use hpc_formats::critical_path::Segment;
 use std::cmp::Reverse;
 
 /// Most segments of a loop's body.
@@ -12,18 +12,18 @@ const PARTS_OF_LOOP: usize = 6;
 
 /// A part of a path as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum Part<P> {
     /// Equal consecutive segments.
-    Segment(Segment),
+    Segment(Segment<P>),
     /// Segments that follow one another in each of so many rounds, with the sums over all rounds.
-    Loop(i64, Vec<Part>),
+    Loop(u64, Vec<Part<P>>),
     /// So many short segments, and their time.
-    Rest(i64, i64),
+    Rest(u64, u64),
 }
 
-impl Part {
+impl<P> Part<P> {
     /// Its time.
-    pub fn time(&self) -> i64 {
+    pub fn time(&self) -> u64 {
         match self {
             Part::Segment(segment) => segment.time,
             Part::Loop(_, parts) => total(parts.iter().map(Part::time)),
@@ -32,7 +32,7 @@ impl Part {
     }
 
     /// How many segments it stands for.
-    pub fn segments(&self) -> i64 {
+    pub fn segments(&self) -> u64 {
         match self {
             Part::Segment(segment) => segment.count,
             Part::Loop(_, parts) => total(parts.iter().map(Part::segments)),
@@ -42,39 +42,39 @@ impl Part {
 }
 
 /// A sum that a forged database cannot make overflow.
-fn total(values: impl Iterator<Item = i64>) -> i64 {
-    values.fold(0, i64::saturating_add)
+fn total(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
 }
 
 /// The path with its loops folded; besides the `most` longest parts, neighbours are summed up.
-pub fn arrange(segments: &[Segment], most: usize) -> Vec<Part> {
+pub fn arrange<P: Clone + PartialEq>(segments: &[Segment<P>], most: usize) -> Vec<Part<P>> {
     shorten(fold(&merged(segments)), most)
 }
 
 /// Whether two segments are equal but for their times. Rounds of a loop may run on several threads.
-fn is_same(a: &Segment, b: &Segment) -> bool {
-    (a.edge, a.begin, a.end) == (b.edge, b.begin, b.end)
+fn is_same<P: PartialEq>(a: &Segment<P>, b: &Segment<P>) -> bool {
+    (a.edge, &a.begin, &a.end) == (b.edge, &b.begin, &b.end)
 }
 
-fn add(to: &mut Segment, other: &Segment) {
+fn add<P>(to: &mut Segment<P>, other: &Segment<P>) {
     to.time = to.time.saturating_add(other.time);
     to.count = to.count.saturating_add(other.count);
     to.thread = to.thread.filter(|thread| other.thread == Some(*thread));
 }
 
 /// Equal consecutive segments as one.
-fn merged(segments: &[Segment]) -> Vec<Segment> {
-    let mut merged: Vec<Segment> = Vec::new();
+fn merged<P: Clone + PartialEq>(segments: &[Segment<P>]) -> Vec<Segment<P>> {
+    let mut merged: Vec<Segment<P>> = Vec::new();
     for segment in segments {
         match merged.last_mut().filter(|last| is_same(last, segment)) {
             Some(last) => add(last, segment),
-            None => merged.push(*segment),
+            None => merged.push(segment.clone()),
         }
     }
     merged
 }
 
-fn fold(segments: &[Segment]) -> Vec<Part> {
+fn fold<P: Clone + PartialEq>(segments: &[Segment<P>]) -> Vec<Part<P>> {
     let mut parts = Vec::new();
     let mut at = 0;
     while at < segments.len() {
@@ -91,7 +91,7 @@ fn fold(segments: &[Segment]) -> Vec<Part> {
             .filter(|(_, rounds)| *rounds >= FEWEST_ROUNDS)
             .max_by_key(|(body, rounds)| (body * rounds, Reverse(*body)));
         let Some((body, rounds)) = longest else {
-            parts.push(Part::Segment(rest[0]));
+            parts.push(Part::Segment(rest[0].clone()));
             at += 1;
             continue;
         };
@@ -100,14 +100,14 @@ fn fold(segments: &[Segment]) -> Vec<Part> {
             add(&mut sums[index % body], segment);
         }
         let sums = sums.into_iter().map(Part::Segment).collect();
-        parts.push(Part::Loop(rounds as i64, shorten(sums, PARTS_OF_LOOP)));
+        parts.push(Part::Loop(rounds as u64, shorten(sums, PARTS_OF_LOOP)));
         at += body * rounds;
     }
     parts
 }
 
 /// Keeps the `most` longest parts, and sums up neighbours between them.
-fn shorten(parts: Vec<Part>, most: usize) -> Vec<Part> {
+fn shorten<P>(parts: Vec<Part<P>>, most: usize) -> Vec<Part<P>> {
     let mut by_time: Vec<usize> = (0..parts.len()).collect();
     by_time.sort_by_key(|index| Reverse(parts[*index].time()));
     let mut is_kept = vec![false; parts.len()];
@@ -115,7 +115,7 @@ fn shorten(parts: Vec<Part>, most: usize) -> Vec<Part> {
         .iter()
         .take(most)
         .for_each(|index| is_kept[*index] = true);
-    let mut shown: Vec<Part> = Vec::new();
+    let mut shown: Vec<Part<P>> = Vec::new();
     let mut last_kept = true;
     for (part, kept) in parts.into_iter().zip(is_kept) {
         match shown.last_mut().filter(|_| !kept && !last_kept) {
@@ -135,10 +135,11 @@ fn shorten(parts: Vec<Part>, most: usize) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hpc_formats::critical_path::Edge;
 
-    fn segment(end: u32, time: i64) -> Segment {
+    fn segment(end: u32, time: u64) -> Segment<u32> {
         Segment {
-            edge: "join",
+            edge: Edge::Join,
             thread: Some(1),
             time,
             count: 1,
@@ -179,20 +180,20 @@ mod tests {
                 ..segment(2, 20)
             })
         );
-        let sum = |of: fn(&Part) -> i64| parts.iter().map(of).sum::<i64>();
+        let sum = |of: fn(&Part<u32>) -> u64| parts.iter().map(of).sum::<u64>();
         assert_eq!((sum(Part::time), sum(Part::segments)), (300, 14));
     }
 
     #[test]
     fn an_unfinished_round_stays_outside_of_the_loop() {
-        let path: Vec<Segment> = (0..7).map(|n| segment(1 + n % 2, 1)).collect();
+        let path: Vec<Segment<u32>> = (0..7).map(|n| segment(1 + n % 2, 1)).collect();
         let parts = arrange(&path, 20);
         assert!(matches!(parts[..], [Part::Loop(3, _), Part::Segment(_)]));
     }
 
     #[test]
     fn a_loop_on_several_threads_has_none() {
-        let mut path: Vec<Segment> = (0..3).map(|_| segment(1, 1)).collect();
+        let mut path: Vec<Segment<u32>> = (0..3).map(|_| segment(1, 1)).collect();
         path[1].thread = Some(2);
         let parts = arrange(&path, 1);
         let expected = Segment {
@@ -205,16 +206,16 @@ mod tests {
 
     #[test]
     fn short_parts_between_long_ones_are_summed_up() {
-        let path: Vec<Segment> = [9, 1, 1, 9, 1]
+        let path: Vec<Segment<u32>> = [9, 1, 1, 9, 1]
             .iter()
             .zip(1..)
             .map(|(t, n)| segment(n, *t))
             .collect();
         let parts = arrange(&path, 2);
-        let times: Vec<i64> = parts.iter().map(Part::time).collect();
+        let times: Vec<u64> = parts.iter().map(Part::time).collect();
         assert_eq!(times, [9, 2, 9, 1]);
         assert_eq!(parts[1], Part::Rest(2, 2));
         assert!(matches!(parts[3], Part::Segment(_)), "one alone is itself");
-        assert_eq!(arrange(&[], 2), []);
+        assert_eq!(arrange::<u32>(&[], 2), []);
     }
 }

@@ -45,14 +45,12 @@
 //!
 //! None of these functions may be called in a signal handler. None panics.
 
-mod known;
 mod table;
 
-use core::mem::forget;
-use core::num::NonZeroUsize;
+use core::mem::ManuallyDrop;
 use core::panic::Location;
 
-use hpcrun_abi as abi;
+use hpcrun_abi::{self as abi, client};
 pub use table::is_active;
 use table::{active, table};
 
@@ -80,27 +78,25 @@ pub enum Edge {
 /// There is none (`None`) while nothing is tracked. Places in the report are those of the calls.
 #[derive(Debug)]
 #[must_use = "a strand that is dropped is forgotten"]
-pub struct Strand(NonZeroUsize);
+pub struct Strand(client::Strand);
 
 impl Strand {
     fn new(word: abi::Strand) -> Option<Self> {
-        NonZeroUsize::new(word).map(Strand)
+        client::Strand::new(word).map(Strand)
     }
 
     /// The word, which is now the caller's.
     fn word(strand: Option<Self>) -> abi::Strand {
-        strand.map_or(0, |strand| {
-            let word = strand.0.get();
-            forget(strand);
-            word
-        })
+        strand.map_or(0, |strand| ManuallyDrop::new(strand).0.lent())
     }
 
     /// A copy of the current strand, at an event for which another one may wait.
     #[inline]
     #[track_caller]
     pub fn copy() -> Option<Self> {
-        active().and_then(|path| Strand::new((path.copy)(known::here(path))))
+        let path = active()?;
+        // SAFETY: a place in the source.
+        Strand::new(unsafe { (path.copy)(here(path)) })
     }
 
     /// The current strand has waited for the event of `strand`: the longer of both goes on. `None` while the
@@ -110,7 +106,7 @@ impl Strand {
     pub fn merge(strand: Option<Self>, edge: Edge) {
         if let Some(path) = active() {
             // SAFETY: the word comes from the table, and is given back.
-            unsafe { (path.merge)(Strand::word(strand), known::here(path), edge as u32) };
+            unsafe { (path.merge)(Strand::word(strand), here(path), edge as u32) };
         }
     }
 
@@ -120,7 +116,7 @@ impl Strand {
     pub fn begin(spawned: Option<Self>) -> Option<Self> {
         let path = active()?;
         // SAFETY: as in `merge`.
-        Strand::new(unsafe { (path.begin)(Strand::word(spawned), known::here(path)) })
+        Strand::new(unsafe { (path.begin)(Strand::word(spawned), here(path)) })
     }
 
     /// Ends the current strand; the thread goes on with this one, which it has left for it. The result is for
@@ -129,7 +125,7 @@ impl Strand {
     pub fn end(self) -> Option<Self> {
         let path = table()?;
         // SAFETY: as in `merge`.
-        Strand::new(unsafe { (path.end)(Strand::word(Some(self)), known::here(path)) })
+        Strand::new(unsafe { (path.end)(Strand::word(Some(self)), here(path)) })
     }
 
     /// As [`end`](Self::end), for a thread that waits for the strand which it has run itself.
@@ -137,7 +133,7 @@ impl Strand {
     pub fn end_and_merge(self) {
         if let Some(path) = table() {
             // SAFETY: as in `merge`.
-            unsafe { (path.end_and_merge)(Strand::word(Some(self)), known::here(path)) };
+            unsafe { (path.end_and_merge)(Strand::word(Some(self)), here(path)) };
         }
     }
 
@@ -152,7 +148,7 @@ impl Strand {
     /// The same strand once more.
     pub fn share(&self) -> Option<Self> {
         // SAFETY: the word comes from the table, which keeps it valid.
-        table().and_then(|path| Strand::new(unsafe { (path.share)(self.0.get()) }))
+        table().and_then(|path| Strand::new(unsafe { (path.share)(self.0.lent()) }))
     }
 
     /// Says that the strand has ended and nobody waits for it: the report counts it among the ends.
@@ -168,7 +164,7 @@ impl Drop for Strand {
     fn drop(&mut self) {
         if let Some(path) = table() {
             // SAFETY: the word comes from the table, and is not used any more.
-            unsafe { (path.discard)(self.0.get()) };
+            unsafe { (path.discard)(self.0.lent()) };
         }
     }
 }
@@ -203,13 +199,7 @@ pub fn lose() {
 /// A panic of the closure passes through, and ends the procedure.
 #[inline]
 pub fn procedure<R>(name: &'static str, closure: impl FnOnce() -> R) -> R {
-    let _entered = active().map(|path| {
-        let number = known::procedure(path, name);
-        if number == 0 {
-            (path.lose)(abi::LOST_PROCEDURE);
-        }
-        Entered((path.enter)(number))
-    });
+    let _entered = active().map(|path| Entered((path.enter)(path.number(name))));
     closure()
 }
 
@@ -231,7 +221,7 @@ impl Drop for Entered {
 pub fn start() {
     if let Some(path) = table() {
         (path.control)(abi::PATH_START);
-        (path.restart)(known::source(path, Location::caller()));
+        (path.restart)(here(path));
     }
 }
 
@@ -251,19 +241,14 @@ pub fn stop() -> Option<String> {
 #[track_caller]
 pub fn report() -> Option<String> {
     if let Some(path) = active() {
-        (path.publish)(known::here(path));
+        (path.publish)(here(path));
     }
-    let path = table()?;
-    let mut text = Vec::new();
-    loop {
-        // SAFETY: the vector has so much room. If the text fits into it, its bytes are there.
-        unsafe {
-            let length = (path.report)(text.as_mut_ptr(), text.capacity());
-            if length <= text.capacity() {
-                text.set_len(length);
-                return String::from_utf8(text).ok();
-            }
-            text.reserve_exact(length);
-        }
-    }
+    table()?.json()
+}
+
+/// The place of the call of the public function that calls this.
+#[inline]
+#[track_caller]
+fn here(path: &abi::PathTable) -> abi::Site {
+    path.at(Location::caller())
 }

@@ -62,7 +62,7 @@
 //! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
-//! | `report`, `json` | the result, as data and as text |
+//! | `report` | the result, in the model of `hpc-formats` |
 //! | [`table`] | all of it as functions for runtimes and programs |
 //!
 //! Each event takes constant time. Memory is bounded by [`Settings`]: what does not fit is folded into fewer
@@ -70,7 +70,6 @@
 
 mod calibrate;
 mod clock;
-mod json;
 mod near;
 mod path;
 mod procedures;
@@ -83,11 +82,10 @@ mod thread;
 mod tracker;
 
 pub use clock::{Clock, ThreadClock};
-pub use json::Place;
-pub use near::Near;
+pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
-pub use report::{Prediction, ProcedureTimes, Quality, Report};
+pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
 pub use strand::Strand;

@@ -12,18 +12,18 @@ const MOST: usize = 8;
 
 /// A branch beside the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Near {
+pub(crate) struct Near {
     /// Where its last segment begins.
-    pub begin: Site,
+    pub(crate) begin: Site,
     /// Where its last segment ends.
-    pub end: Site,
+    pub(crate) end: Site,
     /// The thread of its last segment.
-    pub thread: u32,
+    pub(crate) thread: u32,
     /// Its length since it left the path, in nanoseconds: in a fork-join program since the fork, otherwise
     /// that of its last segment.
-    pub time: u64,
+    pub(crate) time: u64,
     /// By how much it is shorter than the path, in nanoseconds.
-    pub slack: u64,
+    pub(crate) slack: u64,
     /// The path's length where the branch left it.
     pub(crate) since: u64,
 }

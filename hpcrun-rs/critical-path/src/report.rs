@@ -1,103 +1,17 @@
 //! The result: the path, its length, and what they mean.
 
-use crate::near::Near;
-use crate::path::Segment;
+use hpc_formats::address::CodeAddress;
+use hpc_formats::critical_path::{CriticalPath, Near, OnPath, Place, ProcedureName, Quality};
+
+use crate::path::Site;
 use crate::procedures::Procedure;
-use crate::sampled::{Context, Function};
 use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
-/// A critical path. Times are in nanoseconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// All activity (T1).
-    pub work: u64,
-    /// The longest chain of activity (Tinf).
-    pub span: u64,
-    /// The longest chain if edges cost what the settings say.
-    pub burdened_span: u64,
-    /// Wall time since the session began.
-    pub wall: u64,
-    /// The path in order; the times add up to the span.
-    pub segments: Vec<Segment>,
-    /// The procedures, by what zeroing them gains.
-    pub procedures: Vec<ProcedureTimes>,
-    /// The span if a function took no time, with what it calls: by samples.
-    pub functions: Vec<(Function, u64)>,
-    /// The times of sampled contexts on the path.
-    pub on_path: Vec<(Context, u64)>,
-    /// The largest branches that are nearly as long as the path.
-    pub near: Vec<Near>,
-    /// What the result rests on.
-    pub quality: Quality,
-}
+/// A critical path, as it was tracked. Functions follow the procedures that were marked.
+pub type Report = CriticalPath<Site>;
 
-/// A procedure's part in the critical path, in nanoseconds. Only its own time counts, not that of marked
-/// procedures that it calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcedureTimes {
-    /// Its name.
-    pub name: String,
-    /// Its activity on all threads.
-    pub work: u64,
-    /// Its activity on the path.
-    pub on_path: u64,
-    /// The span if it took no time.
-    pub zeroed_span: u64,
-}
-
-/// What a result rests on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quality {
-    /// Clock readings that had to ask the system.
-    pub resyncs: u64,
-    /// Edges that are missing, by cause; only those that occurred.
-    pub lost_edges: Vec<(Lost, u64)>,
-    /// Edges whose operation was seen.
-    pub exact_edges: u64,
-    /// Edges of which only the wait and the wake-up were seen.
-    pub woken_edges: u64,
-}
-
-/// The time on a number of workers, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prediction {
-    /// The number of workers.
-    pub workers: u32,
-    /// No schedule is shorter: max(T1 / P, Tinf).
-    pub lower: f64,
-    /// No schedule in which a worker is idle only for want of work is longer (Brent):
-    /// (T1 - Tinf) / P + Tinf.
-    pub upper: f64,
-}
-
-impl Report {
-    /// What is predicted for a number of workers.
-    pub fn prediction(&self, workers: u32) -> Prediction {
-        let (work, span, p) = (self.work as f64, self.span as f64, f64::from(workers));
-        Prediction {
-            workers,
-            lower: (work / p).max(span),
-            upper: (work - span) / p + span,
-        }
-    }
-
-    /// T1 / Tinf; 0 for a program without activity.
-    pub fn parallelism(&self) -> f64 {
-        ratio(self.work, self.span)
-    }
-
-    /// A segment's or a procedure's share of the span.
-    pub fn share(&self, time: u64) -> f64 {
-        ratio(time, self.span)
-    }
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        return 0.0;
-    }
-    part as f64 / whole as f64
-}
+/// A procedure's part in it.
+pub type ProcedureTimes = hpc_formats::critical_path::Procedure;
 
 impl Tracker {
     /// The critical path up to the ends of all strands that have ended or were published.
@@ -115,7 +29,7 @@ impl Tracker {
                 .iter()
                 .enumerate()
                 .map(|(number, (name, _))| ProcedureTimes {
-                    name: name.to_string(),
+                    name: ProcedureName::Mark(name.to_string()),
                     work: sums.get(PROCEDURES + number),
                     on_path: times(number).on_path,
                     zeroed_span: span - times(number).saving.min(span),
@@ -123,33 +37,71 @@ impl Tracker {
                 .collect();
             procedures.sort_by(|a, b| {
                 let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-                by_gain.then(b.work.cmp(&a.work)).then(a.name.cmp(&b.name))
+                let by_name = || a.name.to_string().cmp(&b.name.to_string());
+                by_gain.then(b.work.cmp(&a.work)).then_with(by_name)
             });
             let lost = Lost::ALL
                 .into_iter()
-                .map(|cause| (cause, sums.get(LOST + cause as usize)));
-            Report {
+                .map(|cause| (cause.name().to_owned(), sums.get(LOST + cause as usize)));
+            let mut report = Report {
                 work: sums.get(WORK),
                 span,
-                burdened_span: longest.map_or(0, |strand| strand.0.burdened),
+                burdened_span: span,
                 wall,
-                segments: longest.map_or_else(Vec::new, |strand| strand.segments(&self.arena)),
+                spawn_cost: self.settings.spawn_cost,
+                message_cost: self.settings.message_cost,
                 procedures,
-                functions: longest.map_or_else(Vec::new, |strand| {
-                    let savings = strand.0.sampled.savings().iter();
-                    savings
-                        .map(|(f, saving)| (*f, span - saving.min(&span)))
-                        .collect()
-                }),
-                on_path: longest.map_or_else(Vec::new, |strand| strand.0.sampled.on_path()),
-                near: longest.map_or_else(Vec::new, |strand| strand.near().to_vec()),
                 quality: Quality {
                     resyncs: sums.get(RESYNCS),
                     lost_edges: lost.filter(|(_, count)| *count != 0).collect(),
                     exact_edges: sums.get(EXACT),
                     woken_edges: sums.get(WOKEN),
                 },
-            }
+                ..Report::default()
+            };
+            let Some(longest) = longest else {
+                return report;
+            };
+            report.burdened_span = longest.0.burdened;
+            report.segments = longest.segments(&self.arena);
+            let near = longest.near().iter().map(|near| Near {
+                begin: near.begin,
+                end: near.end,
+                thread: Some(near.thread),
+                time: near.time,
+                slack: near.slack,
+            });
+            report.near = near.collect();
+            let savings = longest.0.sampled.savings().iter();
+            // Views know a function's own work and its time on the path by its contexts.
+            report
+                .procedures
+                .extend(savings.map(|(function, saving)| ProcedureTimes {
+                    name: ProcedureName::Function(CodeAddress(function.0)),
+                    work: 0,
+                    on_path: 0,
+                    zeroed_span: span - saving.min(&span),
+                }));
+            let on_path = longest.0.sampled.on_path().into_iter();
+            let on_path = on_path.map(|(context, time)| OnPath {
+                profile: context.profile,
+                record: context.record,
+                time,
+            });
+            report.on_path = on_path.collect();
+            report
         })
     }
+}
+
+/// A report as JSON (`hpcprof-rs/critical-path/1`); `place` names the sites.
+pub fn to_json(report: &Report, place: impl Fn(&Site) -> Place) -> String {
+    let mark = |name: &ProcedureName| match name {
+        ProcedureName::Mark(name) => Some(Place {
+            name: name.clone(),
+            ..Place::default()
+        }),
+        ProcedureName::Function(_) => None,
+    };
+    report.to_json(place, mark, None)
 }

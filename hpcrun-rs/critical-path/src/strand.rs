@@ -29,6 +29,9 @@ pub(crate) struct Chain {
     /// The chain before the open segment, and its length.
     list: List,
     closed: u64,
+    /// Activity since the last event that may have had a context, and the open segment's last context.
+    pub(crate) unplaced: u64,
+    pub(crate) context: Site,
     /// Where and by which edge the open segment began, and the thread that runs it.
     begin: Site,
     edge: Edge,
@@ -87,6 +90,8 @@ impl Strand {
             burdened: 0,
             list: List::EMPTY,
             closed: 0,
+            unplaced: 0,
+            context: Site(0),
             begin,
             edge: Edge::Start,
             thread,
@@ -131,6 +136,8 @@ impl Strand {
         to.burdened = from.burdened;
         to.list = from.list.share(memory.arena);
         to.closed = from.closed;
+        to.unplaced = 0;
+        to.context = from.context;
         to.begin = from.begin;
         to.edge = from.edge;
         to.thread = from.thread;
@@ -159,9 +166,29 @@ impl Strand {
     pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
         self.0.length += time;
         self.0.burdened += time;
+        self.0.unplaced += time;
         if let Some(procedure) = procedure {
             self.0.procedures.add(procedure, time);
         }
+    }
+
+    /// The strand is in this context at `at`: what has begun there has begun in it.
+    pub(crate) fn be_in(&mut self, context: Site, at: Site) {
+        self.0.context = context;
+        if self.0.begin == at && at != Site(0) {
+            self.0.begin = context;
+        }
+    }
+
+    /// The time of the open segment.
+    #[inline]
+    pub(crate) fn open_time(&self) -> u64 {
+        self.0.length - self.0.closed
+    }
+
+    /// Where a copy was made.
+    pub(crate) fn at(&self) -> Site {
+        self.0.at
     }
 
     /// The open segment, up to where the strand is.
@@ -172,7 +199,7 @@ impl Strand {
             end: self.0.at,
             edge: self.0.edge,
             thread: Some(self.0.thread),
-            time: self.0.length - self.0.closed,
+            time: self.open_time(),
             count: 1,
         }
     }
@@ -186,6 +213,8 @@ impl Strand {
         let nodes = &mut memory.spare.nodes;
         chain.list.append(memory.arena, nodes, segment, keep);
         chain.closed = chain.length;
+        chain.unplaced = 0;
+        chain.context = Site(0);
         chain.begin = transition.to;
         chain.edge = transition.edge;
         chain.thread = transition.thread;

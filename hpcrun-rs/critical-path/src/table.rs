@@ -6,11 +6,14 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU8, Ordering};
 use core::{ptr, slice};
 
-use hpcrun_abi::{ABI_VERSION, PATH_START, PATH_STOP, PathTable};
+use hpcrun_abi::{
+    ABI_VERSION, PATH_START, PATH_STOP, PathTable, SITE_CONTEXT, SITE_TASK, TaskHeader,
+};
 
 use crate::clock::ThreadClock;
 use crate::path::{Edge, Site};
 use crate::procedures::Procedure;
+use crate::report::to_json;
 use crate::strand::Strand;
 use crate::thread::Thread;
 use crate::tracker::{Lost, Tracker};
@@ -28,6 +31,12 @@ pub trait Host {
 
     /// [`Host::active`] has changed: tells the runtimes.
     fn changed();
+
+    /// The calling thread's context, captured, or that in which a live task was spawned.
+    fn context(task: Option<*const TaskHeader>) -> Option<Site> {
+        let _ = task;
+        None
+    }
 
     /// Calls `change` with the calling thread's state, which `first` makes at the thread's first event.
     /// `None`: the thread ends, or the call comes from within another one.
@@ -102,6 +111,34 @@ fn idle<H: Host, R>(change: impl FnOnce(&mut Tracked) -> R) -> Option<R> {
     with::<H, R>(true, Site(0), change)
 }
 
+/// The task of a site, and the site as one that stays.
+///
+/// # Safety
+/// As for [`PathTable`].
+#[inline]
+unsafe fn plain(at: u64) -> (Option<*const TaskHeader>, Site) {
+    if at & SITE_TASK == 0 {
+        return (None, Site(at));
+    }
+    let task = ptr::with_exposed_provenance::<TaskHeader>((at & !SITE_TASK) as usize);
+    // SAFETY: the task lives, and its site is static (the caller's promise).
+    (Some(task), Site(unsafe { (*(*task).site).ip } as u64))
+}
+
+/// Where an event of the thread is, which happens now: its context, if a long segment ends.
+///
+/// # Safety
+/// As for [`PathTable`].
+#[inline]
+unsafe fn place<H: Host>(thread: &mut Tracked, at: u64) -> Site {
+    // SAFETY: the caller's promise.
+    let (task, at) = unsafe { plain(at) };
+    match at {
+        Site(0) => at,
+        _ => thread.place(at, task.is_some(), || H::context(task)),
+    }
+}
+
 #[inline]
 fn raw(strand: Option<Strand>) -> usize {
     strand.map_or(0, Strand::into_raw)
@@ -110,15 +147,23 @@ fn raw(strand: Option<Strand>) -> usize {
 // What is unsafe in the functions below is what `PathTable` asks of their callers. None of them panics. Where
 // no thread is found, a strand is dropped, and its share of the path's nodes stays taken.
 
-extern "C" fn copy<H: Host>(at: u64) -> usize {
-    raw(active::<H, _>(|thread| thread.copy(Site(at))))
+unsafe extern "C" fn copy<H: Host>(at: u64) -> usize {
+    raw(active::<H, _>(|thread| {
+        // SAFETY: see above.
+        let at = unsafe { place::<H>(thread, at) };
+        thread.copy(at)
+    }))
 }
 
 unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
     // SAFETY: see above.
     let strand = unsafe { Strand::from_raw(strand) };
     active::<H, _>(|thread| match (strand, Edge::from_number(edge)) {
-        (Some(strand), Some(edge)) => thread.merge(strand, Site(at), edge),
+        (Some(strand), Some(edge)) => {
+            // SAFETY: see above.
+            let at = unsafe { place::<H>(thread, at) };
+            thread.merge(strand, at, edge);
+        }
         (Some(strand), None) => {
             thread.discard(strand);
             thread.lose(Lost::Unknown);
@@ -129,20 +174,34 @@ unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
 
 unsafe extern "C" fn begin<H: Host>(spawned: usize, at: u64) -> usize {
     // SAFETY: see above.
-    let spawned = unsafe { Strand::from_raw(spawned) };
-    raw(idle::<H, _>(|thread| thread.begin(spawned, Site(at))))
+    let (spawned, (task, at)) = unsafe { (Strand::from_raw(spawned), plain(at)) };
+    // A task begins where it was spawned.
+    let context = spawned.as_ref().map(Strand::at);
+    let context = context.filter(|at| task.is_some() && at.0 & SITE_CONTEXT != 0);
+    let at = context.unwrap_or(at);
+    raw(idle::<H, _>(|thread| thread.begin(spawned, at)))
 }
 
 unsafe extern "C" fn end<H: Host>(left: usize, at: u64) -> usize {
     // SAFETY: see above.
     let left = unsafe { Strand::from_raw(left) };
-    raw(left.and_then(|left| idle::<H, _>(|thread| thread.end(left, Site(at)))))
+    raw(left.and_then(|left| {
+        idle::<H, _>(|thread| {
+            // SAFETY: see above.
+            let at = unsafe { place::<H>(thread, at) };
+            thread.end(left, at)
+        })
+    }))
 }
 
 unsafe extern "C" fn end_and_merge<H: Host>(left: usize, at: u64) {
     // SAFETY: see above.
     if let Some(left) = unsafe { Strand::from_raw(left) } {
-        idle::<H, _>(|thread| thread.end_and_merge(left, Site(at)));
+        idle::<H, _>(|thread| {
+            // SAFETY: see above.
+            let at = unsafe { place::<H>(thread, at) };
+            thread.end_and_merge(left, at);
+        });
     }
 }
 
@@ -179,7 +238,10 @@ unsafe extern "C" fn finish<H: Host>(strand: usize) {
 }
 
 extern "C" fn publish<H: Host>(at: u64) {
-    active::<H, _>(|thread| thread.publish(Site(at)));
+    active::<H, _>(|thread| {
+        let at = thread.place(Site(at), false, || H::context(None));
+        thread.publish(at);
+    });
 }
 
 extern "C" fn pause<H: Host>() {
@@ -241,7 +303,7 @@ unsafe extern "C" fn report<H: Host>(buffer: *mut u8, size: usize) -> usize {
     if H::active().load(Ordering::Relaxed) != 0 {
         tracker.ask();
     }
-    let json = tracker.report().to_json(|site| tracker.place(site));
+    let json = to_json(&tracker.report(), |site| tracker.place(*site));
     if json.len() <= size {
         // SAFETY: the caller's buffer has room for so many bytes.
         unsafe { ptr::copy_nonoverlapping(json.as_ptr(), buffer, json.len()) };

@@ -98,18 +98,38 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.strand.0.length
     }
 
-    /// An event begins, whose preparation may take a while: the first operation until [`Thread::seal`]
-    /// happens at this moment. Returns the time since the last event, in nanoseconds.
+    /// Where an event is: at `at`, or, if that is not known or there was much activity since the last event,
+    /// in the context that `capture` returns. Where `at` is a `runtime`'s own, a long segment's last context
+    /// says more. The first operation until [`Thread::seal`] happens at this moment.
     #[inline]
-    pub fn since_last(&mut self) -> u64 {
-        let before = self.last;
+    pub fn place(
+        &mut self,
+        at: Site,
+        runtime: bool,
+        capture: impl FnOnce() -> Option<Site>,
+    ) -> Site {
         self.is_now = false;
         self.tick();
         self.is_now = true;
-        self.last - before
+        if self.idle {
+            return at;
+        }
+        if self.strand.0.unplaced >= LONG || at == Site(0) {
+            self.strand.0.unplaced = 0;
+            let Some(context) = capture() else { return at };
+            self.tracker.name_context(context, at);
+            self.strand.be_in(context, at);
+            return context;
+        }
+        if !runtime {
+            self.strand.0.unplaced = 0;
+        } else if self.strand.open_time() >= LONG && self.strand.0.context != Site(0) {
+            return self.strand.0.context;
+        }
+        at
     }
 
-    /// Ends what [`Thread::since_last`] has begun.
+    /// Ends what [`Thread::place`] has begun.
     #[inline]
     pub fn seal(&mut self) {
         self.is_now = false;
@@ -295,6 +315,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         };
         let mut ended = core::mem::replace(&mut self.strand, before);
         ended.0.at = at;
+        self.settle();
         ended
     }
 

@@ -5,12 +5,13 @@
 //! waits.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use hpc_formats::critical_path::Place;
 use hpcrun_abi as abi;
 
-use crate::json::Place;
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::strand::{Memory, Spare, Strand};
@@ -104,6 +105,8 @@ impl Lost {
 
 /// Procedures that are told apart, and places in the source.
 const MOST_NAMES: usize = 4096;
+/// Captured contexts that a report of the program's own can name.
+const MOST_CONTEXTS: usize = 1 << 16;
 
 /// The critical path of a program, as it is tracked. See the crate.
 pub struct Tracker {
@@ -112,6 +115,8 @@ pub struct Tracker {
     /// The procedures, and places in the source.
     names: Mutex<Names>,
     sources: Mutex<Names>,
+    /// The plain sites of captured contexts.
+    contexts: Mutex<HashMap<Site, Site>>,
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
     session: AtomicU32,
@@ -250,6 +255,7 @@ impl Tracker {
             settings,
             names: Mutex::default(),
             sources: Mutex::default(),
+            contexts: Mutex::default(),
             threads: Mutex::new(Threads {
                 started: Instant::now(),
                 ended: Sums::default(),
@@ -308,9 +314,19 @@ impl Tracker {
         Site(number.map_or(0, |number| abi::SITE_SOURCE | u64::from(number)))
     }
 
+    /// A context was captured at a site.
+    #[cold]
+    pub(crate) fn name_context(&self, context: Site, at: Site) {
+        let mut contexts = lock(&self.contexts);
+        if at != Site(0) && contexts.len() < MOST_CONTEXTS {
+            contexts.insert(context, at);
+        }
+    }
+
     /// What the program itself knows of a site: file and line if it comes from [`Tracker::source`]; else its
-    /// number as a name.
+    /// number as a name. A captured context is named by the site of its event.
     pub fn place(&self, site: Site) -> Place {
+        let site = lock(&self.contexts).get(&site).copied().unwrap_or(site);
         let mut place = Place::default();
         if site.0 & abi::SITE_SOURCE != 0 {
             let sources = lock(&self.sources);
@@ -394,6 +410,7 @@ impl Tracker {
             && self.ends.try_lock().is_ok()
             && self.names.try_lock().is_ok()
             && self.sources.try_lock().is_ok()
+            && self.contexts.try_lock().is_ok()
     }
 
     /// Calls `read` with the longest of all ended strands.

@@ -1,6 +1,6 @@
 //! The JSON of a report, as another reader understands it.
 
-use critical_path::{Clock, Edge, Place, Settings, Site, Thread, Tracker};
+use critical_path::{Clock, Edge, Place, Settings, Site, Thread, Tracker, to_json};
 use serde_json::{Value, json};
 
 /// A second passes between two readings.
@@ -13,12 +13,12 @@ impl Clock for Seconds {
     }
 }
 
-fn place(site: Site) -> Place {
+fn place(site: &Site) -> Place {
     Place {
-        name: format!("f{} \"quoted\"\n", site.0),
-        module: "program".to_owned(),
+        name: format!("f{} \"quoted\"\n\u{202e}", site.0),
         file: "C:\\src\\main.rs".to_owned(),
         line: site.0 as u32,
+        ..Place::default()
     }
 }
 
@@ -39,49 +39,50 @@ fn another_reader_understands_it() {
     thread.publish(Site(6));
     let mut report = tracker.report();
     report.wall = 1_500_000_000;
-    report.quality.lost_edges = vec![(critical_path::Lost::Untracked, 2)];
-    let json: Value = serde_json::from_str(&report.to_json(place)).expect("JSON");
+    report.quality.lost_edges = vec![("untracked".to_owned(), 2)];
+    let text = to_json(&report, place);
+    assert!(text.contains("f3 \\\"quoted\\\"\\u000a\\u202e"), "{text}");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
 
     // 2 before the fork, halves of 3 and 4, 1 after the join.
-    assert_eq!(json["schema"], "hpcprof-rs/critical-path/1");
-    assert_eq!(json["unit"], "seconds");
-    assert_eq!(json["clock"], "cpu");
-    assert_eq!((&json["work"], &json["span"]), (&json!(10.0), &json!(7.0)));
-    assert_eq!(json["burdened_span"], json!(7.0));
-    assert_eq!(json["wall"], json!(1.5));
-    assert_eq!(json["parallelism"], json!(10.0 / 7.0));
-    let workers: Vec<&Value> = list(&json["prediction"]).map(|p| &p["workers"]).collect();
-    assert_eq!(
-        (workers[0], workers[10], workers.len()),
-        (&json!(1), &json!(1024), 11)
-    );
+    let at = |line: u32| {
+        let name = format!("f{line} \"quoted\"\n\u{202e}");
+        json!({"name": name, "module": null, "file": "C:\\src\\main.rs", "line": line})
+    };
+    let segment = |edge: &str, seconds: f64, begin, end| {
+        json!({"thread": 0, "seconds": seconds, "share": seconds / 7.0, "count": 1, "edge": edge,
+            "begin": at(begin), "end": at(end)})
+    };
+    // The second half inherits it. Without it both take 1 since the fork, and the join 1, after 1.
+    let procedure = json!({"name": name, "module": null, "file": null, "line": null, "work": 6.0,
+        "on_path": 5.0, "share": 5.0 / 7.0, "zeroed_span": 4.0, "gain": 3.0});
+    let members = [
+        ("schema", json!("hpcprof-rs/critical-path/1")),
+        ("unit", json!("seconds")),
+        ("clock", json!("cpu")),
+        ("complete", json!(false)),
+        ("work", json!(10.0)),
+        ("span", json!(7.0)),
+        ("burdened_span", json!(7.0)),
+        ("wall", json!(1.5)),
+        ("parallelism", json!(10.0 / 7.0)),
+        (
+            "segments",
+            json!([
+                segment("start", 2.0, 1, 2),
+                segment("spawn", 4.0, 3, 4),
+                segment("join", 1.0, 5, 6)
+            ]),
+        ),
+        ("procedures", json!([procedure])),
+        (
+            "quality",
+            json!({"resyncs": 0, "lost_edges": {"untracked": 2}, "exact_edges": 2, "woken_edges": 0}),
+        ),
+    ];
+    for (member, expected) in members {
+        assert_eq!(json[member], expected, "{member}");
+    }
     let two = json!({"workers": 2, "seconds": 8.5, "lower": 7.0, "upper": 8.5});
     assert_eq!(json["prediction"][1], two);
-    let segments: Vec<(&Value, &Value)> = list(&json["segments"])
-        .map(|s| (&s["edge"], &s["seconds"]))
-        .collect();
-    let expected = [("start", 2.0), ("spawn", 4.0), ("join", 1.0)];
-    let expected = expected.map(|(edge, seconds)| (json!(edge), json!(seconds)));
-    assert!(
-        segments
-            .iter()
-            .copied()
-            .eq(expected.iter().map(|(a, b)| (a, b)))
-    );
-    assert_eq!(json["segments"][0]["thread"], json!(0));
-    let begin = &json["segments"][1]["begin"];
-    assert_eq!(begin["name"], "f3 \"quoted\"\n");
-    assert_eq!(begin["file"], "C:\\src\\main.rs");
-    assert_eq!(begin["line"], json!(3));
-    let procedure = &json["procedures"][0];
-    // The second half inherits it. Without it both take 1 since the fork, and the join 1, after 1.
-    assert_eq!(procedure["name"], name);
-    assert_eq!(procedure["zeroed_span"], json!(4.0));
-    assert_eq!(procedure["gain"], json!(3.0));
-    assert_eq!(json["quality"]["lost_edges"], json!({"untracked": 2}));
-    assert_eq!(json["quality"]["exact_edges"], json!(2));
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().expect("an array").iter()
 }

@@ -1,9 +1,11 @@
 //! The registration of cooperating runtimes (`hpcrun-abi`).
 
 use crate::events;
-use critical_path::Tracker;
 use critical_path::table::{self, Host, Tracked};
-use hpcrun_abi::{ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable};
+use critical_path::{Site, Tracker};
+use hpcrun_abi::{
+    ABI_VERSION, PATH_START, PATH_STOP, PathTable, ProfilerTable, RuntimeTable, TaskHeader,
+};
 use hpcrun_core::activity::{self, MAX_RUNTIMES, Refusal};
 use hpcrun_core::unwind::Registers;
 use hpcrun_core::{path, session, threads};
@@ -53,6 +55,10 @@ impl Host for Process {
         for (_, runtime) in activity::runtimes().filter(|(_, t)| known(t)) {
             runtime.tracking_changed.inspect(|changed| changed());
         }
+    }
+
+    fn context(task: Option<*const TaskHeader>) -> Option<Site> {
+        threads::current()?.context(task)
     }
 
     fn enter<R>(

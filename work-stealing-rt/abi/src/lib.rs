@@ -5,7 +5,7 @@
 //! present and nothing else of this crate is used. When it is present, the runtime passes its
 //! [`RuntimeTable`] and gets a [`ProfilerTable`] back. Neither side links the other.
 //!
-//! Nearly everything here is data: the profiler's signal handler reads a runtime's atomics and the
+//! Nearly everything here is data, with [`client`] for callers in Rust: the profiler's signal handler reads a runtime's atomics and the
 //! memory of its tasks, but never calls into the runtime.
 //!
 //! Versions: a field is only ever added at the end of a table. A reader checks `version` for
@@ -13,11 +13,13 @@
 
 #![no_std]
 
+pub mod client;
+
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Version of all tables. Changes when the meaning of a field changes.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Name under which the profiler exports its [`CriticalPath`] function (NUL-terminated), for programs that
 /// tell it of their own synchronisation.
@@ -164,13 +166,17 @@ pub struct ProfilerTable {
 pub type Strand = usize;
 
 /// A place in [`PathTable`]'s functions. 0: unknown. With [`SITE_SOURCE`]: from [`PathTable::source`]. With
-/// [`SITE_CONTEXT`]: from [`ProfilerTable::capture_context`]. Else a code address.
+/// [`SITE_CONTEXT`]: from [`ProfilerTable::capture_context`]. With [`SITE_TASK`]: where a task was spawned.
+/// Else a code address.
 pub type Site = u64;
 
 /// Marks a [`Site`] that is a place in the source.
 pub const SITE_SOURCE: Site = 1 << 63;
 /// Marks a [`Site`] that is a captured context.
 pub const SITE_CONTEXT: Site = 1 << 62;
+/// Marks a [`Site`] that is the address of the [`TaskHeader`] of a live task with a stack context, for those
+/// functions that are unsafe.
+pub const SITE_TASK: Site = 1 << 61;
 
 /// Edge: the end of a thread or task, and whoever waited for it.
 pub const EDGE_JOIN: u32 = 2;
@@ -214,8 +220,9 @@ pub const PATH_START: u32 = 1;
 /// of these is active.
 ///
 /// # Safety
-/// Of those that are unsafe: a [`Strand`] is 0, or comes from one of them and has not been given back; texts
-/// and buffers are as long as said.
+/// Of those that are unsafe: a [`Strand`] is 0, or comes from one of them and has not been given back; the
+/// task of a [`SITE_TASK`] lives, and its spawner's stack stays in place; texts and buffers are as long as
+/// said.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PathTable {
@@ -227,7 +234,7 @@ pub struct PathTable {
     pub active: *const AtomicU8,
     /// A copy of the current strand at an event for which another one may wait: a fork, a send, a release, an
     /// arrival. 0: the thread cannot be tracked, since it ends.
-    pub copy: extern "C" fn(at: Site) -> Strand,
+    pub copy: unsafe extern "C" fn(at: Site) -> Strand,
     /// The current strand has waited for another one: the longer of both goes on. The edge: `EDGE_…`.
     pub merge: unsafe extern "C" fn(strand: Strand, at: Site, edge: u32),
     /// Leaves the current strand and begins a spawned one, from its spawner's copy. 0: the spawner is

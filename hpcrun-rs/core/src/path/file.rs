@@ -5,7 +5,7 @@ use super::Path;
 use crate::image::{self, Image};
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
-use critical_path::{Context, Function, Lost, Site};
+use critical_path::Site;
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path as format;
 use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
@@ -52,81 +52,21 @@ fn warn(error: &io::Error) {
 }
 
 fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
-    let report = path.tracker.report();
-    let sites = |snapshot: Option<&Snapshot>| {
-        let site = |site: Site| resolve(path, snapshot, site);
-        let segment = |s: &critical_path::Segment| format::Segment {
-            begin: site(s.begin),
-            end: site(s.end),
-            edge: s.edge as u8,
-            thread: s.thread,
-            time: s.time,
-            count: s.count,
-        };
-        let near = |n: &critical_path::Near| format::Near {
-            begin: site(n.begin),
-            end: site(n.end),
-            thread: n.thread,
-            time: n.time,
-            slack: n.slack,
-        };
-        (
-            report.segments.iter().map(segment).collect(),
-            report.near.iter().map(near).collect(),
-        )
+    let mut report = path.tracker.report();
+    let named = report.segments.iter().filter_map(|s| s.thread);
+    let near = report.near.iter().filter_map(|n| n.thread);
+    let named: BTreeSet<u32> = named.chain(near).collect();
+    report.threads = path.threads().clone();
+    report.threads.retain(|(number, _)| named.contains(number));
+    report.pid = image.pid;
+    report.image = image.id;
+    report.complete = complete;
+    let resolved = |snapshot: Option<&Snapshot>| {
+        let site = |site| resolve(path, snapshot, site);
+        report.clone().map(site, |name| name)
     };
-    let (segments, near) = loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
-    let segments: Vec<format::Segment> = segments;
-    let near: Vec<format::Near> = near;
-    let named = segments.iter().filter_map(|s| s.thread);
-    let named: BTreeSet<u32> = named.chain(near.iter().map(|n| n.thread)).collect();
-    let mut threads = path.threads().clone();
-    threads.retain(|(number, _)| named.contains(number));
-    let procedure = |p: critical_path::ProcedureTimes| format::Procedure {
-        name: format::ProcedureName::Mark(p.name),
-        work: p.work,
-        on_path: p.on_path,
-        zeroed_span: p.zeroed_span,
-    };
-    // Views know a function's own work and its time on the path by its contexts.
-    let function = |(function, zeroed): &(Function, u64)| format::Procedure {
-        name: format::ProcedureName::Function(CodeAddress(function.0)),
-        work: 0,
-        on_path: 0,
-        zeroed_span: *zeroed,
-    };
-    let on_path = |(context, time): &(Context, u64)| format::OnPath {
-        profile: context.profile,
-        record: context.record,
-        time: *time,
-    };
-    let lost = |(cause, count): (Lost, u64)| (cause.name().to_owned(), count);
-    let result = format::CriticalPath {
-        pid: image.pid,
-        image: image.id,
-        complete,
-        work: report.work,
-        span: report.span,
-        burdened_span: report.burdened_span,
-        wall: report.wall,
-        spawn_cost: path.settings.spawn_cost,
-        message_cost: path.settings.message_cost,
-        segments,
-        procedures: {
-            let marks = report.procedures.into_iter().map(procedure);
-            marks.chain(report.functions.iter().map(function)).collect()
-        },
-        near,
-        on_path: report.on_path.iter().map(on_path).collect(),
-        threads,
-        quality: format::Quality {
-            resyncs: report.quality.resyncs,
-            exact_edges: report.quality.exact_edges,
-            woken_edges: report.quality.woken_edges,
-            lost_edges: report.quality.lost_edges.into_iter().map(lost).collect(),
-        },
-    };
-    result.encode()
+    let resolved = loadmap::with_current(|s| resolved(Some(s))).unwrap_or_else(|| resolved(None));
+    resolved.encode()
 }
 
 fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format::Site {

@@ -35,9 +35,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An event after a segment of so many nanoseconds captures its context.
-pub const LONG: u64 = 100_000;
-
 /// What the threads of a process image share. Never freed.
 struct Path {
     tracker: Tracker,

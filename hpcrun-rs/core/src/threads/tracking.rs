@@ -4,10 +4,11 @@
 
 use super::ThreadState;
 use super::lifecycle::wait_until;
-use crate::path::{self, LONG, ThreadPath, Tracked};
+use crate::activity;
+use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
-use hpcrun_abi::SITE_CONTEXT;
+use hpcrun_abi::{CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader};
 
 impl ThreadState {
     /// The thread's part, for what is no event of its own.
@@ -26,21 +27,34 @@ impl ThreadState {
             if tracked.thread.is_idle() {
                 return None;
             }
-            let site = match tracked.thread.since_last() < LONG && address != 0 {
-                true => Site(address),
-                false => self.context().unwrap_or(Site(address)),
-            };
+            let site = tracked
+                .thread
+                .place(Site(address), false, || self.context(None));
             let result = act(tracked, site);
             tracked.thread.seal();
             Some(result)
         })?
     }
 
-    /// The current context as a site.
+    /// The current context as a site, or that in which a live task of a cooperating runtime was spawned.
     #[cold]
     #[inline(never)]
-    fn context(&self) -> Option<Site> {
-        self.capture(Registers::here()).map(site_of)
+    pub fn context(&self, task: Option<*const TaskHeader>) -> Option<Site> {
+        let Some(task) = task else {
+            return self.capture(Registers::here()).map(site_of);
+        };
+        // SAFETY: the task lives (`PathTable`'s contract).
+        let site = unsafe { (*task).site }.cast::<CountedSite>();
+        let has_site = |t: &&RuntimeTable| (t.sites_start..t.sites_end).contains(&site);
+        let table = activity::runtimes().map(|(_, t)| t).find(has_site)?;
+        // The walk begins in a boundary's frame that has the task in its slot.
+        let slot = task.expose_provenance();
+        let sp = (&raw const slot)
+            .expose_provenance()
+            .wrapping_sub(table.task_slot);
+        let boundary = table.boundary_return.wrapping_sub(1);
+        self.capture(Registers::new(boundary as u64, sp as u64, 0))
+            .map(site_of)
     }
 
     /// The thread begins with this start routine. `spawned` is its spawner's strand, `creation` its creation

@@ -20,6 +20,8 @@
 //!   never run inside it but in a signal handler, at whose entry the kernel has aborted it and cleared the
 //!   word.
 //! * A kernel need not clear the word when the thread blocks: the check at the first use sleeps, and looks.
+//! * That is short, so the counter's rate is first known to a thousandth. Readings of the CPU clock measure it
+//!   again, over twice the time each; until the next of them a wrong rate matters.
 //! * A hypervisor may take the core unseen, or the kernel fail to clear the word. After [`LONGEST`] the CPU
 //!   clock is read anyway. A shorter loss of the core puts the counter ahead, and the next reading of the CPU
 //!   clock holds it until both agree.
@@ -73,16 +75,20 @@ const LONGEST: u64 = 1_000_000;
 /// What a reading of the CPU clock costs at most, in nanoseconds. If it seems to take longer, a hypervisor
 /// had the core, which the CPU clock need not count.
 const MOST_COST: u64 = 10_000;
-/// How long the counter's rate is measured.
-const CALIBRATION: Duration = Duration::from_millis(5);
+/// A sleep that takes the core from the thread.
+const CHECK: Duration = Duration::from_micros(50);
 
 /// What is equal for all threads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Machine {
     /// From the thread pointer to the area.
     offset: isize,
+    /// When the counter's rate began to be measured, and the counter's value then.
+    start: (Instant, u64),
     /// Nanoseconds a tick, times 2^32.
-    rate: u64,
+    rate: AtomicU64,
+    /// Over how many ticks that was measured.
+    measured: AtomicU64,
 }
 
 /// A thread's CPU clock; see the module. It is read by that thread alone.
@@ -92,6 +98,7 @@ pub(super) struct Counter {
     word: *const AtomicU64,
     /// Only this clock stores its address.
     descriptor: Box<Descriptor>,
+    machine: &'static Machine,
     rate: u64,
     /// The counter's value at the last reading of the CPU clock, and the time reported then.
     ticks: u64,
@@ -104,12 +111,12 @@ pub(super) struct Counter {
 impl Counter {
     /// `None`: the machine does not allow it.
     pub(super) fn of_this_thread() -> Option<Self> {
-        static MACHINE: OnceLock<Option<Machine>> = OnceLock::new();
+        static MACHINE: OnceLock<Option<&'static Machine>> = OnceLock::new();
         let machine = (*MACHINE.get_or_init(examine))?;
         Counter::new(machine)
     }
 
-    fn new(machine: Machine) -> Option<Self> {
+    fn new(machine: &'static Machine) -> Option<Self> {
         let area = area(machine.offset);
         // SAFETY: the area of the calling thread; a signed number by the kernel's definition.
         let core = unsafe { area.offset(CORE).cast::<i32>().read_volatile() };
@@ -120,7 +127,8 @@ impl Counter {
             // SAFETY: inside of the area, aligned to 8 bytes as the area is.
             word: unsafe { area.offset(WORD).cast() },
             descriptor: Box::new(Descriptor::new()),
-            rate: machine.rate,
+            machine,
+            rate: machine.rate.load(Ordering::Relaxed),
             ticks: 0,
             time: 0,
             own: 0,
@@ -176,6 +184,8 @@ impl Counter {
     #[inline(never)]
     fn resync(&mut self) -> u64 {
         self.resyncs += 1;
+        self.machine.refine();
+        self.rate = self.machine.rate.load(Ordering::Relaxed);
         // Again if the thread loses its core meanwhile.
         for _ in 0..3 {
             self.arm();
@@ -229,27 +239,48 @@ fn area(offset: isize) -> *mut u8 {
 }
 
 /// Whether this machine, kernel and C library allow it, and the counter's rate.
-fn examine() -> Option<Machine> {
+fn examine() -> Option<&'static Machine> {
     let offset = registered_offset()?;
     if !has_invariant_counter() {
         return None;
     }
-    let mut machine = Machine { offset, rate: 0 };
+    let machine: &'static Machine = Box::leak(Box::new(Machine {
+        offset,
+        start: simultaneous(),
+        rate: AtomicU64::new(0),
+        measured: AtomicU64::new(0),
+    }));
     let probe = Counter::new(machine)?;
     probe.arm();
-    let (start, ticks) = simultaneous();
     // A thread that blocks must lose the word.
-    thread::sleep(CALIBRATION);
+    thread::sleep(CHECK);
     if probe.is_intact() {
         return None;
     }
-    let (end, ticks_end) = simultaneous();
-    let ticks = ticks_end.wrapping_sub(ticks);
-    let time = end.duration_since(start).as_nanos();
-    machine.rate = u64::try_from((time << 32) / u128::from(ticks.max(1))).ok()?;
+    machine.refine();
     // Between 100 MHz and 20 GHz.
     let plausible = (1 << 32) / 20..=(1 << 32) * 10;
-    plausible.contains(&machine.rate).then_some(machine)
+    plausible
+        .contains(&machine.rate.load(Ordering::Relaxed))
+        .then_some(machine)
+}
+
+impl Machine {
+    /// Measures the rate again if that can be done twice as well as before. Threads that do so at the same
+    /// time are equally right.
+    fn refine(&self) {
+        let (start, first) = self.start;
+        if counter().wrapping_sub(first) / 2 < self.measured.load(Ordering::Relaxed) {
+            return;
+        }
+        let (now, last) = simultaneous();
+        let ticks = last.wrapping_sub(first).max(1);
+        let time = now.duration_since(start).as_nanos();
+        if let Ok(rate) = u64::try_from((time << 32) / u128::from(ticks)) {
+            self.rate.store(rate, Ordering::Relaxed);
+            self.measured.store(ticks, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The wall clock and the counter, read at nearly the same moment.

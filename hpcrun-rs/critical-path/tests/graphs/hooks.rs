@@ -3,33 +3,71 @@
 
 use critical_path::{Edge, Settings, Site, Thread, Tracker};
 
+use hpcrun_abi::SITE_CONTEXT;
+
 use crate::world::Simulated;
 
+/// What an event's context costs, and who asks for it.
 #[test]
 fn an_event_happens_before_its_preparation() {
+    let context = |site| Some(Site(SITE_CONTEXT | site));
+    let nobody = || panic!("no long segment ends");
     let tracker = Tracker::new(Settings::default());
     let clock = Simulated::default();
     let mut thread = Thread::new(&tracker, clock.clone(), Site(1));
     clock.advance(300_000);
-    assert_eq!(thread.since_last(), 300_000);
-    clock.advance(5_000);
-    let copy = thread.copy(Site(2));
+    let at = thread.place(Site(1), false, || {
+        clock.advance(5_000);
+        context(7)
+    });
+    let copy = thread.copy(at);
     thread.seal();
     // After a long segment, what the event takes is no activity.
     clock.advance(10);
     assert_eq!(thread.length(), 300_010);
     // An event that does not look at the clock leaves nothing behind.
-    thread.since_last();
+    assert_eq!(thread.place(Site(3), false, nobody), Site(3));
     thread.seal();
     clock.advance(20);
     thread.merge(copy, Site(3), Edge::Lock);
     assert_eq!(thread.length(), 300_030);
     // Nor does one that is not sealed.
-    thread.since_last();
+    thread.place(Site(3), false, nobody);
     clock.advance(30);
-    assert_eq!(thread.since_last(), 30);
-    thread.publish(Site(4));
-    assert_eq!(tracker.report().span, 300_060);
+    // Where it is must be known.
+    let at = thread.place(Site(0), false, || context(8));
+    assert_eq!(at, Site(SITE_CONTEXT | 8));
+    let spawned = thread.copy(at);
+    let left = thread.begin(Some(spawned), Site(4));
+    clock.advance(100_000);
+    // A segment that has begun at the same place has begun in that context.
+    let at = thread.place(Site(4), false, || context(9));
+    let ended = thread.end(left, at);
+    thread.finish(ended);
+    let report = tracker.report();
+    assert_eq!(report.span, 400_060);
+    let [first, second] = &report.segments[..] else {
+        panic!("{report:?}");
+    };
+    let contexts = [first.begin, first.end, second.begin, second.end].map(|s| s.0 & !SITE_CONTEXT);
+    assert_eq!(contexts, [7, 8, 9, 9]);
+    // A runtime's own place is worth less than the last context of a long segment.
+    let left = thread.begin(None, Site(6));
+    clock.advance(90_000);
+    assert_eq!(thread.place(Site(6), true, nobody), Site(6));
+    clock.advance(90_000);
+    let at = thread.place(Site(6), true, || context(10));
+    let copy = thread.copy(at);
+    clock.advance(10);
+    assert_eq!(thread.place(Site(6), true, nobody), at);
+    for strand in [left, copy] {
+        thread.discard(strand);
+    }
+    // The program itself knows the place of the event.
+    assert_eq!(tracker.place(second.end).name, "0x4");
+    thread.pause();
+    clock.advance(900_000);
+    assert_eq!(thread.place(Site(5), false, nobody), Site(5), "no activity");
 }
 
 #[test]

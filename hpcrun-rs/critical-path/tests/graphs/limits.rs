@@ -153,7 +153,7 @@ fn sessions_follow_each_other() {
         );
     }
     let report = tracker.report();
-    assert_eq!(report.quality.lost_edges[0].0.name(), "other-session");
+    assert_eq!(report.quality.lost_edges[0].0, "other-session");
 }
 
 /// A thread that never ends tells its strand when it is asked.

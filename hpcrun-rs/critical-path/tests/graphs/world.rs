@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use critical_path::{
-    Clock, Context, Edge, Function, Procedure, Report, Sampler, Samples, Settings, Site, Strand,
-    Thread, Tracker,
+    Clock, Edge, Function, Procedure, ProcedureName, Report, Sampler, Samples, Settings, Site,
+    Strand, Thread, Tracker,
 };
+use hpc_formats::address::CodeAddress;
 
 use crate::dag::Dag;
 
@@ -144,8 +145,8 @@ impl World {
     /// The same by samples, which here are exact. A context is a procedure in one of some callers.
     fn check_samples(&self, report: &Report, path: &[usize]) {
         let dag = self.dag.borrow();
-        let on_path = |context: &(Context, u64)| (context.0.record as usize, context.1);
-        let on_path: Vec<(usize, u64)> = report.on_path.iter().map(on_path).collect();
+        let on_path = report.on_path.iter().map(|c| (c.record as usize, c.time));
+        let on_path: Vec<(usize, u64)> = on_path.collect();
         let expected =
             (0..self.names.borrow().len()).map(|number| (number, dag.on_path(path, number)));
         let expected: Vec<(usize, u64)> = expected.filter(|(_, time)| *time != 0).collect();
@@ -155,8 +156,9 @@ impl World {
             for function in functions.iter() {
                 let is_in = |other: usize| Exact.functions(other as u32).contains(function);
                 let expected = dag.longest_without(is_in, false).length;
-                let known = report.functions.iter().find(|known| known.0 == *function);
-                let found = known.map_or(report.span, |known| known.1);
+                let name = ProcedureName::Function(CodeAddress(function.0));
+                let known = report.procedures.iter().find(|known| known.name == name);
+                let found = known.map_or(report.span, |known| known.zeroed_span);
                 assert_eq!(found, expected, "span without {function:?}");
             }
         }

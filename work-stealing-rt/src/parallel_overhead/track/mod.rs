@@ -20,7 +20,7 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{Ordering, fence};
 
-use hpcrun_abi::{LOST_UNKNOWN, Site};
+use hpcrun_abi::{LOST_UNKNOWN, SITE_TASK, Site};
 
 use self::forks::Record;
 pub(crate) use self::path::{Strand, at, end, finish, is_active};
@@ -92,10 +92,10 @@ pub(crate) fn fork(worker: &Worker, slot: SlotPtr) {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn track_fork(worker: &Worker, slot: SlotPtr) {
     // SAFETY: the slot is the worker's, and has a task, which lies in a frame that the caller returns to.
-    let site = unsafe { task(slot).site().ip as Site };
+    let (task, ip) = unsafe { (task(slot), task(slot).site().ip as Site) };
     let record = worker.forks.record(worker.joins.number(slot));
     // SAFETY: nobody else knows of the task.
-    unsafe { record.set(site, path::copy(site)) };
+    unsafe { record.set(ip, path::copy(spawn_of(task))) };
 }
 
 /// The fork is done; `pushed`: [`NONE`] if the deque was full.
@@ -142,10 +142,10 @@ fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
     let Some(forked) = (unsafe { record.take() }) else {
         return false;
     };
-    let site = record.site();
     // SAFETY: the slot keeps the task's address until the next push; the task waits in its spawner's frame,
     // and is run by nobody else.
     let task = unsafe { task(slot) };
+    let site = spawn_of(task);
     let left = path::begin(Some(forked), site);
     worker.own.in_order.set(true);
     // SAFETY: as above; entries catch every panic.
@@ -167,6 +167,12 @@ unsafe fn task(slot: SlotPtr) -> TaskRef {
     TaskRef(ptr::with_exposed_provenance(unsafe { (*slot).payload() }))
 }
 
+/// Where a task was forked. The profiler reads its header, whose frame waits for the task's end.
+#[inline(always)]
+fn spawn_of(task: TaskRef) -> Site {
+    SITE_TASK | task.0.expose_provenance() as Site
+}
+
 /// A stolen task that is tracked.
 pub(crate) struct Stolen<'a> {
     left: Strand,
@@ -174,14 +180,14 @@ pub(crate) struct Stolen<'a> {
     site: Site,
 }
 
-/// The calling worker, which has stolen the task of the slot, begins it. `ip`: the fork's address. Tasks
-/// without a slot are tracked by their own entries.
+/// The calling worker, which has stolen the task of the slot, begins it. Tasks without a slot are tracked by
+/// their own entries.
 #[inline(always)]
-pub(crate) fn begin_stolen(worker: &Worker, slot: SlotPtr, ip: usize) -> Option<Stolen<'_>> {
+pub(crate) fn begin_stolen(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Option<Stolen<'_>> {
     if slot == NONE || !is_active() {
         return None;
     }
-    begin_tracked(worker, slot, ip as Site)
+    begin_tracked(worker, slot, spawn_of(task))
 }
 
 #[inline(never)]
@@ -208,7 +214,7 @@ pub(crate) fn end_stolen(stolen: Option<Stolen<'_>>) {
 fn end_tracked(stolen: Stolen<'_>) {
     let ended = end(stolen.left, stolen.site);
     // SAFETY: as in `begin_tracked`.
-    unsafe { stolen.record.set(stolen.site, ended) };
+    unsafe { stolen.record.set(stolen.record.site(), ended) };
 }
 
 /// The calling worker has waited for the stolen task of the slot.

@@ -3,32 +3,15 @@
 //! One duty: call them, and keep what they give numbers to. Without a profiler that tracks, nothing is
 //! active.
 
-use core::cell::RefCell;
-use core::num::NonZeroUsize;
 use core::panic::Location;
-use core::ptr;
 
 use hpcrun_abi::{self as abi, PathTable};
 
 use crate::profiler;
 
 pub(crate) use crate::profiler::path_is_active as is_active;
-
 /// A copy of a strand on its way along an edge. It must be given back; nothing is freed by a drop.
-#[derive(Debug)]
-pub(crate) struct Strand(NonZeroUsize);
-
-impl Strand {
-    #[inline(always)]
-    fn new(number: abi::Strand) -> Option<Self> {
-        NonZeroUsize::new(number).map(Strand)
-    }
-}
-
-#[inline(always)]
-fn number(strand: Option<Strand>) -> abi::Strand {
-    strand.map_or(0, |strand| strand.0.get())
-}
+pub(crate) use hpcrun_abi::client::Strand;
 
 /// Calls `change` with the profiler's functions, if there are any. `change` is allowed to call them with
 /// strands that it owns, and with texts.
@@ -37,59 +20,62 @@ fn with<R>(change: impl FnOnce(&'static PathTable) -> R) -> Option<R> {
     profiler::path().map(change)
 }
 
-// In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied.
+// In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied. A
+// place is one of the source, or a task that lives.
 
 #[inline(always)]
 pub(crate) fn copy(at: abi::Site) -> Option<Strand> {
-    with(|path| Strand::new((path.copy)(at))).flatten()
+    // SAFETY: see above.
+    with(|path| Strand::new(unsafe { (path.copy)(at) })).flatten()
 }
 
 /// The calling strand has waited for the end of another one; `None`: that was not tracked.
 #[inline(always)]
 pub(crate) fn join(ended: Option<Strand>, at: abi::Site) {
     // SAFETY: see above.
-    with(|path| unsafe { (path.merge)(number(ended), at, abi::EDGE_JOIN) });
+    with(|path| unsafe { (path.merge)(Strand::word(ended), at, abi::EDGE_JOIN) });
 }
 
 /// Leaves the current strand for a spawned one.
 #[inline(always)]
 pub(crate) fn begin(spawned: Option<Strand>, at: abi::Site) -> Option<Strand> {
     // SAFETY: see above.
-    with(|path| Strand::new(unsafe { (path.begin)(number(spawned), at) })).flatten()
+    with(|path| Strand::new(unsafe { (path.begin)(Strand::word(spawned), at) })).flatten()
 }
 
 /// Ends it, and goes on with the one that was left.
 #[inline(always)]
 pub(crate) fn end(left: Strand, at: abi::Site) -> Option<Strand> {
     // SAFETY: see above.
-    with(|path| Strand::new(unsafe { (path.end)(left.0.get(), at) })).flatten()
+    with(|path| Strand::new(unsafe { (path.end)(left.lent(), at) })).flatten()
 }
 
 /// As [`end`], and the strand that was left has waited for it.
 #[inline(always)]
 pub(crate) fn end_and_join(left: Strand, at: abi::Site) {
     // SAFETY: see above.
-    with(|path| unsafe { (path.end_and_merge)(left.0.get(), at) });
+    with(|path| unsafe { (path.end_and_merge)(left.lent(), at) });
 }
 
 /// Of two strands for which the same one waits, one.
 #[inline(always)]
 pub(crate) fn both(first: Option<Strand>, second: Option<Strand>) -> Option<Strand> {
     // SAFETY: see above.
-    with(|path| Strand::new(unsafe { (path.both)(number(first), number(second)) })).flatten()
+    with(|path| Strand::new(unsafe { (path.both)(Strand::word(first), Strand::word(second)) }))
+        .flatten()
 }
 
 #[inline(always)]
 pub(crate) fn discard(strand: Option<Strand>) {
     // SAFETY: see above.
-    with(|path| unsafe { (path.discard)(number(strand)) });
+    with(|path| unsafe { (path.discard)(Strand::word(strand)) });
 }
 
 /// A strand has ended for which nobody waits.
 #[inline(always)]
 pub(crate) fn finish(ended: Strand) {
     // SAFETY: see above.
-    with(|path| unsafe { (path.finish)(ended.0.get()) });
+    with(|path| unsafe { (path.finish)(ended.lent()) });
 }
 
 pub(crate) fn publish(at: abi::Site) {
@@ -124,21 +110,7 @@ pub(crate) fn stop() {
 }
 
 pub(crate) fn report() -> Option<String> {
-    with(|path| {
-        let mut text = Vec::new();
-        loop {
-            // SAFETY: there is room for as many bytes as the vector's capacity, and so many are written as
-            // are returned, if not more than that.
-            let length = unsafe { (path.report)(text.as_mut_ptr(), text.capacity()) };
-            if length <= text.capacity() {
-                // SAFETY: as above.
-                unsafe { text.set_len(length) };
-                return String::from_utf8(text).ok();
-            }
-            text.reserve_exact(length);
-        }
-    })
-    .flatten()
+    with(PathTable::json).flatten()
 }
 
 /// Enters a procedure by its number, or leaves all. Returns that of the one around.
@@ -148,45 +120,17 @@ pub(crate) fn enter(procedure: u32) -> u32 {
 
 /// The number of a procedure; 0 if there are too many.
 pub(crate) fn procedure(name: &'static str) -> u32 {
-    let (text, length) = (name.as_ptr(), name.len());
-    let number = known((text.addr(), length), |path| {
-        // SAFETY: the text is there.
-        u64::from(unsafe { (path.procedure)(text, length) })
-    });
-    number as u32
+    with(|path| path.number(name)).unwrap_or(0)
 }
 
-/// The site of a place in the source.
-pub(crate) fn at(location: &'static Location<'static>) -> abi::Site {
-    known((ptr::from_ref(location).addr(), 0), |path| {
-        let file = location.file();
-        // SAFETY: the text is there.
-        unsafe { (path.source)(file.as_ptr(), file.len(), location.line()) }
-    })
-}
-
-thread_local! {
-    /// What the calling thread has asked numbers for, by address and length.
-    static KNOWN: RefCell<Vec<((usize, usize), u64)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The number that the profiler gives something; 0 if nothing is tracked.
+/// The site of a place in the source; 0 if nothing is tracked.
 #[inline(always)]
-fn known(key: (usize, usize), ask: impl FnOnce(&PathTable) -> u64) -> u64 {
-    if is_active() { look_up(key, ask) } else { 0 }
+pub(crate) fn at(location: &'static Location<'static>) -> abi::Site {
+    if is_active() { look_up(location) } else { 0 }
 }
 
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-fn look_up(key: (usize, usize), ask: impl FnOnce(&PathTable) -> u64) -> u64 {
-    let look = |known: &RefCell<Vec<((usize, usize), u64)>>| {
-        let mut known = known.borrow_mut();
-        if let Some((_, number)) = known.iter().find(|(other, _)| *other == key) {
-            return *number;
-        }
-        let number = with(ask).unwrap_or(0);
-        known.push((key, number));
-        number
-    };
-    KNOWN.try_with(look).unwrap_or(0)
+fn look_up(location: &'static Location<'static>) -> abi::Site {
+    with(|path| path.at(location)).unwrap_or(0)
 }

@@ -1,7 +1,5 @@
 //! Exact marks: the procedure in which a thread is.
 
-use hpcrun_abi::LOST_PROCEDURE;
-
 use super::path::{self, is_active};
 
 /// Leaves a procedure when it is dropped.
@@ -16,12 +14,8 @@ pub(crate) fn enter(name: &'static str) -> Entered {
     if !is_active() {
         return Entered { outer: None };
     }
-    let procedure = path::procedure(name);
-    if procedure == 0 {
-        path::lose(LOST_PROCEDURE);
-    }
     Entered {
-        outer: Some(path::enter(procedure)),
+        outer: Some(path::enter(path::procedure(name))),
     }
 }
 

@@ -1,0 +1,376 @@
+//! A critical path in a file: a header, then one checksummed payload.
+
+use super::{CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site};
+use crate::address::CodeAddress;
+use crate::bytes::{ByteReader, ByteWriter};
+use crate::sealed::{FileError, Kind};
+use std::collections::BTreeMap;
+
+/// The kind of the file.
+pub static KIND: Kind = Kind {
+    name: "critical path",
+    magic: *b"HPCRPATH",
+    major: 1,
+    minor: 0,
+    remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
+};
+/// Extension of the files.
+pub const EXTENSION: &str = "hpcpath";
+
+/// The file of a process image in its measurement directory.
+pub fn file_name(pid: u32, image: u64) -> String {
+    format!("path-{pid}-{image}.{EXTENSION}")
+}
+
+/// Stands for the thread of a segment that several threads ran.
+const SEVERAL: u32 = u32::MAX;
+
+/// What the payload consists of. Reading returns `None` past the end or for an impossible value.
+trait Field: Sized {
+    fn write(&self, w: &mut ByteWriter);
+    fn read(r: &mut ByteReader<'_>) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ident)*) => { $(
+        impl Field for $number {
+            fn write(&self, w: &mut ByteWriter) {
+                w.$number(*self);
+            }
+            fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+                r.$number()
+            }
+        }
+    )* };
+}
+
+numbers! { u8 u32 u64 }
+
+macro_rules! structures {
+    ($($kind:ty, $name:ident { $($field:ident)* })*) => { $(
+        impl Field for $kind {
+            fn write(&self, w: &mut ByteWriter) {
+                $(self.$field.write(w);)*
+            }
+            fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+                Some($name { $($field: Field::read(r)?),* })
+            }
+        }
+    )* };
+}
+
+structures! {
+    Segment<u32>, Segment { begin end edge thread time count }
+    Procedure, Procedure { name work on_path zeroed_span }
+    Near<u32>, Near { begin end thread time slack }
+    OnPath, OnPath { profile record time }
+    Quality, Quality { resyncs exact_edges woken_edges lost_edges }
+}
+
+impl Field for bool {
+    fn write(&self, w: &mut ByteWriter) {
+        u8::from(*self).write(w);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        [false, true].get(usize::from(r.u8()?)).copied()
+    }
+}
+
+impl Field for String {
+    fn write(&self, w: &mut ByteWriter) {
+        w.string(self);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        r.string()
+    }
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn write(&self, w: &mut ByteWriter) {
+        self.0.write(w);
+        self.1.write(w);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        Some((A::read(r)?, B::read(r)?))
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn write(&self, w: &mut ByteWriter) {
+        (self.len() as u32).write(w);
+        self.iter().for_each(|element| element.write(w));
+    }
+    /// Takes memory for each element that is there, whatever the count says.
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        (0..r.u32()?).map(|_| T::read(r)).collect()
+    }
+}
+
+/// A thread.
+impl Field for Option<u32> {
+    fn write(&self, w: &mut ByteWriter) {
+        self.unwrap_or(SEVERAL).write(w);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Some(r.u32()?).filter(|thread| *thread != SEVERAL))
+    }
+}
+
+impl Field for Edge {
+    fn write(&self, w: &mut ByteWriter) {
+        (*self as u8).write(w);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        Edge::from_number(u32::from(r.u8()?))
+    }
+}
+
+impl Field for Site {
+    fn write(&self, w: &mut ByteWriter) {
+        match self {
+            Site::Unknown => w.u8(0),
+            Site::Address(address) => {
+                w.u8(1);
+                w.u64(address.0);
+            }
+            Site::Source { file, line } => {
+                w.u8(2);
+                w.string(file);
+                w.u32(*line);
+            }
+            Site::Context { profile, record } => {
+                w.u8(3);
+                w.u32(*profile);
+                w.u32(*record);
+            }
+        }
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            0 => Site::Unknown,
+            1 => Site::Address(CodeAddress(r.u64()?)),
+            2 => Site::Source {
+                file: r.string()?,
+                line: r.u32()?,
+            },
+            3 => Site::Context {
+                profile: r.u32()?,
+                record: r.u32()?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Field for ProcedureName {
+    fn write(&self, w: &mut ByteWriter) {
+        match self {
+            ProcedureName::Mark(name) => {
+                w.u8(0);
+                w.string(name);
+            }
+            ProcedureName::Function(address) => {
+                w.u8(1);
+                w.u64(address.0);
+            }
+        }
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        Some(match r.u8()? {
+            0 => ProcedureName::Mark(r.string()?),
+            1 => ProcedureName::Function(CodeAddress(r.u64()?)),
+            _ => return None,
+        })
+    }
+}
+
+/// A path whose places are numbers of sites.
+type Numbered = CriticalPath<u32>;
+
+impl Field for (Numbered, Vec<Site>) {
+    fn write(&self, w: &mut ByteWriter) {
+        let (path, sites) = self;
+        path.pid.write(w);
+        path.image.write(w);
+        path.complete.write(w);
+        let totals = [path.work, path.span, path.burdened_span, path.wall];
+        let costs = [path.spawn_cost, path.message_cost];
+        totals.iter().chain(&costs).for_each(|time| time.write(w));
+        path.quality.write(w);
+        sites.write(w);
+        path.segments.write(w);
+        path.procedures.write(w);
+        path.near.write(w);
+        path.on_path.write(w);
+        path.threads.write(w);
+    }
+    fn read(r: &mut ByteReader<'_>) -> Option<Self> {
+        let mut path = Numbered {
+            pid: r.u32()?,
+            image: r.u64()?,
+            complete: Field::read(r)?,
+            work: r.u64()?,
+            span: r.u64()?,
+            burdened_span: r.u64()?,
+            wall: r.u64()?,
+            spawn_cost: r.u64()?,
+            message_cost: r.u64()?,
+            quality: Field::read(r)?,
+            ..Numbered::default()
+        };
+        let sites: Vec<Site> = Field::read(r)?;
+        path.segments = Field::read(r)?;
+        path.procedures = Field::read(r)?;
+        path.near = Field::read(r)?;
+        path.on_path = Field::read(r)?;
+        path.threads = Field::read(r)?;
+        let are_known = path.places().all(|place| (*place as usize) < sites.len());
+        are_known.then_some((path, sites))
+    }
+}
+
+impl CriticalPath {
+    /// The bytes of a file.
+    pub fn encode(&self) -> Vec<u8> {
+        // Every site once, in ascending order.
+        let sites: BTreeMap<Site, u32> = self.places().map(|site| (site.clone(), 0)).collect();
+        let sites: BTreeMap<Site, u32> = sites.into_keys().zip(0..).collect();
+        let path = self.clone().map(|site| sites[&site], |name| name);
+        let mut payload = ByteWriter::new();
+        (path, sites.into_keys().collect()).write(&mut payload);
+        let (length, sum) = (payload.data.len(), crc32fast::hash(&payload.data));
+        let mut bytes = KIND.header(0, length as u64, sum);
+        bytes.extend(payload.data);
+        bytes
+    }
+
+    /// Reads the bytes of a file.
+    pub fn decode(data: &[u8]) -> Result<CriticalPath, FileError> {
+        let (.., payload) = KIND.open(data)?;
+        let read: Option<(Numbered, Vec<Site>)> = Field::read(&mut ByteReader::new(payload));
+        let (path, sites) = read.ok_or(KIND.corrupt("a part of its payload"))?;
+        Ok(path.map(|place| sites[place as usize].clone(), |name| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::ModuleId;
+    use crate::sealed::HEADER_SIZE;
+    use crate::sealed::tests::{check_reader, signed};
+
+    fn sample() -> CriticalPath {
+        let source = |line| Site::Source {
+            file: "src/mäin.rs".to_owned(),
+            line,
+        };
+        let address = CodeAddress::new(ModuleId(3), 0x1234);
+        let context = Site::Context {
+            profile: 2,
+            record: 9,
+        };
+        let segment = |begin, end, edge, thread, time| Segment {
+            begin,
+            end,
+            edge,
+            thread,
+            time,
+            count: 1 + time / 10,
+        };
+        let procedure = |name, work, on_path, zeroed_span| Procedure {
+            name,
+            work,
+            on_path,
+            zeroed_span,
+        };
+        CriticalPath {
+            pid: 7,
+            image: 1 << 40,
+            complete: true,
+            work: 95,
+            span: 65,
+            burdened_span: 71,
+            wall: 80,
+            spawn_cost: 4,
+            message_cost: 2,
+            segments: vec![
+                segment(Site::Unknown, source(3), Edge::Start, Some(0), 10),
+                segment(source(3), Site::Address(address), Edge::Spawn, Some(1), 50),
+                segment(Site::Address(address), context, Edge::Folded, None, 5),
+            ],
+            procedures: vec![
+                procedure(ProcedureName::Function(address), 80, 50, 15),
+                procedure(ProcedureName::Mark("a mark".to_owned()), u64::MAX, 0, 65),
+            ],
+            near: vec![Near {
+                begin: source(3),
+                end: source(4),
+                thread: Some(2),
+                time: 48,
+                slack: 2,
+            }],
+            on_path: vec![OnPath {
+                profile: 1,
+                record: 17,
+                time: 5_000_000,
+            }],
+            threads: vec![(0, 1), (1, 4)],
+            quality: Quality {
+                resyncs: 1,
+                exact_edges: 2,
+                woken_edges: 3,
+                lost_edges: vec![("untracked".to_owned(), 4)],
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for path in [sample(), CriticalPath::default()] {
+            assert_eq!(CriticalPath::decode(&path.encode()), Ok(path));
+        }
+        assert_eq!(file_name(12, 345), "path-12-345.hpcpath");
+        for (number, edge) in (0..).zip(Edge::ALL) {
+            assert_eq!(edge as u32, number);
+        }
+    }
+
+    #[test]
+    fn a_site_is_written_once() {
+        let mut path = sample();
+        let once = path.encode().len();
+        let again = path.segments[0].clone();
+        path.segments.push(again);
+        // Two numbers of sites, edge, thread, time, count.
+        assert_eq!(path.encode().len(), once + 4 + 4 + 1 + 4 + 8 + 8);
+    }
+
+    #[test]
+    fn damage_is_found() {
+        check_reader(&KIND, &sample().encode(), CriticalPath::decode);
+    }
+
+    /// A checksum protects against accidents, not against an author.
+    #[test]
+    fn a_signed_payload_that_ends_early_or_has_impossible_values_is_an_error() {
+        let bytes = sample().encode();
+        let payload = &bytes[HEADER_SIZE..];
+        let decode = |payload: &[u8]| CriticalPath::decode(&signed(&bytes, payload));
+        for n in 0..payload.len() {
+            assert!(decode(&payload[..n]).is_err(), "{n}");
+        }
+        let mut refused = 0;
+        for at in 0..payload.len() {
+            for value in 0..=255 {
+                let mut damaged = payload.to_vec();
+                damaged[at] = value;
+                refused += u32::from(decode(&damaged).is_err());
+            }
+        }
+        assert!(refused > 1000, "only {refused} refused");
+        let longer = [payload, &[1, 2, 3]].concat();
+        let what = "a later minor version adds fields at the end";
+        assert_eq!(decode(&longer), Ok(sample()), "{what}");
+    }
+}

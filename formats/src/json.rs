@@ -1,0 +1,82 @@
+//! Values as JSON.
+
+use std::fmt::{self, Display, Write};
+
+/// Whether a character breaks a line or steers a terminal.
+pub fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A string, in which whatever would steer a terminal is escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a>(pub &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if steers(c) => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// A number that readers take for a float, whatever its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Float(pub f64);
+
+impl Display for Float {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// Nanoseconds as seconds, with all decimals that they have.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds(pub u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = format!("{:09}", self.0 % 1_000_000_000);
+        let decimals = match digits.trim_end_matches('0') {
+            "" => "0",
+            decimals => decimals,
+        };
+        write!(f, "{}.{decimals}", self.0 / 1_000_000_000)
+    }
+}
+
+/// A value, or null.
+#[derive(Clone, Copy, Debug)]
+pub struct OrNull<T>(pub Option<T>);
+
+impl<T: Display> Display for OrNull<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("null"),
+            Some(value) => value.fmt(f),
+        }
+    }
+}
+
+/// The members of an object, without its braces.
+pub fn members(members: &[(&str, &dyn Display)]) -> String {
+    let members = members.iter();
+    let members = members.map(|(name, value)| format!("{}:{value}", Text(name)));
+    members.collect::<Vec<_>>().join(",")
+}
+
+/// An object.
+pub fn object(of: &[(&str, &dyn Display)]) -> String {
+    format!("{{{}}}", members(of))
+}
+
+/// An array, with each element on a line.
+pub fn list(elements: impl IntoIterator<Item = String>) -> String {
+    let elements: Vec<String> = elements.into_iter().collect();
+    format!("\n[{}]", elements.join(",\n"))
+}
