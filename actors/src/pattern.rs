@@ -22,7 +22,7 @@ pub(crate) const MOST_STEPS: usize = 1 << 14;
 /// longest frequent sequence, which is at most steps / support.
 pub(crate) fn repeated(steps: &[u32], support: usize) -> Option<Phase> {
     let mut groups = vec![(0..steps.len()).collect::<Vec<usize>>()];
-    let mut best: Option<(usize, Phase)> = None;
+    let mut best = (0, Vec::new(), 0);
     for length in 1..=steps.len() {
         let mut longer = Vec::new();
         for starts in groups {
@@ -32,30 +32,25 @@ pub(crate) fn repeated(steps: &[u32], support: usize) -> Option<Phase> {
                     by_last.entry(*last).or_default().push(start);
                 }
             }
-            longer.extend(
-                by_last
-                    .into_values()
-                    .filter(|starts| apart(starts, length).count() >= support),
-            );
-        }
-        for starts in &longer {
-            let weight = apart(starts, length).count() * length * length;
-            if best.as_ref().is_none_or(|(most, _)| weight > *most) {
-                let starts: Vec<usize> = apart(starts, length).collect();
-                let period = period(&steps[starts[0]..starts[0] + length]);
-                best = Some((
-                    weight,
-                    Phase {
-                        starts,
-                        length,
-                        period,
-                    },
-                ));
+            for starts in by_last.into_values() {
+                let count = apart(&starts, length).count();
+                if count >= support {
+                    if count * length * length > best.0 {
+                        best = (count * length * length, starts.clone(), length);
+                    }
+                    longer.push(starts);
+                }
             }
         }
         groups = longer;
     }
-    best.map(|(_, phase)| phase)
+    let (weight, starts, length) = best;
+    let starts: Vec<usize> = apart(&starts, length).collect();
+    (weight != 0).then(|| Phase {
+        period: period(&steps[starts[0]..starts[0] + length]),
+        starts,
+        length,
+    })
 }
 
 /// The starts that are at least `length` apart, the first one first.
