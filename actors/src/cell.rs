@@ -189,11 +189,7 @@ impl<A: Send + 'static> Cell<A> {
             shared.schedule(Arc::<Self>::clone(self), urgency);
         }
         if is_full {
-            Current::with(|current| {
-                if let Current::Handler(full) = current {
-                    full.push(Arc::<Self>::clone(self));
-                }
-            });
+            Current::note_full(Arc::<Self>::clone(self));
         }
         Ok(())
     }
@@ -202,19 +198,15 @@ impl<A: Send + 'static> Cell<A> {
     /// nothing moves any more: then the actors are deadlocked, which `run` reports.
     #[cold]
     fn wait_for_room(&self) {
-        let is_program = Current::with(|current| match current {
-            Current::Handler(_) => None,
-            other => Some(matches!(other, Current::Program)),
-        });
-        let Some(is_program) = is_program else {
+        if matches!(Current::get(), Current::Handler(_) | Current::Full(_)) {
             return;
-        };
+        }
         loop {
             let mailbox = self.lock();
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
                 return;
             }
-            if is_program {
+            if Current::get() == Current::Program {
                 drop(mailbox);
                 if self.shared.help_once() {
                     continue;
@@ -288,7 +280,7 @@ impl<A: Send + 'static> Cell<A> {
         };
         let recorded = shared.is_recording().then(begin);
         let left = begin_tracked(envelope.strand, before);
-        let outer = Current::Handler(Vec::new()).replace();
+        let outer = Current::Handler(self.number).replace();
         let call = || envelope.context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         let ended = outer.replace();
@@ -304,8 +296,8 @@ impl<A: Send + 'static> Cell<A> {
         });
         mailbox = self.lock();
         (mailbox.last, mailbox.strand) = (path, strand);
-        if let Current::Handler(full) = ended {
-            mailbox.full = full;
+        if let Current::Full(sender) = ended {
+            mailbox.full = Current::take_full(sender);
         }
         let goes_on = goes_on && mailbox.state != State::Stopped;
         (mailbox, goes_on)

@@ -142,7 +142,7 @@ impl Shared {
     fn help(self: Arc<Self>) {
         let worker = self.worker();
         // In the middle of a task, that comes first; and nobody sends while the only worker looks.
-        let is_free = Current::with(|current| matches!(current, Current::Other));
+        let is_free = Current::get() == Current::Other;
         let may_look = is_free && self.pool.current_num_threads() > 1;
         strand::rest(&self.tables, worker);
         let mut next = self.ready.take(false);

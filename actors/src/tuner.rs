@@ -87,9 +87,14 @@ impl Tuner {
     /// The priority of a message to the actor's entry method.
     #[inline]
     pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
-        if !self.is_used() {
-            return Priority::default();
+        if self.is_used() {
+            self.learnt(actor, entry)
+        } else {
+            Priority::default()
         }
+    }
+
+    fn learnt(&self, actor: u64, entry: Entry) -> Priority {
         let priorities = self.priorities.read();
         let priorities = priorities.unwrap_or_else(PoisonError::into_inner);
         let entry = names::number(entry);

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use critical_path::{Clock, ThreadClock};
 
-use crate::table::{Link, Part, Path, Table, What};
+use crate::table::{Link, Part, Path, Reference, Table, What};
 
 /// Makes a worker's clock.
 pub(crate) type NewClock = dyn Fn() -> Box<dyn Clock> + Send + Sync;
@@ -38,6 +38,17 @@ impl Tables {
 enum Timer {
     Cpu(ThreadClock),
     Other(Box<dyn Clock>),
+}
+
+impl Timer {
+    #[cold]
+    fn new(tables: &Tables) -> Self {
+        let own = || Timer::Cpu(ThreadClock::new());
+        tables
+            .clock
+            .as_ref()
+            .map_or_else(own, |new| Timer::Other(new()))
+    }
 }
 
 /// A recorded task.
@@ -68,11 +79,7 @@ thread_local! {
 impl Strand {
     #[inline]
     fn read(&mut self, tables: &Tables) -> u64 {
-        let new = || match &tables.clock {
-            None => Timer::Cpu(ThreadClock::new()),
-            Some(new) => Timer::Other(new()),
-        };
-        match self.clock.get_or_insert_with(new) {
+        match self.clock.get_or_insert_with(|| Timer::new(tables)) {
             Timer::Cpu(clock) => clock.now(),
             Timer::Other(clock) => clock.now(),
         }
@@ -87,18 +94,16 @@ impl Strand {
         let now = self.read(tables);
         self.last = Some(now);
         let task = self.task.as_mut()?;
-        task.open.time += now - task.since;
-        task.open.length += task.open.time;
-        let (length, what) = (task.open.length, task.open.what);
-        let from = tables.of[task.worker].push(&task.open);
-        task.since = now;
-        task.open = Part {
-            length,
-            what,
-            before: from,
-            ..Part::default()
-        };
-        Some(Path { length, from })
+        let (since, open) = (task.since, &mut task.open);
+        open.time += now - since;
+        open.length += open.time;
+        let from = tables.of[task.worker].push(open);
+        (task.since, open.time, open.link) = (now, 0, Link::Same);
+        (open.before, open.other) = (from, Reference::default());
+        Some(Path {
+            length: open.length,
+            from,
+        })
     }
 }
 

@@ -152,8 +152,8 @@ impl Table {
         let index = self.next.load(Ordering::Relaxed);
         // A reader of the overwritten entry that sees one of these stores also sees `next` beyond it.
         fence(Ordering::Release);
-        for (word, value) in self.slot(index).iter().zip(part.words()) {
-            word.store(value, Ordering::Relaxed);
+        for (word, value) in self.slot(index).iter().zip(&part.words()) {
+            word.store(*value, Ordering::Relaxed);
         }
         self.next.store(index + 1, Ordering::Release);
         add(&self.work, part.time);
