@@ -3,8 +3,9 @@
 use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
 
-use crate::cell::{Cell, Message, Refused, WhenFull};
+use crate::cell::{Cell, Message};
 use crate::names::Entry;
 use crate::priority::Priority;
 use crate::reduction::MergePoint;
@@ -46,32 +47,6 @@ impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
     }
 }
 
-/// Why a message was not sent; it is given back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SendError<M> {
-    /// The actor has stopped.
-    Stopped(M),
-    /// The mailbox has no room.
-    Full(M),
-}
-
-impl<M> fmt::Display for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SendError::Stopped(_) => "the actor has stopped",
-            SendError::Full(_) => "the actor's mailbox has no room",
-        })
-    }
-}
-
-impl<M> fmt::Debug for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<M> std::error::Error for SendError<M> {}
-
 /// Where an actor gets messages. An actor that no address leads to, and that has no message, is dropped.
 pub struct Address<A>(pub(crate) Arc<Cell<A>>);
 
@@ -89,7 +64,7 @@ impl<A: Send + 'static> Address<A> {
         A: Handle<M>,
     {
         // An undelivered message is counted.
-        drop(self.0.send(Typed(message), None, WhenFull::Wait));
+        drop(self.0.send(Typed(message), None, true));
     }
 
     /// As [`Address::send`], with a priority, which automatic priorities do not change.
@@ -98,22 +73,22 @@ impl<A: Send + 'static> Address<A> {
     where
         A: Handle<M>,
     {
-        drop(self.0.send(Typed(message), Some(priority), WhenFull::Wait));
+        drop(self.0.send(Typed(message), Some(priority), true));
     }
 
     /// Sends a message if the actor lives and has room for it.
     ///
     /// # Errors
-    /// The message, and why it was not sent.
+    /// The message, if the mailbox is full, or if the actor has stopped (it is disconnected).
     #[track_caller]
-    pub fn try_send<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    pub fn try_send<M: Send + 'static>(&self, message: M) -> Result<(), TrySendError<M>>
     where
         A: Handle<M>,
     {
-        let sent = self.0.send(Typed(message), None, WhenFull::Refuse);
-        sent.map_err(|(why, Typed(message))| match why {
-            Refused::Stopped => SendError::Stopped(message),
-            Refused::Full => SendError::Full(message),
+        let sent = self.0.send(Typed(message), None, false);
+        sent.map_err(|error| match error {
+            TrySendError::Full(Typed(message)) => TrySendError::Full(message),
+            TrySendError::Disconnected(Typed(message)) => TrySendError::Disconnected(message),
         })
     }
 

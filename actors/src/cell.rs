@@ -16,8 +16,9 @@
 //! code runs, be it a handler or a destructor.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -46,12 +47,14 @@ pub(crate) trait Message<A>: Send {
     fn entry(&self) -> Entry;
 }
 
+type Place = &'static Location<'static>;
+
 /// A message on its way.
 struct Envelope<A> {
     message: Box<dyn Message<A>>,
     /// The longest path to its sending; the same for the profiler, while that follows paths.
     path: Path,
-    strand: Option<Strand>,
+    strand: Option<(Strand, Place)>,
     /// Where it was sent, for a profiler.
     context: SpawnContext,
     /// What the sender asked for: its place in the mailbox.
@@ -81,19 +84,6 @@ struct Mailbox<A> {
     full: Vec<Arc<dyn Turn>>,
     /// The actors that it holds.
     held: Vec<Arc<dyn Turn>>,
-}
-
-/// What to do with a message for which there is no room.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhenFull {
-    Wait,
-    Refuse,
-}
-
-/// Why a message was not accepted.
-pub(crate) enum Refused {
-    Stopped,
-    Full,
 }
 
 pub(crate) struct Cell<A> {
@@ -152,13 +142,15 @@ impl<A: Send + 'static> Cell<A> {
         self: &Arc<Self>,
         message: M,
         priority: Option<Priority>,
-        when_full: WhenFull,
-    ) -> Result<(), (Refused, M)> {
-        if self.room != usize::MAX && when_full == WhenFull::Wait {
+        may_wait: bool,
+    ) -> Result<(), TrySendError<M>> {
+        if self.room != usize::MAX && may_wait {
             self.wait_for_room();
         }
         let Cell { shared, number, .. } = &**self;
-        let (path, strand) = (shared.path(), Strand::copy());
+        let place = Location::caller();
+        let strand = Strand::copy().map(|strand| (strand, place));
+        let path = shared.path();
         let learnt = || shared.tuner.priority(*number, message.entry());
         let (order, urgency) = (
             priority.unwrap_or_default(),
@@ -169,10 +161,10 @@ impl<A: Send + 'static> Cell<A> {
         if mailbox.state == State::Stopped {
             drop(mailbox);
             shared.undelivered.fetch_add(1, Ordering::Relaxed);
-            return Err((Refused::Stopped, message));
+            return Err(TrySendError::Disconnected(message));
         }
-        if mailbox.queue.len() >= self.room && when_full == WhenFull::Refuse {
-            return Err((Refused::Full, message));
+        if mailbox.queue.len() >= self.room && !may_wait {
+            return Err(TrySendError::Full(message));
         }
         let message = Box::new(message);
         let is_next = mailbox.add(Envelope {
@@ -336,11 +328,14 @@ impl<A: Send + 'static> Cell<A> {
 
 /// A task begins for the profiler: after its message, and after its actor's last task.
 #[inline]
-fn begin_tracked(message: Option<Strand>, before: Option<Strand>) -> Option<Strand> {
+fn begin_tracked(message: Option<(Strand, Place)>, before: Option<Strand>) -> Option<Strand> {
     if !hpcrun_api::is_active() {
         return None;
     }
-    let left = Strand::begin(message);
+    let left = match message {
+        Some((strand, place)) => Strand::begin_from(Some(strand), place),
+        None => Strand::begin(None),
+    };
     if before.is_some() {
         Strand::merge(before, Edge::Lock);
     }

@@ -79,10 +79,10 @@ mod table;
 mod tuner;
 mod turn;
 
-pub use crate::address::{Address, Array, Context, Handle, SendError, Setup};
+pub use crate::address::{Address, Array, Context, Handle, Setup};
 pub use crate::pattern::Phase;
 pub use crate::priority::Priority;
 pub use crate::reduction::{MergePoint, Reduction};
-pub use crate::report::{Branch, PathReport, Task};
+pub use crate::report::{PathReport, Task};
 pub use crate::shared::Panic;
 pub use crate::system::{RunError, System, SystemBuilder};

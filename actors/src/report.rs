@@ -19,7 +19,7 @@ const ROWS: usize = 12;
 /// A task is nearly critical if its slack is at most this share of the span.
 const NEAR: f64 = 0.05;
 
-/// A task of an actor.
+/// A task of an actor, or several of one entry method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// The actor.
@@ -30,56 +30,24 @@ pub struct Task {
     pub worker: usize,
     /// When it can start at the earliest, from the begin of the phase, in nanoseconds of activity.
     pub start: u64,
-    /// Its activity, in nanoseconds.
+    /// Its activity, in nanoseconds; of tasks that expose parallelism, the activity that follows and could run
+    /// beside the longest chain that follows.
     pub time: u64,
     /// How much longer it may take before the span grows, in nanoseconds.
     pub slack: u64,
 }
 
-/// Tasks of one entry method of one actor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
-    /// The actor.
-    pub actor: String,
-    /// The entry method.
-    pub entry: String,
-    /// For near-critical tasks, their activity; for exposing ones, the activity that follows and could run
-    /// beside the longest chain that follows. In nanoseconds.
-    pub time: u64,
-    /// The least slack of these tasks, in nanoseconds.
-    pub slack: u64,
-}
-
 /// The critical path of a phase.
-///
-/// ```
-/// # use actors::{Context, Handle, System};
-/// struct Counter;
-/// impl Handle<u32> for Counter {
-///     fn handle(&mut self, left: u32, context: &mut Context<'_, Self>) {
-///         if left > 0 {
-///             context.address().send(left - 1);
-///         }
-///     }
-/// }
-/// let system = System::builder().workers(2).critical_path(true).build()?;
-/// let counter = system.spawn(Counter);
-/// system.run(|| counter.send(100_u32))?;
-/// let path = system.critical_path();
-/// assert!(path.report.span <= path.report.work);
-/// println!("{path}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct PathReport {
     /// Work, span, segments and entry methods (as procedures). Its sites are numbers for
     /// [`PathReport::place`]; its list of near branches is empty.
     pub report: Report,
-    /// Tasks that are not on the path, but nearly so: their slack is at most a twentieth of the span. The
-    /// least slack first.
-    pub near: Vec<Branch>,
+    /// Tasks that are not on the path, but nearly so: their slack is at most a twentieth of the span. Those of
+    /// an actor's entry method are one, with the sum of their times; the least slack first.
+    pub near: Vec<Task>,
     /// Tasks from which much activity follows that can run in parallel: the sooner they run, the sooner there
     /// is work for all. The most first.
-    pub exposing: Vec<Branch>,
+    pub exposing: Vec<Task>,
     /// Messages handled in the phase, if it was recorded whole.
     pub messages: u64,
     steps: Vec<What>,
@@ -178,16 +146,21 @@ impl PathReport {
             let slack = node
                 .slack
                 .filter(|slack| *slack <= most && node.part.time != 0)?;
-            let (actor, entry) = self.shared.name(node.part.what);
-            Some(Task {
-                actor,
-                entry,
-                worker: node.worker,
-                start: node.start,
-                time: node.part.time,
-                slack,
-            })
+            Some(task(&self.shared, node, node.part.time, slack))
         })
+    }
+}
+
+fn task(shared: &Shared, node: &Node, time: u64, slack: u64) -> Task {
+    let (actor, entry) = shared.name(node.part.what);
+    let (worker, start) = (node.worker, node.start);
+    Task {
+        actor,
+        entry,
+        worker,
+        start,
+        time,
+        slack,
     }
 }
 
@@ -258,7 +231,7 @@ fn procedures(analysis: &Analysis, on_path: &HashMap<u32, u64>) -> Vec<Procedure
     procedures
 }
 
-fn near(shared: &Shared, analysis: &Analysis) -> Vec<Branch> {
+fn near(shared: &Shared, analysis: &Analysis) -> Vec<Task> {
     let most = (analysis.span as f64 * NEAR) as u64;
     let mut is_beside = vec![true; analysis.nodes.len()];
     analysis
@@ -266,51 +239,45 @@ fn near(shared: &Shared, analysis: &Analysis) -> Vec<Branch> {
         .iter()
         .for_each(|node| is_beside[*node] = false);
     let nodes = analysis.nodes.iter().zip(is_beside);
-    let near = nodes.filter_map(|(node, is_beside)| {
-        let slack = node.slack.filter(|slack| *slack <= most)?;
-        (is_beside && node.part.time != 0).then_some((node.part.what, node.part.time, slack))
-    });
-    branches(shared, near, u64::wrapping_add, |branch| {
-        (branch.slack, u64::MAX - branch.time)
+    let near = nodes.filter(|(node, is_beside)| *is_beside && node.part.time != 0);
+    let near = near.filter_map(|(node, _)| Some((node, node.part.time, node.slack?)));
+    let near = near.filter(|(_, _, slack)| *slack <= most);
+    merged(shared, near, u64::wrapping_add, |task| {
+        (task.slack, u64::MAX - task.time)
     })
 }
 
-fn exposing(shared: &Shared, analysis: &Analysis) -> Vec<Branch> {
+fn exposing(shared: &Shared, analysis: &Analysis) -> Vec<Task> {
     // The program itself is no task that could run sooner.
     let exposes = |node: &&Node| node.exposed != 0 && node.part.what.actor != names::PROGRAM;
-    let exposing = analysis.nodes.iter().filter(exposes);
-    let exposing =
-        exposing.map(|node| (node.part.what, node.exposed, node.slack.unwrap_or(u64::MAX)));
-    branches(shared, exposing, u64::max, |branch| {
-        (u64::MAX - branch.time, branch.slack)
+    let nodes = analysis.nodes.iter().filter(exposes);
+    let exposing = nodes.map(|node| (node, node.exposed, node.slack.unwrap_or(u64::MAX)));
+    merged(shared, exposing, u64::max, |task| {
+        (u64::MAX - task.time, task.slack)
     })
 }
 
-/// One branch for the rows (whose, time, slack) of each actor's entry method, the first by `order`.
-fn branches(
+/// One task, that of the least slack, for the rows (node, time, slack) of each actor's entry method; the first
+/// ones by `order`.
+fn merged<'a>(
     shared: &Shared,
-    rows: impl Iterator<Item = (What, u64, u64)>,
+    rows: impl Iterator<Item = (&'a Node, u64, u64)>,
     times: fn(u64, u64) -> u64,
-    order: fn(&Branch) -> (u64, u64),
-) -> Vec<Branch> {
-    let mut sums: HashMap<What, (u64, u64)> = HashMap::new();
-    for (what, time, slack) in rows {
-        let sum = sums.entry(what).or_insert((0, slack));
-        *sum = (times(sum.0, time), sum.1.min(slack));
+    order: fn(&Task) -> (u64, u64),
+) -> Vec<Task> {
+    let mut merged: HashMap<What, (&Node, u64, u64)> = HashMap::new();
+    for (node, time, slack) in rows {
+        let sum = merged.entry(node.part.what).or_insert((node, 0, slack));
+        let node = if slack < sum.2 { node } else { sum.0 };
+        *sum = (node, times(sum.1, time), sum.2.min(slack));
     }
-    let branch = |(what, (time, slack))| {
-        let (actor, entry) = shared.name(what);
-        Branch {
-            actor,
-            entry,
-            time,
-            slack,
-        }
-    };
-    let mut branches: Vec<Branch> = sums.into_iter().map(branch).collect();
-    branches.sort_by_key(order);
-    branches.truncate(MOST);
-    branches
+    let merged = merged.into_values();
+    let mut tasks: Vec<Task> = merged
+        .map(|(node, time, slack)| task(shared, node, time, slack))
+        .collect();
+    tasks.sort_by_key(order);
+    tasks.truncate(MOST);
+    tasks
 }
 
 /// In milliseconds.
@@ -352,15 +319,24 @@ impl fmt::Display for PathReport {
             let (gain, on_path) = (Ms(span - procedure.zeroed_span), Ms(procedure.on_path));
             writeln!(f, "{gain:>15}  on the path {on_path}  {}", procedure.name)?;
         }
-        for (title, branches) in [
-            ("nearly critical", &self.near),
-            ("exposes parallelism", &self.exposing),
-        ] {
-            for branch in branches {
-                let (time, slack) = (Ms(branch.time), Ms(branch.slack));
-                let Branch { actor, entry, .. } = branch;
-                writeln!(f, "{title}: {time}, slack {slack}  {actor} {entry}")?;
-            }
+        let near = self.near.iter().map(|task| ("nearly critical", task));
+        let exposing = self
+            .exposing
+            .iter()
+            .map(|task| ("exposes parallelism", task));
+        for (
+            title,
+            Task {
+                actor,
+                entry,
+                time,
+                slack,
+                ..
+            },
+        ) in near.chain(exposing)
+        {
+            let (time, slack) = (Ms(*time), Ms(*slack));
+            writeln!(f, "{title}: {time}, slack {slack}  {actor} {entry}")?;
         }
         Ok(())
     }
