@@ -276,7 +276,7 @@ impl<A: Send + 'static> Cell<A> {
         let call = || envelope.context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         let ended = outer.replace();
-        let strand = left.and_then(Strand::end);
+        let strand = left.and_then(|left| left.end());
         let path = recorded.map_or_else(Path::default, |outer| strand::end(&shared.tables, outer));
         shared.count_message(worker);
         if let Some(strand) = &strand {

@@ -100,7 +100,9 @@ impl Strand {
     #[inline]
     #[track_caller]
     pub fn copy() -> Option<Self> {
-        active().and_then(|path| Strand::new((path.copy)(known::here(path))))
+        // Not in a closure, whose caller is this function.
+        let path = active()?;
+        Strand::new((path.copy)(known::here(path)))
     }
 
     /// The current strand has waited for the event of `strand`: the longer of both goes on. `None` while the
