@@ -341,9 +341,3 @@ impl fmt::Display for PathReport {
         Ok(())
     }
 }
-
-impl fmt::Debug for PathReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PathReport").field(&self.report).finish()
-    }
-}

@@ -26,7 +26,7 @@ const PAUSES: u32 = 16;
 /// See the module. `T` is a scheduled actor.
 pub(crate) struct Ready<T: ?Sized> {
     queue: Mutex<Queue<T>>,
-    /// The levels with ready actors, as in the queue; a hint without the lock.
+    /// One bit for each level with ready actors, changed under the lock.
     occupied: AtomicU64,
     quiet: Condvar,
     workers: usize,
@@ -34,8 +34,6 @@ pub(crate) struct Ready<T: ?Sized> {
 
 struct Queue<T: ?Sized> {
     levels: [VecDeque<Arc<T>>; Priority::LEVELS],
-    /// One bit for each level that is not empty.
-    occupied: u64,
     /// Actors so far, and now.
     added: u64,
     len: usize,
@@ -52,7 +50,6 @@ impl<T: ?Sized> Ready<T> {
         Ready {
             queue: Mutex::new(Queue {
                 levels: std::array::from_fn(|_| VecDeque::new()),
-                occupied: 0,
                 added: 0,
                 len: 0,
                 helpers: 0,
@@ -68,11 +65,12 @@ impl<T: ?Sized> Ready<T> {
 
     #[inline]
     fn pop(&self, queue: &mut Queue<T>) -> Option<Arc<T>> {
-        let level = queue.occupied.checked_ilog2()? as usize;
+        let occupied = self.occupied.load(Ordering::Relaxed);
+        let level = occupied.checked_ilog2()? as usize;
         let actor = queue.levels[level].pop_front();
         if queue.levels[level].is_empty() {
-            queue.occupied &= !(1 << level);
-            self.occupied.store(queue.occupied, Ordering::Relaxed);
+            self.occupied
+                .store(occupied & !(1 << level), Ordering::Relaxed);
         }
         queue.len -= 1;
         queue.running += 1;
@@ -99,8 +97,8 @@ impl<T: ?Sized> Ready<T> {
     pub(crate) fn push(&self, actor: Arc<T>, priority: Priority) -> bool {
         let mut queue = lock(&self.queue);
         queue.levels[priority.index()].push_back(actor);
-        queue.occupied |= 1 << priority.index();
-        self.occupied.store(queue.occupied, Ordering::Relaxed);
+        let occupied = self.occupied.load(Ordering::Relaxed) | 1 << priority.index();
+        self.occupied.store(occupied, Ordering::Relaxed);
         queue.added += 1;
         queue.len += 1;
         self.more(&mut queue)

@@ -161,7 +161,9 @@ pub(crate) fn end(tables: &Tables, outer: Option<Task>) -> Path {
         if strand.task.is_some() {
             let now = strand.read(tables);
             strand.last = None;
-            strand.task.as_mut().map(|outer| outer.since = now);
+            if let Some(outer) = &mut strand.task {
+                outer.since = now;
+            }
         }
         path
     })

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     fn part(n: u64) -> Part {
-        Part::from_words([n, n, n, n, n, n % 1000 | n % 4 << 32])
+        Part::from_words([n, n, n, n, n, (n % 1000) | ((n % 4) << 32)])
     }
 
     #[test]
