@@ -47,14 +47,15 @@ pub(crate) trait Message<A>: Send {
     fn entry(&self) -> Entry;
 }
 
-type Place = &'static Location<'static>;
+/// The profiler's path of a message, and where it was sent.
+type Tracked = Option<Box<(Strand, &'static Location<'static>)>>;
 
 /// A message on its way.
 struct Envelope<A> {
     message: Box<dyn Message<A>>,
     /// The longest path to its sending; the same for the profiler, while that follows paths.
     path: Path,
-    strand: Option<(Strand, Place)>,
+    tracked: Tracked,
     /// Where it was sent, for a profiler.
     context: SpawnContext,
     /// What the sender asked for: its place in the mailbox.
@@ -149,7 +150,7 @@ impl<A: Send + 'static> Cell<A> {
         }
         let Cell { shared, number, .. } = &**self;
         let place = Location::caller();
-        let strand = Strand::copy().map(|strand| (strand, place));
+        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
         let path = shared.path();
         let learnt = || shared.tuner.priority(*number, message.entry());
         let (order, urgency) = (
@@ -170,7 +171,7 @@ impl<A: Send + 'static> Cell<A> {
         let is_next = mailbox.add(Envelope {
             message,
             path,
-            strand,
+            tracked,
             context,
             order,
             urgency,
@@ -271,7 +272,7 @@ impl<A: Send + 'static> Cell<A> {
             strand::begin(&shared.tables, worker, what, path, last)
         };
         let recorded = shared.is_recording().then(begin);
-        let left = begin_tracked(envelope.strand, before);
+        let left = begin_tracked(envelope.tracked, before);
         let outer = Current::Handler(self.number).replace();
         let call = || envelope.context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
@@ -328,11 +329,11 @@ impl<A: Send + 'static> Cell<A> {
 
 /// A task begins for the profiler: after its message, and after its actor's last task.
 #[inline]
-fn begin_tracked(message: Option<(Strand, Place)>, before: Option<Strand>) -> Option<Strand> {
+fn begin_tracked(message: Tracked, before: Option<Strand>) -> Option<Strand> {
     if !hpcrun_api::is_active() {
         return None;
     }
-    let left = match message {
+    let left = match message.map(|message| *message) {
         Some((strand, place)) => Strand::begin_from(Some(strand), place),
         None => Strand::begin(None),
     };
