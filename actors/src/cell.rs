@@ -256,7 +256,13 @@ impl<A: Send + 'static> Cell<A> {
         let shared = &self.shared;
         let (last, before) = (mailbox.last, mailbox.strand.take());
         drop(mailbox);
-        let Envelope { message, path, .. } = envelope;
+        let Envelope {
+            message,
+            path,
+            tracked,
+            context,
+            ..
+        } = envelope;
         let entry = message.entry();
         let begin = || {
             let entry = names::number(entry);
@@ -272,9 +278,9 @@ impl<A: Send + 'static> Cell<A> {
             strand::begin(&shared.tables, worker, what, path, last)
         };
         let recorded = shared.is_recording().then(begin);
-        let left = begin_tracked(envelope.tracked, before);
+        let left = begin_tracked(tracked, before);
         let outer = Current::Handler(self.number).replace();
-        let call = || envelope.context.enter(|| message.run(actor, self));
+        let call = || context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         let ended = outer.replace();
         let strand = left.and_then(|left| left.end());
