@@ -1,5 +1,5 @@
-//! Tasks that depend on several messages: merge points, and reductions, which make one value from all elements
-//! of an array.
+//! Tasks that depend on several messages: merge points, and reductions, which make one value from all
+//! elements of an array.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,8 +30,8 @@ pub struct Task {
     pub worker: usize,
     /// When it can start at the earliest, from the begin of the phase, in nanoseconds of activity.
     pub start: u64,
-    /// Its activity, in nanoseconds; of tasks that expose parallelism, the activity that follows and could run
-    /// beside the longest chain that follows.
+    /// Its activity, in nanoseconds; of tasks that expose parallelism, the activity that follows and could
+    /// run beside the longest chain that follows.
     pub time: u64,
     /// How much longer it may take before the span grows, in nanoseconds.
     pub slack: u64,
@@ -42,8 +42,8 @@ pub struct PathReport {
     /// Work, span, segments and entry methods (as procedures). Its sites are numbers for
     /// [`PathReport::place`]; its list of near branches is empty.
     pub report: Report,
-    /// Tasks that are not on the path, but nearly so: their slack is at most a twentieth of the span. Those of
-    /// an actor's entry method are one, with the sum of their times; the least slack first.
+    /// Tasks that are not on the path, but nearly so: their slack is at most a twentieth of the span. Those
+    /// of an actor's entry method are one, with the sum of their times; the least slack first.
     pub near: Vec<Task>,
     /// Tasks from which much activity follows that can run in parallel: the sooner they run, the sooner there
     /// is work for all. The most first.
@@ -257,8 +257,8 @@ fn exposing(shared: &Shared, analysis: &Analysis) -> Vec<Task> {
     })
 }
 
-/// One task, that of the least slack, for the rows (node, time, slack) of each actor's entry method; the first
-/// ones by `order`.
+/// One task, that of the least slack, for the rows (node, time, slack) of each actor's entry method; the
+/// first ones by `order`.
 fn merged<'a>(
     shared: &Shared,
     rows: impl Iterator<Item = (&'a Node, u64, u64)>,
