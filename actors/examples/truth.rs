@@ -3,7 +3,8 @@
 //! Runs graphs with known figures as actors that spin for known CPU times, on 1, 2 and 4 workers, and prints
 //! the greatest error of work, span and zeroed spans of each. Then T16 in phases, with automatic priorities.
 //!
-//! `cargo run --release -p actors --example truth [MICROSECONDS]`: a unit of time, 1000 by default.
+//! `cargo run --release -p actors --example truth [MICROSECONDS [GRAPH]]`: a unit of time, 1000 by default;
+//! of one graph, as T16, a single run on two workers, and its critical path in JSON.
 #![allow(dead_code)]
 
 #[path = "../tests/graphs/catalogue.rs"]
@@ -78,6 +79,14 @@ fn main() {
         ("T15 reduction tree", catalogue::reduction_tree()),
         ("T16 chain and fillers", catalogue::chain_and_fillers()),
     ];
+    if let Some(name) = std::env::args().nth(2) {
+        let (_, dag) = graphs
+            .iter()
+            .find(|(title, _)| title.starts_with(&name))
+            .expect("a graph");
+        let report = dag.run(System::builder().workers(2).critical_path(true), false);
+        return println!("{}", report.to_json());
+    }
     println!("greatest error of work, span and zeroed spans, % (1, 2, 4 workers)");
     for (name, dag) in &graphs {
         let errors = [1, 2, 4].map(|workers| format!("{:5.2}", error(dag, workers)));

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
 
-use crate::cell::{Cell, Message, Refused, WhenFull};
-use crate::merge::MergePoint;
-use crate::names::{self, Entry};
+use crate::cell::{Cell, Message};
+use crate::names::Entry;
 use crate::priority::Priority;
+use crate::reduction::MergePoint;
 use crate::report::PathReport;
 use crate::shared::Shared;
 use crate::strand;
@@ -21,16 +22,12 @@ pub trait Handle<M>: Sized + Send + 'static {
     /// [`System::run`](crate::System::run).
     fn handle(&mut self, message: M, context: &mut Context<'_, Self>);
 
-    /// The entry method's name in reports.
+    /// The entry method's name in reports; those of one name count as one.
     fn entry_name() -> String {
-        let message = std::any::type_name::<M>();
+        let (actor, message) = (std::any::type_name::<Self>(), std::any::type_name::<M>());
         let end = message.find('<').unwrap_or(message.len());
         let start = message[..end].rfind("::").map_or(0, |colons| colons + 2);
-        format!(
-            "{}::handle({})",
-            std::any::type_name::<Self>(),
-            &message[start..]
-        )
+        format!("{actor}::handle({})", &message[start..])
     }
 }
 
@@ -39,47 +36,16 @@ struct Typed<M>(M);
 
 impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
     fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool {
-        let mut context = Context {
-            cell,
-            is_stopped: false,
-        };
+        let is_stopped = false;
+        let mut context = Context { cell, is_stopped };
         actor.handle(self.0, &mut context);
         !context.is_stopped
     }
 
     fn entry(&self) -> Entry {
-        || names::entry::<(A, M)>(A::entry_name)
+        A::entry_name
     }
 }
-
-/// Why a message was not sent; it is given back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SendError<M> {
-    /// The actor has stopped.
-    Stopped(M),
-    /// The mailbox has no room.
-    Full(M),
-}
-
-impl<M> fmt::Debug for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SendError::Stopped(_) => "Stopped(..)",
-            SendError::Full(_) => "Full(..)",
-        })
-    }
-}
-
-impl<M> fmt::Display for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SendError::Stopped(_) => "the actor has stopped",
-            SendError::Full(_) => "the actor's mailbox has no room",
-        })
-    }
-}
-
-impl<M> std::error::Error for SendError<M> {}
 
 /// Where an actor gets messages. An actor that no address leads to, and that has no message, is dropped.
 pub struct Address<A>(pub(crate) Arc<Cell<A>>);
@@ -91,35 +57,38 @@ impl<A: Send + 'static> Address<A> {
     ///
     /// If the mailbox is bounded and has no room: an actor that sends handles no further message until there
     /// is room; a program or a foreign thread waits in here.
+    #[track_caller]
     #[inline]
     pub fn send<M: Send + 'static>(&self, message: M)
     where
         A: Handle<M>,
     {
         // An undelivered message is counted.
-        drop(self.0.send(Typed(message), None, WhenFull::Wait));
+        drop(self.0.send(Typed(message), None, true));
     }
 
     /// As [`Address::send`], with a priority, which automatic priorities do not change.
+    #[track_caller]
     pub fn send_with<M: Send + 'static>(&self, priority: Priority, message: M)
     where
         A: Handle<M>,
     {
-        drop(self.0.send(Typed(message), Some(priority), WhenFull::Wait));
+        drop(self.0.send(Typed(message), Some(priority), true));
     }
 
     /// Sends a message if the actor lives and has room for it.
     ///
     /// # Errors
-    /// The message, and why it was not sent.
-    pub fn try_send<M: Send + 'static>(&self, message: M) -> Result<(), SendError<M>>
+    /// The message, if the mailbox is full, or if the actor has stopped (it is disconnected).
+    #[track_caller]
+    pub fn try_send<M: Send + 'static>(&self, message: M) -> Result<(), TrySendError<M>>
     where
         A: Handle<M>,
     {
-        let sent = self.0.send(Typed(message), None, WhenFull::Refuse);
-        sent.map_err(|(why, Typed(message))| match why {
-            Refused::Stopped => SendError::Stopped(message),
-            Refused::Full => SendError::Full(message),
+        let sent = self.0.send(Typed(message), None, false);
+        sent.map_err(|error| match error {
+            TrySendError::Full(Typed(message)) => TrySendError::Full(message),
+            TrySendError::Disconnected(Typed(message)) => TrySendError::Disconnected(message),
         })
     }
 
@@ -140,10 +109,9 @@ impl<A> Clone for Address<A> {
     }
 }
 
-impl<A> fmt::Debug for Address<A> {
+impl<A: Send + 'static> fmt::Debug for Address<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.shared.groups.name(self.0.number);
-        f.debug_tuple("Address").field(&name).finish()
+        f.debug_tuple("Address").field(&self.name()).finish()
     }
 }
 
@@ -167,11 +135,14 @@ impl<A: Send + 'static> Array<A> {
     }
 
     /// Sends a message to all.
+    #[track_caller]
     pub fn broadcast<M: Clone + Send + 'static>(&self, message: M)
     where
         A: Handle<M>,
     {
-        self.iter().for_each(|actor| actor.send(message.clone()));
+        for actor in self.iter() {
+            actor.send(message.clone());
+        }
     }
 }
 
@@ -188,7 +159,7 @@ impl<A> Clone for Array<A> {
     }
 }
 
-impl<A> fmt::Debug for Array<A> {
+impl<A: Send + 'static> fmt::Debug for Array<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter()).finish()
     }
@@ -255,16 +226,8 @@ impl<A: Send + 'static> Context<'_, A> {
     }
 }
 
-impl<A> fmt::Debug for Context<'_, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("number", &self.cell.number)
-            .finish_non_exhaustive()
-    }
-}
-
 /// How actors are made: their name, and the room of their mailboxes.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     shared: Arc<Shared>,
     name: Option<String>,
@@ -322,18 +285,7 @@ impl Setup {
     }
 
     fn name_of<A>(&self) -> String {
-        self.name
-            .clone()
-            .unwrap_or_else(|| std::any::type_name::<A>().to_owned())
-    }
-}
-
-impl fmt::Debug for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let room = (self.room != usize::MAX).then_some(self.room);
-        f.debug_struct("Setup")
-            .field("name", &self.name)
-            .field("mailbox", &room)
-            .finish()
+        let default = || std::any::type_name::<A>().to_owned();
+        self.name.clone().unwrap_or_else(default)
     }
 }

@@ -8,7 +8,7 @@
 //! | `Idle` | no message waits | a message: `Ready` |
 //! | `Ready` | the queue of ready actors has it | a worker: `Running` |
 //! | `Running` | a worker has the actor's state | the end of a message: any other |
-//! | `Held` | it has sent more than the receivers have room for | room: `Ready` or `Idle` |
+//! | `Held` | it has sent more than a receiver has room for | room: `Ready` or `Idle` |
 //! | `Stopped` | it is gone | – |
 //!
 //! The queue may have a scheduled actor twice, if a more urgent message came later: whoever takes it second
@@ -16,19 +16,21 @@
 //! code runs, be it a handler or a destructor.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use hpcrun_api::{Edge, Strand};
 use work_stealing_rt::SpawnContext;
 
-use crate::current::{Current, note_full, take_full};
-use crate::names::{self, Entry};
+use crate::names::{self, Entry, lock};
 use crate::priority::Priority;
-use crate::shared::{RawPanic, Shared};
-use crate::strand::{self, Begin};
+use crate::shared::Shared;
+use crate::strand;
 use crate::table::{Path, What};
-use crate::turn::Turn;
+use crate::turn::{Current, Turn};
 
 /// Messages that an actor handles in a row although others are as urgent.
 const BATCH: u32 = 8;
@@ -41,15 +43,19 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) trait Message<A>: Send {
     /// Calls the actor's handler. Returns whether the actor goes on.
     fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool;
-    /// Gives the number of its entry method.
+    /// Its entry method.
     fn entry(&self) -> Entry;
 }
+
+/// The profiler's path of a message, and where it was sent.
+type Tracked = Option<Box<(Strand, &'static Location<'static>)>>;
 
 /// A message on its way.
 struct Envelope<A> {
     message: Box<dyn Message<A>>,
-    /// The longest path to its sending.
+    /// The longest path to its sending; the same for the profiler, while that follows paths.
     path: Path,
+    tracked: Tracked,
     /// Where it was sent, for a profiler.
     context: SpawnContext,
     /// What the sender asked for: its place in the mailbox.
@@ -72,26 +78,13 @@ struct Mailbox<A> {
     state: State,
     /// There unless it runs, or is stopped.
     actor: Option<Box<A>>,
-    /// The path of its last task.
+    /// The path of its last task; the same for the profiler.
     last: Path,
-    /// How many actors hold it.
-    holds: u32,
+    strand: Option<Strand>,
+    /// Receivers that had no room for what it sent; if it is held, the last one holds it.
+    full: Vec<Arc<dyn Turn>>,
     /// The actors that it holds.
     held: Vec<Arc<dyn Turn>>,
-}
-
-/// What to do with a message for which there is no room.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhenFull {
-    Wait,
-    Refuse,
-}
-
-/// Why a message was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Stopped,
-    Full,
 }
 
 pub(crate) struct Cell<A> {
@@ -116,7 +109,8 @@ impl<A: Send + 'static> Cell<A> {
                 state: State::Running,
                 actor: None,
                 last: Path::default(),
-                holds: 0,
+                strand: None,
+                full: Vec::new(),
                 held: Vec::new(),
             }),
             freed: Condvar::new(),
@@ -134,8 +128,7 @@ impl<A: Send + 'static> Cell<A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Mailbox<A>> {
-        // Nothing panics under the lock.
-        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.mailbox)
     }
 
     /// Whether the actor is gone.
@@ -145,35 +138,40 @@ impl<A: Send + 'static> Cell<A> {
 
     /// Accepts a message, or gives the reason why not. Then, and if the caller is not an actor and waits in
     /// vain, the message is dropped.
+    #[track_caller]
     pub(crate) fn send<M: Message<A> + 'static>(
         self: &Arc<Self>,
         message: M,
         priority: Option<Priority>,
-        when_full: WhenFull,
-    ) -> Result<(), (Refused, M)> {
-        let is_bounded = self.room != usize::MAX;
-        if is_bounded && when_full == WhenFull::Wait && !matches!(Current::get(), Current::Actor(_))
-        {
+        may_wait: bool,
+    ) -> Result<(), TrySendError<M>> {
+        if self.room != usize::MAX && may_wait {
             self.wait_for_room();
         }
-        let path = self.shared.path();
-        let order = priority.unwrap_or_default();
-        let urgency =
-            priority.unwrap_or_else(|| self.shared.priority(self.number, message.entry()));
+        let Cell { shared, number, .. } = &**self;
+        let place = Location::caller();
+        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
+        let path = shared.path();
+        let learnt = || shared.tuner.priority(*number, message.entry());
+        let (order, urgency) = (
+            priority.unwrap_or_default(),
+            priority.unwrap_or_else(learnt),
+        );
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
             drop(mailbox);
-            self.shared.count_undelivered(1);
-            return Err((Refused::Stopped, message));
+            shared.undelivered.fetch_add(1, Ordering::Relaxed);
+            return Err(TrySendError::Disconnected(message));
         }
-        if mailbox.queue.len() >= self.room && when_full == WhenFull::Refuse {
-            return Err((Refused::Full, message));
+        if mailbox.queue.len() >= self.room && !may_wait {
+            return Err(TrySendError::Full(message));
         }
         let message = Box::new(message);
         let is_next = mailbox.add(Envelope {
             message,
             path,
+            tracked,
             context,
             order,
             urgency,
@@ -181,18 +179,21 @@ impl<A: Send + 'static> Cell<A> {
         let is_full = mailbox.queue.len() > self.room;
         drop(mailbox);
         if is_next {
-            self.shared.schedule(Arc::<Self>::clone(self), urgency);
+            shared.schedule(Arc::<Self>::clone(self), urgency);
         }
         if is_full {
-            note_full(Arc::<Self>::clone(self));
+            Current::note_full(Arc::<Self>::clone(self));
         }
         Ok(())
     }
 
-    /// Waits until there is room. A program on a worker helps meanwhile. Gives up if nothing moves any more:
-    /// then the actors are deadlocked, which `run` reports.
+    /// Waits until there is room, unless in a handler. A program on a worker helps meanwhile. Gives up if
+    /// nothing moves any more: then the actors are deadlocked, which `run` reports.
     #[cold]
     fn wait_for_room(&self) {
+        if matches!(Current::get(), Current::Handler(_) | Current::Full(_)) {
+            return;
+        }
         loop {
             let mailbox = self.lock();
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
@@ -205,9 +206,6 @@ impl<A: Send + 'static> Cell<A> {
                 }
             } else {
                 drop(self.freed.wait_timeout(mailbox, LOOK));
-                if !self.shared.ready.is_idle() {
-                    continue;
-                }
             }
             if self.shared.ready.is_idle() && self.lock().queue.len() >= self.room {
                 return;
@@ -223,10 +221,19 @@ impl<A: Send + 'static> Cell<A> {
     }
 
     /// The actor is neither running nor stopped: what next?
-    fn go_on(self: &Arc<Self>, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
-        if mailbox.holds != 0 {
+    fn go_on<'a>(self: &'a Arc<Self>, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+        while let Some(receiver) = mailbox.full.last().map(Arc::clone) {
             mailbox.state = State::Held;
-            return;
+            drop(mailbox);
+            // Nobody but the actor itself makes room in its own mailbox.
+            if receiver.number() != self.number && receiver.hold(Arc::<Self>::clone(self)) {
+                return;
+            }
+            mailbox = self.lock();
+            if mailbox.state == State::Stopped {
+                return;
+            }
+            mailbox.full.pop();
         }
         let Some(priority) = mailbox.urgency() else {
             mailbox.state = State::Idle;
@@ -237,90 +244,76 @@ impl<A: Send + 'static> Cell<A> {
         self.shared.schedule(Arc::<Self>::clone(self), priority);
     }
 
-    /// Handles one message. Returns the task's path, and whether the actor goes on.
+    /// Handles one message. Returns the mailbox, and whether the actor goes on.
     #[inline]
-    fn handle(
-        self: &Arc<Self>,
+    fn handle<'a>(
+        self: &'a Arc<Self>,
+        mut mailbox: MutexGuard<'a, Mailbox<A>>,
         actor: &mut A,
         envelope: Envelope<A>,
-        last: Path,
         worker: usize,
-    ) -> (Path, bool) {
+    ) -> (MutexGuard<'a, Mailbox<A>>, bool) {
+        let shared = &self.shared;
+        let (last, before) = (mailbox.last, mailbox.strand.take());
+        drop(mailbox);
         let Envelope {
             message,
             path,
+            tracked,
             context,
             ..
         } = envelope;
         let entry = message.entry();
-        let tables = &self.shared.tables;
         let begin = || {
+            let entry = names::number(entry);
             let what = What {
                 actor: self.number,
-                entry: names::number(entry),
+                entry,
             };
-            let last = if tables.actor_order {
+            let last = if shared.tables.actor_order {
                 last
             } else {
                 Path::default()
             };
-            strand::begin(
-                tables,
-                &Begin {
-                    worker,
-                    what,
-                    message: path,
-                    actor: last,
-                },
-            )
+            strand::begin(&shared.tables, worker, what, path, last)
         };
-        let recorded = self.shared.is_recording().then(begin);
-        let before = Current::Actor(self.number).replace();
+        let recorded = shared.is_recording().then(begin);
+        let left = begin_tracked(tracked, before);
+        let outer = Current::Handler(self.number).replace();
         let call = || context.enter(|| message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
-        before.replace();
-        let path = recorded.map_or_else(Path::default, |outer| strand::end(tables, outer));
-        self.shared.count_message(worker);
+        let ended = outer.replace();
+        let strand = left.and_then(|left| left.end());
+        let path = recorded.map_or_else(Path::default, |outer| strand::end(&shared.tables, outer));
+        shared.count_message(worker);
+        if let Some(strand) = &strand {
+            shared.add_end(strand);
+        }
         let goes_on = result.unwrap_or_else(|payload| {
-            let panic = RawPanic::new(self.number, entry(), payload);
-            self.shared.note_panic(panic);
+            shared.note_panic(self.number, entry(), payload);
             false
         });
-        while let Some(receiver) = take_full(self.number) {
-            self.wait_for(&receiver);
+        mailbox = self.lock();
+        (mailbox.last, mailbox.strand) = (path, strand);
+        if let Current::Full(sender) = ended {
+            mailbox.full = Current::take_full(sender);
         }
-        (path, goes_on)
-    }
-
-    /// Is held by an actor without room, unless that has some now. Nobody but the actor itself makes room in
-    /// its own mailbox.
-    #[cold]
-    fn wait_for(self: &Arc<Self>, target: &Arc<dyn Turn>) {
-        if target.number() == self.number {
-            return;
-        }
-        self.lock().holds += 1;
-        let this: Arc<dyn Turn> = Arc::<Self>::clone(self);
-        if !target.hold(this) {
-            self.lock().holds -= 1;
-        }
+        let goes_on = goes_on && mailbox.state != State::Stopped;
+        (mailbox, goes_on)
     }
 
     /// Those that waited for room go on.
     #[cold]
     fn let_go(&self, held: Vec<Arc<dyn Turn>>) {
-        for actor in held {
-            self.shared.is_free(actor.number(), self.number);
-            actor.resume();
-        }
+        held.into_iter().for_each(|actor| actor.resume());
+        self.freed.notify_all();
     }
 
     /// Drops a user's value; its panic is contained as a handler's is.
     fn discard<T>(&self, value: T) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-            let entry = names::entry::<Self>(|| format!("{}::drop", std::any::type_name::<A>()));
-            self.shared
-                .note_panic(RawPanic::new(self.number, entry, payload));
+            let entry = format!("{}::drop", std::any::type_name::<A>());
+            self.shared.note_panic(self.number, entry, payload);
         }
     }
 
@@ -329,15 +322,31 @@ impl<A: Send + 'static> Cell<A> {
         let actor = mailbox.actor.take().or(running);
         let queue = std::mem::take(&mut mailbox.queue);
         let held = std::mem::take(&mut mailbox.held);
-        drop(mailbox);
-        self.shared.count_undelivered(queue.len() as u64);
+        let full = std::mem::take(&mut mailbox.full);
+        drop((mailbox, full));
+        let undelivered = &self.shared.undelivered;
+        undelivered.fetch_add(queue.len() as u64, Ordering::Relaxed);
         self.discard(actor);
-        queue
-            .into_iter()
-            .for_each(|envelope| self.discard(envelope.message));
+        let messages = queue.into_iter().map(|envelope| envelope.message);
+        messages.for_each(|message| self.discard(message));
         self.let_go(held);
-        self.freed.notify_all();
     }
+}
+
+/// A task begins for the profiler: after its message, and after its actor's last task.
+#[inline]
+fn begin_tracked(message: Tracked, before: Option<Strand>) -> Option<Strand> {
+    if !hpcrun_api::is_active() {
+        return None;
+    }
+    let left = match message.map(|message| *message) {
+        Some((strand, place)) => Strand::begin_from(Some(strand), place),
+        None => Strand::begin(None),
+    };
+    if before.is_some() {
+        Strand::merge(before, Edge::Lock);
+    }
+    left
 }
 
 impl<A> Mailbox<A> {
@@ -368,15 +377,6 @@ impl<A> Mailbox<A> {
     fn urgency(&self) -> Option<Priority> {
         self.queue.iter().take(SEEN).map(|next| next.urgency).max()
     }
-
-    /// Those that may go on, if so many messages leave enough room: half of it.
-    #[inline]
-    fn take_held(&mut self, room: usize) -> Vec<Arc<dyn Turn>> {
-        if self.held.is_empty() || self.queue.len() > room / 2 {
-            return Vec::new();
-        }
-        std::mem::take(&mut self.held)
-    }
 }
 
 impl<A: Send + 'static> Turn for Cell<A> {
@@ -397,23 +397,19 @@ impl<A: Send + 'static> Turn for Cell<A> {
             let Some(envelope) = mailbox.queue.pop_front() else {
                 return self.rest(mailbox, actor);
             };
-            let last = mailbox.last;
-            if self.room != usize::MAX {
-                let held = mailbox.take_held(self.room);
+            if self.room != usize::MAX && mailbox.queue.len() <= self.room / 2 {
+                let held = std::mem::take(&mut mailbox.held);
                 drop(mailbox);
                 self.let_go(held);
-                self.freed.notify_all();
-            } else {
-                drop(mailbox);
+                mailbox = self.lock();
             }
-            let (path, goes_on) = self.handle(&mut actor, envelope, last, worker);
-            mailbox = self.lock();
-            mailbox.last = path;
-            if !goes_on || mailbox.state == State::Stopped {
+            let goes_on;
+            (mailbox, goes_on) = self.handle(mailbox, &mut actor, envelope, worker);
+            if !goes_on {
                 return self.end(mailbox, Some(actor));
             }
             let others = |next| self.shared.ready.has(next, handled < BATCH);
-            if mailbox.holds != 0 || mailbox.urgency().is_none_or(others) {
+            if !mailbox.full.is_empty() || mailbox.urgency().is_none_or(others) {
                 return self.rest(mailbox, actor);
             }
         }
@@ -430,17 +426,24 @@ impl<A: Send + 'static> Turn for Cell<A> {
         let mut mailbox = self.lock();
         let is_full = mailbox.queue.len() > self.room && mailbox.state != State::Stopped;
         if is_full {
-            self.shared.is_held(&sender, self.number);
+            self.shared.held.fetch_add(1, Ordering::Relaxed);
             mailbox.held.push(sender);
         }
         is_full
     }
 
     fn resume(self: Arc<Self>) {
+        self.shared.held.fetch_sub(1, Ordering::Relaxed);
         let mut mailbox = self.lock();
-        mailbox.holds -= 1;
+        mailbox.full.pop();
         if mailbox.state == State::Held {
             self.go_on(mailbox);
         }
+    }
+
+    fn holder(&self) -> Option<Arc<dyn Turn>> {
+        let mailbox = self.lock();
+        let is_held = mailbox.state == State::Held;
+        mailbox.full.last().filter(|_| is_held).map(Arc::clone)
     }
 }

@@ -47,8 +47,7 @@
 //! | module | duty |
 //! |---|---|
 //! | `priority` | how urgent a message is |
-//! | `turn` | an actor as the scheduler sees it |
-//! | `current` | what the calling thread runs |
+//! | `turn` | an actor as the scheduler sees it, and what the calling thread runs |
 //! | `ready` | which actor runs next, and how many workers help |
 //! | `table`, `strand` | recording: a worker's table, and a thread's current task |
 //! | `names` | names of actors and entry methods |
@@ -56,7 +55,7 @@
 //! | `tuner` | automatic priorities |
 //! | `shared` | what all parts of a system share |
 //! | `cell` | an actor, its mailbox and its turns |
-//! | `merge`, `reduction` | tasks that depend on several messages |
+//! | `reduction` | tasks that depend on several messages |
 //! | `pattern`, `report` | phases of a path, and the path for readers |
 //! | `address`, `system` | what users hold |
 #![forbid(unsafe_code)]
@@ -64,8 +63,6 @@
 mod address;
 mod analysis;
 mod cell;
-mod current;
-mod merge;
 mod names;
 mod pattern;
 mod priority;
@@ -82,11 +79,10 @@ mod table;
 mod tuner;
 mod turn;
 
-pub use crate::address::{Address, Array, Context, Handle, SendError, Setup};
-pub use crate::merge::MergePoint;
+pub use crate::address::{Address, Array, Context, Handle, Setup};
 pub use crate::pattern::Phase;
 pub use crate::priority::Priority;
-pub use crate::reduction::Reduction;
-pub use crate::report::{Branch, PathReport, Task};
+pub use crate::reduction::{MergePoint, Reduction};
+pub use crate::report::{PathReport, Task};
 pub use crate::shared::Panic;
 pub use crate::system::{RunError, System, SystemBuilder};

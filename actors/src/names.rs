@@ -1,30 +1,19 @@
 //! Names of actors and entry methods, by number.
 //!
-//! An entry method is an actor's type with a message's type; its number is valid in the whole process. An
-//! actor's number has its *group* in the high half, an array or all single actors of one name, and its index
-//! there in the low one. So there are as many names as types and arrays, however many actors there are.
+//! An entry method's number is valid in the whole process; those of one name count as one. An actor's number
+//! has its *group* in the high half, an array or all single actors of one name, and its index there in the
+//! low one. So there are as many names as types and arrays, however many actors there are.
 
-use std::any::TypeId;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The program, which sends the first messages.
-pub(crate) const PROGRAM: &str = "program";
+/// The actor that stands for the program, which sends the first messages.
+pub(crate) const PROGRAM: u64 = u64::MAX;
 
-/// Gives the number of an entry method.
-pub(crate) type Entry = fn() -> u32;
+/// Gives the name of an entry method.
+pub(crate) type Entry = fn() -> String;
 
-#[derive(Default)]
-struct Entries {
-    numbers: BTreeMap<TypeId, u32>,
-    names: Vec<String>,
-}
-
-static ENTRIES: Mutex<Entries> = Mutex::new(Entries {
-    numbers: BTreeMap::new(),
-    names: Vec::new(),
-});
+static ENTRIES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Entries of [`KNOWN`].
 const SLOTS: usize = 32;
@@ -34,11 +23,12 @@ thread_local! {
     static KNOWN: [Cell<(usize, u32)>; SLOTS] = const { [const { Cell::new((0, 0)) }; SLOTS] };
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// A mutex under which nothing panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the function returns, without calling it each time.
+/// The number of an entry method.
 #[inline]
 pub(crate) fn number(entry: Entry) -> u32 {
     // Functions at one address are the same function, or return the same.
@@ -47,31 +37,25 @@ pub(crate) fn number(entry: Entry) -> u32 {
         let slot = &known[address / 16 % SLOTS];
         let (at, mut number) = slot.get();
         if at != address {
-            number = entry();
+            number = look_up(entry());
             slot.set((address, number));
         }
         number
     })
 }
 
-/// The number of the entry method that `T` stands for; see [`number`].
-pub(crate) fn entry<T: 'static>(name: impl FnOnce() -> String) -> u32 {
-    let name = name();
+fn look_up(name: String) -> u32 {
     let mut entries = lock(&ENTRIES);
-    let Entries { numbers, names } = &mut *entries;
-    *numbers.entry(TypeId::of::<T>()).or_insert_with(|| {
-        names.push(name);
-        names.len() as u32 - 1
-    })
+    let known = entries.iter().position(|other| *other == name);
+    known.unwrap_or_else(|| {
+        entries.push(name);
+        entries.len() - 1
+    }) as u32
 }
 
 /// The name of an entry method.
 pub(crate) fn of_entry(number: u32) -> String {
-    lock(&ENTRIES)
-        .names
-        .get(number as usize)
-        .cloned()
-        .unwrap_or_default()
+    lock(&ENTRIES)[number as usize].clone()
 }
 
 /// The groups of a system.
@@ -85,27 +69,23 @@ struct Group {
 }
 
 impl Groups {
-    /// The number of the first of `length` actors of a new array.
+    fn add(groups: &mut Vec<Group>, name: &str, single: Option<u32>) -> usize {
+        let name = name.to_owned();
+        groups.push(Group { name, single });
+        groups.len() - 1
+    }
+
+    /// The number of the first actor of a new array; those of the others follow.
     pub(crate) fn array(&self, name: &str) -> u64 {
-        let mut groups = lock(&self.0);
-        groups.push(Group {
-            name: name.to_owned(),
-            single: None,
-        });
-        (groups.len() as u64 - 1) << 32
+        (Self::add(&mut lock(&self.0), name, None) as u64) << 32
     }
 
     /// The number of a new actor.
     pub(crate) fn single(&self, name: &str) -> u64 {
         let mut groups = lock(&self.0);
         let same = |group: &Group| group.single.is_some() && group.name == name;
-        let at = groups.iter().position(same).unwrap_or_else(|| {
-            groups.push(Group {
-                name: name.to_owned(),
-                single: Some(0),
-            });
-            groups.len() - 1
-        });
+        let at = groups.iter().position(same);
+        let at = at.unwrap_or_else(|| Self::add(&mut groups, name, Some(0)));
         let count = groups[at].single.get_or_insert(0);
         let index = *count;
         *count = index.wrapping_add(1);
@@ -117,41 +97,8 @@ impl Groups {
         let groups = lock(&self.0);
         match groups.get((actor >> 32) as usize) {
             None => String::new(),
-            Some(Group {
-                name,
-                single: Some(1),
-            }) => name.clone(),
-            Some(Group { name, .. }) => format!("{name}[{}]", actor as u32),
+            Some(group) if group.single == Some(1) => group.name.clone(),
+            Some(group) => format!("{}[{}]", group.name, actor as u32),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn actors_are_named_by_group_and_index() {
-        let groups = Groups::default();
-        let (alone, array, twice) = (groups.single("a"), groups.array("a"), groups.single("b"));
-        let other = groups.single("b");
-        let names = [alone, array + 3, twice, other].map(|actor| groups.name(actor));
-        assert_eq!(names, ["a", "a[3]", "b[0]", "b[1]"]);
-    }
-
-    #[test]
-    fn entries_have_one_number_on_all_threads() {
-        struct One;
-        struct Other;
-        let one = entry::<One>(|| "one".to_owned());
-        let other = entry::<Other>(|| "other".to_owned());
-        let again: Entry = || entry::<One>(|| "again".to_owned());
-        let thread = std::thread::spawn(move || [number(again), number(again)]);
-        assert_eq!(thread.join().expect("no panic"), [one; 2]);
-        assert_ne!(one, other);
-        assert_eq!(
-            (of_entry(one), of_entry(u32::MAX)),
-            ("one".to_owned(), String::new())
-        );
     }
 }

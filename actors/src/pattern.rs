@@ -22,7 +22,7 @@ pub(crate) const MOST_STEPS: usize = 1 << 14;
 /// longest frequent sequence, which is at most steps / support.
 pub(crate) fn repeated(steps: &[u32], support: usize) -> Option<Phase> {
     let mut groups = vec![(0..steps.len()).collect::<Vec<usize>>()];
-    let mut best: Option<(usize, Phase)> = None;
+    let mut best = (0, Vec::new(), 0);
     for length in 1..=steps.len() {
         let mut longer = Vec::new();
         for starts in groups {
@@ -32,30 +32,25 @@ pub(crate) fn repeated(steps: &[u32], support: usize) -> Option<Phase> {
                     by_last.entry(*last).or_default().push(start);
                 }
             }
-            longer.extend(
-                by_last
-                    .into_values()
-                    .filter(|starts| apart(starts, length).count() >= support),
-            );
-        }
-        for starts in &longer {
-            let weight = apart(starts, length).count() * length * length;
-            if best.as_ref().is_none_or(|(most, _)| weight > *most) {
-                let starts: Vec<usize> = apart(starts, length).collect();
-                let period = period(&steps[starts[0]..starts[0] + length]);
-                best = Some((
-                    weight,
-                    Phase {
-                        starts,
-                        length,
-                        period,
-                    },
-                ));
+            for starts in by_last.into_values() {
+                let count = apart(&starts, length).count();
+                if count >= support {
+                    if count * length * length > best.0 {
+                        best = (count * length * length, starts.clone(), length);
+                    }
+                    longer.push(starts);
+                }
             }
         }
         groups = longer;
     }
-    best.map(|(_, phase)| phase)
+    let (weight, starts, length) = best;
+    let starts: Vec<usize> = apart(&starts, length).collect();
+    (weight != 0).then(|| Phase {
+        period: period(&steps[starts[0]..starts[0] + length]),
+        starts,
+        length,
+    })
 }
 
 /// The starts that are at least `length` apart, the first one first.
@@ -82,24 +77,17 @@ fn period(steps: &[u32]) -> usize {
 mod tests {
     use super::*;
 
-    fn find(text: &str, support: usize) -> Option<(String, usize, usize)> {
-        let steps: Vec<u32> = text.bytes().map(u32::from).collect();
-        let phase = repeated(&steps, support)?;
-        let start = phase.starts[0];
-        Some((
-            text[start..start + phase.length].to_owned(),
-            phase.starts.len(),
-            phase.period,
-        ))
-    }
-
     #[test]
     fn an_iteration_is_found_between_other_tasks() {
         let text = ["x", &"abbbc".repeat(6), "y", "abbbc", "zz"].concat();
-        assert_eq!(find(&text, 6), Some(("abbbc".to_owned(), 7, 5)));
-        assert_eq!(find(&"ab".repeat(60), 6), Some(("ab".repeat(10), 6, 2)));
-        assert_eq!(find("abcdef", 6), None);
-        assert_eq!(find("", 6), None);
+        let steps: Vec<u32> = text.bytes().map(u32::from).collect();
+        let phase = repeated(&steps, 6).expect("it occurs seven times");
+        assert_eq!((phase.starts.len(), phase.starts[6]), (7, 32));
+        assert_eq!((phase.length, phase.period), (5, 5));
+        assert_eq!(
+            repeated(&[1, 2].repeat(60), 6).map(|phase| phase.period),
+            Some(2)
+        );
     }
 
     /// Against all sequences of random texts.

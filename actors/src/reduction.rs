@@ -1,12 +1,33 @@
-//! Reductions: one value from all elements of an array.
+//! Tasks that depend on several messages: merge points, and reductions, which make one value from all
+//! elements of an array.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::names::lock;
 use crate::shared::Shared;
-use crate::strand;
+use crate::strand::{self, Tables};
 use crate::table::Path;
+
+/// A point where several messages are needed before a task goes on, for systems that follow messages alone
+/// ([`actor_order(false)`](crate::SystemBuilder::actor_order)): each handler that only keeps a message adds
+/// itself, [`Context::add_to`](crate::Context::add_to), and the one that goes on depends on them,
+/// [`Context::depend_on`](crate::Context::depend_on). In the paper's terms: declare, maximum and reset.
+///
+/// By default an actor's tasks depend on those before them, so that nothing need be said.
+#[derive(Debug, Default)]
+pub struct MergePoint(Path);
+
+impl MergePoint {
+    pub(crate) fn add(&mut self, tables: &Tables, path: Path) {
+        self.0 = strand::join(tables, path, self.0);
+    }
+
+    pub(crate) fn take(&mut self) -> Path {
+        std::mem::take(&mut self.0)
+    }
+}
 
 type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 type Target<T> = dyn Fn(T) + Send + Sync;
@@ -83,21 +104,14 @@ impl<T: Send> Reduction<T> {
     ///
     /// # Panics
     /// If there is no such element.
-    pub fn contribute(&self, element: usize, value: T) {
-        let Inner {
-            shared,
-            rounds,
-            nodes,
-            combine,
-            target,
-        } = &*self.0;
+    pub fn contribute(&self, element: usize, mut value: T) {
+        let Inner { shared, rounds, .. } = &*self.0;
         let round = rounds[element].fetch_add(1, Ordering::Relaxed);
-        let (mut value, mut index, mut width) = (value, element, rounds.len());
-        for level in nodes {
+        let (mut index, mut width) = (element, rounds.len());
+        for level in &self.0.nodes {
             if index ^ 1 < width {
                 let path = shared.path();
-                let node = &level[index / 2];
-                let mut waiting = node.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = lock(&level[index / 2]);
                 let Some(at) = waiting.iter().position(|other| other.round == round) else {
                     waiting.push(Waiting { round, value, path });
                     return;
@@ -105,26 +119,28 @@ impl<T: Send> Reduction<T> {
                 let other = waiting.swap_remove(at);
                 drop(waiting);
                 strand::merge(&shared.tables, other.path);
-                value = if index % 2 == 0 {
-                    combine(value, other.value)
+                let is_first = index % 2 == 0;
+                let (first, second) = if is_first {
+                    (value, other.value)
                 } else {
-                    combine(other.value, value)
+                    (other.value, value)
                 };
+                value = (self.0.combine)(first, second);
             }
             index /= 2;
             width = width.div_ceil(2);
         }
-        target(value);
+        (self.0.target)(value);
     }
 
     /// The elements that have contributed less often than others: who is missing when a program stands still.
     pub fn missing(&self) -> Vec<usize> {
-        let rounds: Vec<u64> = self
+        let rounds = self
             .0
             .rounds
             .iter()
-            .map(|r| r.load(Ordering::Relaxed))
-            .collect();
+            .map(|rounds| rounds.load(Ordering::Relaxed));
+        let rounds: Vec<u64> = rounds.collect();
         let most = rounds.iter().copied().max().unwrap_or(0);
         (0..rounds.len())
             .filter(|element| rounds[*element] < most)

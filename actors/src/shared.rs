@@ -2,24 +2,22 @@
 //! of what went wrong.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
+use hpcrun_api::{Edge, Strand};
 use work_stealing_rt::ThreadPool;
 
 use crate::analysis::{Analysis, Window};
-use crate::current::Current;
-use crate::names::{self, Entry, Groups};
+use crate::names::{self, Groups, lock};
 use crate::priority::Priority;
 use crate::ready::Ready;
-use crate::strand::{self, Begin, Tables};
+use crate::strand::{self, Tables};
 use crate::table::{Path, What, add};
 use crate::tuner::Tuner;
-use crate::turn::Turn;
+use crate::turn::{Current, Turn};
 
 /// A panic of a handler. The actor is stopped, all others go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,56 +32,36 @@ pub struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} panicked in {}: {}",
-            self.actor, self.entry, self.message
-        )
-    }
-}
-
-/// A [`Panic`] with numbers in place of names.
-pub(crate) struct RawPanic {
-    actor: u64,
-    entry: u32,
-    message: String,
-}
-
-impl RawPanic {
-    pub(crate) fn new(actor: u64, entry: u32, payload: Box<dyn Any + Send>) -> Self {
-        let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        // The payload's destructor might panic too.
-        std::mem::forget(payload);
-        RawPanic {
+        let Panic {
             actor,
             entry,
-            message: text.unwrap_or_else(|| "(not a text)".to_owned()),
-        }
+            message,
+        } = self;
+        write!(f, "{actor} panicked in {entry}: {message}")
     }
 }
 
 /// Panics that are kept; further ones are counted.
 const MOST_PANICS: usize = 100;
 
-/// An actor that is held, and by which.
-type Held = (Arc<dyn Turn>, Vec<u64>);
-
 pub(crate) struct Shared {
     pub(crate) ready: Ready<dyn Turn>,
     pub(crate) tables: Tables,
     pub(crate) groups: Groups,
+    pub(crate) tuner: Tuner,
     pool: ThreadPool,
     is_recording: AtomicBool,
     /// Length of all paths when the open phase began.
     base: AtomicU64,
     window: Mutex<Window>,
-    tuner: Tuner,
     actors: Mutex<Actors>,
-    held: Mutex<HashMap<u64, Held>>,
-    undelivered: AtomicU64,
-    panics: Mutex<Vec<Panic>>,
-    more_panics: AtomicU64,
+    /// Actors that others hold.
+    pub(crate) held: AtomicUsize,
+    pub(crate) undelivered: AtomicU64,
+    /// The first panics, and how many more.
+    panics: Mutex<(Vec<Panic>, u64)>,
+    /// The ends of all tasks, for the profiler's critical path.
+    ends: Mutex<Option<Strand>>,
 }
 
 #[derive(Default)]
@@ -93,31 +71,23 @@ struct Actors {
     sweep_at: usize,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(crate) fn new(pool: ThreadPool, tables: Tables, records: bool, tuner: Tuner) -> Arc<Self> {
         Arc::new(Shared {
             ready: Ready::new(pool.current_num_threads()),
             groups: Groups::default(),
+            tuner,
             pool,
             is_recording: AtomicBool::new(records),
             base: AtomicU64::new(0),
-            window: Mutex::new(Window::new(&tables)),
-            tuner,
+            window: Mutex::new(Window::new(&tables, 0)),
             tables,
             actors: Mutex::default(),
-            held: Mutex::default(),
+            held: AtomicUsize::new(0),
             undelivered: AtomicU64::new(0),
             panics: Mutex::default(),
-            more_panics: AtomicU64::new(0),
+            ends: Mutex::default(),
         })
-    }
-
-    pub(crate) fn workers(&self) -> usize {
-        self.pool.current_num_threads()
     }
 
     #[inline]
@@ -138,12 +108,6 @@ impl Shared {
         strand::path(&self.tables).unwrap_or_else(outside)
     }
 
-    /// The priority of a message for which the sender asks for none.
-    #[inline]
-    pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
-        self.tuner.priority(actor, entry)
-    }
-
     /// A new actor.
     pub(crate) fn register(&self, actor: Weak<dyn Turn>) {
         let mut actors = lock(&self.actors);
@@ -157,9 +121,8 @@ impl Shared {
     /// Ends all actors, which may refer to each other for ever otherwise.
     pub(crate) fn stop_all(&self) {
         let all = std::mem::take(&mut lock(&self.actors).all);
-        all.iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|actor| actor.stop());
+        let all = all.iter().filter_map(Weak::upgrade);
+        all.for_each(|actor| actor.stop());
     }
 
     /// The actor has a message.
@@ -176,25 +139,39 @@ impl Shared {
     }
 
     /// The body of a helper.
-    fn help(&self) {
+    fn help(self: Arc<Self>) {
         let worker = self.worker();
+        // In the middle of a task, that comes first; and nobody sends while the only worker looks.
+        let is_free = Current::get() == Current::Other;
+        let may_look = is_free && self.pool.current_num_threads() > 1;
         strand::rest(&self.tables, worker);
-        while let Some(actor) = self.ready.take() {
-            actor.run(worker);
+        let mut next = self.ready.take(false);
+        loop {
+            while let Some(actor) = next {
+                actor.run(worker);
+                next = self.ready.take(true);
+            }
+            strand::rest(&self.tables, worker);
+            let found = work_stealing_rt::idle(|| self.ready.look(may_look));
+            let Some((actor, more)) = found else {
+                return;
+            };
+            if more {
+                self.start_helper();
+            }
+            next = Some(actor);
         }
-        strand::rest(&self.tables, worker);
     }
 
     /// Runs one ready actor in the middle of a program; false if there is none.
-    pub(crate) fn help_once(self: &Arc<Self>) -> bool {
-        let Some(actor) = self.ready.take_one() else {
-            return false;
-        };
-        actor.run(self.worker());
-        if self.ready.leave() {
-            self.start_helper();
-        }
-        true
+    pub(crate) fn help_once(&self) -> bool {
+        let actor = self.ready.take(false);
+        actor
+            .map(|actor| actor.run(self.worker()))
+            .is_some_and(|()| {
+                self.ready.leave();
+                true
+            })
     }
 
     fn worker(&self) -> usize {
@@ -206,24 +183,14 @@ impl Shared {
     pub(crate) fn program<R: Send>(&self, program: impl FnOnce() -> R + Send) -> R {
         self.pool.install(|| {
             let worker = self.worker();
-            let entry = names::entry::<Self>(|| names::PROGRAM.to_owned());
+            let entry = names::number(|| "program".to_owned());
             strand::rest(&self.tables, worker);
             let what = What {
-                actor: u64::MAX,
+                actor: names::PROGRAM,
                 entry,
             };
-            let (message, actor) = (self.longest(), Path::default());
-            let begin = || {
-                strand::begin(
-                    &self.tables,
-                    &Begin {
-                        worker,
-                        what,
-                        message,
-                        actor,
-                    },
-                )
-            };
+            let longest = self.longest();
+            let begin = || strand::begin(&self.tables, worker, what, longest, Path::default());
             let recorded = self.is_recording().then(begin);
             let before = Current::Program.replace();
             let result = catch_unwind(AssertUnwindSafe(program));
@@ -246,38 +213,31 @@ impl Shared {
     /// A phase begins after a path; `None`: after everything so far.
     pub(crate) fn begin_phase(&self, after: Option<Path>) {
         let mut window = lock(&self.window);
-        *window = Window::new(&self.tables);
-        window.base = after.unwrap_or_else(|| self.longest()).length;
-        self.base.store(window.base, Ordering::Relaxed);
-        self.is_recording
-            .store(self.tuner.begin_phase(), Ordering::Relaxed);
+        let base = after.unwrap_or_else(|| self.longest()).length;
+        *window = Window::new(&self.tables, base);
+        self.base.store(base, Ordering::Relaxed);
+        let is_recording = self.tuner.begin_phase();
+        self.is_recording.store(is_recording, Ordering::Relaxed);
     }
 
     /// The open phase has ended with a path, or with all.
     pub(crate) fn end_phase(&self, end: Option<Path>) {
-        let (wall, messages) = {
-            let window = lock(&self.window);
-            (window.begun.elapsed(), self.messages() - window.messages)
-        };
-        let analysis = || Analysis::new(&self.tables, &lock(&self.window), end);
-        self.tuner
-            .end_phase(wall, messages, self.is_recording().then_some(analysis));
+        let (wall, messages) = self.so_far();
+        let analysis = || self.analysis(end);
+        let analysis = self.is_recording().then_some(analysis);
+        self.tuner.end_phase(wall, messages, analysis);
+    }
+
+    /// Nanoseconds and messages since the open phase began.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        let window = lock(&self.window);
+        let wall = window.begun.elapsed().as_nanos() as u64;
+        (wall, self.messages() - window.messages)
     }
 
     /// The graph of the open phase up to now, or up to the calling thread's task.
-    pub(crate) fn analysis(&self, end: Option<Path>) -> (Analysis, Duration, u64) {
-        let window = lock(&self.window);
-        let messages = self.messages() - window.messages;
-        (
-            Analysis::new(&self.tables, &window, end),
-            window.begun.elapsed(),
-            messages,
-        )
-    }
-
-    /// Whether messages get automatic priorities now.
-    pub(crate) fn uses_priorities(&self) -> bool {
-        self.tuner.is_used()
+    pub(crate) fn analysis(&self, end: Option<Path>) -> Analysis {
+        Analysis::new(&self.tables, &lock(&self.window), end)
     }
 
     #[inline]
@@ -286,80 +246,90 @@ impl Shared {
     }
 
     pub(crate) fn messages(&self) -> u64 {
-        let each = self.tables.of.iter();
-        each.map(|table| table.messages.load(Ordering::Relaxed))
-            .sum()
+        let each = self.tables.of.iter().map(|table| &table.messages);
+        each.map(|messages| messages.load(Ordering::Relaxed)).sum()
     }
 
-    pub(crate) fn count_undelivered(&self, count: u64) {
-        self.undelivered.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn undelivered(&self) -> u64 {
-        self.undelivered.load(Ordering::Relaxed)
+    /// The names of an actor and an entry method.
+    pub(crate) fn name(&self, what: What) -> (String, String) {
+        (self.groups.name(what.actor), names::of_entry(what.entry))
     }
 
     #[cold]
-    pub(crate) fn note_panic(&self, panic: RawPanic) {
-        let mut panics = lock(&self.panics);
+    pub(crate) fn note_panic(&self, actor: u64, entry: String, payload: Box<dyn Any + Send>) {
+        let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        // The payload's destructor might panic too.
+        std::mem::forget(payload);
+        let (panics, more) = &mut *lock(&self.panics);
         if panics.len() >= MOST_PANICS {
-            self.more_panics.fetch_add(1, Ordering::Relaxed);
+            *more += 1;
             return;
         }
+        let (actor, message) = (
+            self.groups.name(actor),
+            text.unwrap_or("(not a text)".into()),
+        );
         panics.push(Panic {
-            actor: self.groups.name(panic.actor),
-            entry: names::of_entry(panic.entry),
-            message: panic.message,
+            actor,
+            entry,
+            message,
         });
     }
 
     /// The panics since the last call, and how many more there were.
     pub(crate) fn take_panics(&self) -> (Vec<Panic>, u64) {
-        let panics = std::mem::take(&mut *lock(&self.panics));
-        (panics, self.more_panics.swap(0, Ordering::Relaxed))
+        std::mem::take(&mut *lock(&self.panics))
     }
 
-    /// `sender` waits for room in the mailbox of `by`.
-    pub(crate) fn is_held(&self, sender: &Arc<dyn Turn>, by: u64) {
-        let mut held = lock(&self.held);
-        let new = || (Arc::clone(sender), Vec::new());
-        held.entry(sender.number()).or_insert_with(new).1.push(by);
+    /// A task has ended, for the profiler.
+    pub(crate) fn add_end(&self, ended: &Strand) {
+        let mut ends = lock(&self.ends);
+        *ends = match (ends.take(), ended.share()) {
+            (Some(one), Some(other)) => one.both(other),
+            (one, other) => one.or(other),
+        };
     }
 
-    /// There is room for `sender` in the mailbox of `by`.
-    pub(crate) fn is_free(&self, sender: u64, by: u64) {
-        let mut held = lock(&self.held);
-        if let Some((_, holders)) = held.get_mut(&sender) {
-            if let Some(at) = holders.iter().position(|holder| *holder == by) {
-                holders.swap_remove(at);
-            }
-            if holders.is_empty() {
-                held.remove(&sender);
-            }
+    /// The caller has waited for all tasks.
+    pub(crate) fn join_ends(&self) {
+        if let Some(ends) = lock(&self.ends).take() {
+            Strand::merge(Some(ends), Edge::Join);
         }
     }
 
     /// At quiescence: actors that wait for each other, in order, the first one again at the end. They are
     /// stopped. An actor is held only by one without room; that one is held too, or it would make room.
     pub(crate) fn break_deadlock(&self) -> Option<Vec<String>> {
-        let mut way: Vec<(u64, Arc<dyn Turn>)> = Vec::new();
-        let start = {
-            let held = lock(&self.held);
-            let mut next = *held.keys().min()?;
-            loop {
-                if let Some(start) = way.iter().position(|(actor, _)| *actor == next) {
-                    break start;
-                }
-                let (actor, holders) = held.get(&next)?;
-                way.push((next, Arc::clone(actor)));
-                next = *holders.first()?;
-            }
-        };
-        let cycle = &way[start..];
-        for (_, actor) in cycle {
-            actor.stop();
+        if self.held.load(Ordering::Relaxed) == 0 {
+            return None;
         }
-        let names = cycle.iter().chain(&cycle[..1]);
-        Some(names.map(|(actor, _)| self.groups.name(*actor)).collect())
+        let all: Vec<_> = lock(&self.actors)
+            .all
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let mut next = all.into_iter().find(|actor| actor.holder().is_some())?;
+        let mut way: Vec<Arc<dyn Turn>> = Vec::new();
+        let start = loop {
+            let met = way.iter().position(|actor| actor.number() == next.number());
+            if let Some(start) = met {
+                break start;
+            }
+            let holder = next.holder()?;
+            way.push(std::mem::replace(&mut next, holder));
+        };
+        let circle = way[start..].iter().chain([&next]);
+        let names = circle
+            .map(|actor| self.groups.name(actor.number()))
+            .collect();
+        way[start..].iter().for_each(|actor| actor.stop());
+        Some(names)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("System").finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use critical_path::Clock;
 use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
@@ -87,23 +88,14 @@ impl SystemBuilder {
         let pool = ThreadPoolBuilder::new().num_threads(self.workers);
         let pool = pool.thread_name(|n| format!("actors-{n}")).build()?;
         let capacity = self.capacity.unwrap_or(CAPACITY);
+        let workers = 0..pool.current_num_threads();
         let tables = Tables {
-            of: (0..pool.current_num_threads())
-                .map(|worker| Table::new(worker, capacity))
-                .collect(),
+            of: workers.map(|worker| Table::new(worker, capacity)).collect(),
             actor_order: !self.messages_only,
             clock: self.clock,
         };
         let tuner = Tuner::new(self.automatic_priorities, self.critical_path);
         Ok(System(Shared::new(pool, tables, self.critical_path, tuner)))
-    }
-}
-
-impl fmt::Debug for SystemBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemBuilder")
-            .field("workers", &self.workers)
-            .finish_non_exhaustive()
     }
 }
 
@@ -120,18 +112,13 @@ pub struct RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let deadlock = |circle: &Vec<String>| {
-            let circle = circle.join(" -> ");
-            format!(
-                "deadlock, each waits for room in the next one's mailbox; enlarge one: {circle}"
-            )
-        };
-        let more = (self.more_panics != 0).then(|| format!("{} more panics", self.more_panics));
+        const DEADLOCK: &str =
+            "deadlock, each waits for room in the next one's mailbox; enlarge one";
+        let deadlock = |circle: &Vec<String>| format!("{DEADLOCK}: {}", circle.join(" -> "));
         let deadlocks = self.deadlocks.iter().map(deadlock);
-        let all: Vec<String> = deadlocks
-            .chain(self.panics.iter().map(Panic::to_string))
-            .chain(more)
-            .collect();
+        let panics = self.panics.iter().map(Panic::to_string);
+        let more = (self.more_panics != 0).then(|| format!("{} more panics", self.more_panics));
+        let all: Vec<String> = deadlocks.chain(panics).chain(more).collect();
         f.write_str(&all.join("; "))
     }
 }
@@ -163,6 +150,7 @@ impl std::error::Error for RunError {}
 /// ```
 ///
 /// When it is dropped its actors are stopped; messages that wait are not delivered.
+#[derive(Debug)]
 pub struct System(Arc<Shared>);
 
 impl System {
@@ -235,6 +223,7 @@ impl System {
             deadlocks.push(circle);
             shared.ready.wait();
         }
+        shared.join_ends();
         shared.end_phase(None);
         let (panics, more_panics) = shared.take_panics();
         let result = result.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
@@ -255,7 +244,7 @@ impl System {
 
     /// Whether the last phase used automatic priorities.
     pub fn uses_priorities(&self) -> bool {
-        self.0.uses_priorities()
+        self.0.tuner.is_used()
     }
 
     /// Messages handled so far.
@@ -265,20 +254,12 @@ impl System {
 
     /// Messages so far whose actor had stopped, or stopped before it handled them.
     pub fn undelivered(&self) -> u64 {
-        self.0.undelivered()
+        self.0.undelivered.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for System {
     fn drop(&mut self) {
         self.0.stop_all();
-    }
-}
-
-impl fmt::Debug for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("System")
-            .field("workers", &self.0.workers())
-            .finish_non_exhaustive()
     }
 }

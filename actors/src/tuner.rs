@@ -7,14 +7,12 @@
 //! priorities are compared by wall time for each message. A clear gain decides at once. Otherwise both ways
 //! are tried some times, and priorities must be faster by a hundredth.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use crate::analysis::Analysis;
-use crate::names::{self, Entry};
+use crate::names::{self, Entry, lock};
 use crate::priority::Priority;
 use crate::table::What;
 
@@ -37,17 +35,17 @@ pub(crate) struct Tuner {
     is_enabled: bool,
     /// Every phase is recorded, for reports.
     always_records: bool,
-    /// The number of the priorities in use, unique in the process; 0: none.
-    version: AtomicU64,
+    is_used: AtomicBool,
+    /// Those of the last phase that was learnt from.
+    priorities: RwLock<Priorities>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     phases: u64,
-    priorities: Arc<Priorities>,
-    is_used: bool,
-    /// Without and with priorities: seconds for a message in the last such phases.
+    is_learnt: bool,
+    /// Without and with priorities: nanoseconds a message in the last such phases.
     costs: [Vec<f64>; 2],
 }
 
@@ -75,43 +73,33 @@ impl State {
     }
 }
 
-thread_local! {
-    /// The priorities that the calling thread has used last, with their number.
-    static KNOWN: RefCell<(u64, Arc<Priorities>)> = RefCell::default();
-}
-
 impl Tuner {
     pub(crate) fn new(is_enabled: bool, always_records: bool) -> Self {
         Tuner {
             is_enabled,
             always_records,
-            version: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
+            priorities: RwLock::default(),
             state: Mutex::default(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The priority of a message to the actor's entry method.
     #[inline]
     pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
-        match self.version.load(Ordering::Acquire) {
-            0 => Priority::default(),
-            version => self.learnt(version, actor, names::number(entry)),
+        if self.is_used() {
+            self.learnt(actor, entry)
+        } else {
+            Priority::default()
         }
     }
 
-    fn learnt(&self, version: u64, actor: u64, entry: u32) -> Priority {
-        KNOWN.with_borrow_mut(|(known, priorities)| {
-            if *known != version {
-                *priorities = Arc::clone(&self.lock().priorities);
-                *known = version;
-            }
-            let of = |actor| priorities.get(&What { actor, entry }).copied();
-            of(actor).or_else(|| of(ANY)).unwrap_or_default()
-        })
+    fn learnt(&self, actor: u64, entry: Entry) -> Priority {
+        let priorities = self.priorities.read();
+        let priorities = priorities.unwrap_or_else(PoisonError::into_inner);
+        let entry = names::number(entry);
+        let of = |actor| priorities.get(&What { actor, entry }).copied();
+        of(actor).or_else(|| of(ANY)).unwrap_or_default()
     }
 
     /// A phase begins. Returns whether it is recorded.
@@ -119,53 +107,46 @@ impl Tuner {
         if !self.is_enabled {
             return self.always_records;
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.phases += 1;
-        state.is_used = !state.priorities.is_empty() && state.pays();
-        let version = if state.is_used { self.new_version() } else { 0 };
-        self.version.store(version, Ordering::Release);
+        let is_used = state.is_learnt && state.pays();
+        self.is_used.store(is_used, Ordering::Relaxed);
         self.always_records || state.learns()
     }
 
-    fn new_version(&self) -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        match self.version.load(Ordering::Relaxed) {
-            0 => NEXT.fetch_add(1, Ordering::Relaxed),
-            same => same,
-        }
-    }
-
-    /// A phase has taken `wall` time for `messages`; its graph, if it was recorded.
+    /// A phase has taken `wall` nanoseconds for `messages`; its graph, if it was recorded.
     pub(crate) fn end_phase(
         &self,
-        wall: Duration,
+        wall: u64,
         messages: u64,
         graph: Option<impl FnOnce() -> Analysis>,
     ) {
         if !self.is_enabled || messages == 0 {
             return;
         }
-        let mut state = self.lock();
-        state.note(self.is_used(), wall.as_secs_f64() / messages as f64);
-        if !state.learns() {
-            return;
-        }
-        if let Some(graph) = graph {
-            state.priorities = Arc::new(priorities(&graph()));
+        let mut state = lock(&self.state);
+        state.note(self.is_used(), wall as f64 / messages as f64);
+        if let Some(graph) = graph.filter(|_| state.learns()) {
+            let learnt = priorities(&graph());
+            *self
+                .priorities
+                .write()
+                .unwrap_or_else(PoisonError::into_inner) = learnt;
+            state.is_learnt = true;
             state.costs[1].clear();
-            self.version.store(0, Ordering::Release);
         }
     }
 
     /// Whether the open phase uses priorities.
+    #[inline]
     pub(crate) fn is_used(&self) -> bool {
-        self.version.load(Ordering::Relaxed) != 0
+        self.is_used.load(Ordering::Relaxed)
     }
 }
 
 /// The priorities of an actor's entry methods, and those of entry methods for actors that are new.
 fn priorities(graph: &Analysis) -> Priorities {
-    let span = graph.span().max(1);
+    let span = graph.span.max(1);
     let mut priorities = Priorities::new();
     for (what, slack) in graph.least_slacks() {
         let part = (slack.min(span) as f64 / span as f64 * f64::from(2 * URGENT)).ceil() as i32;
@@ -186,7 +167,6 @@ mod tests {
     /// The way of each of the phases that take so many nanoseconds a message.
     fn ways(without: u64, with: u64, phases: usize) -> String {
         let mut state = State {
-            priorities: Arc::new(Priorities::from([(What::default(), Priority::default())])),
             costs: [vec![without as f64], Vec::new()],
             ..State::default()
         };

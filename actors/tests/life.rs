@@ -1,11 +1,12 @@
 //! Actors that stop, panic, fill their mailboxes and wait for each other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use actors::{Address, Array, Context, Handle, SendError, System};
+use actors::{Address, Array, Context, Handle, System};
 
 fn system(workers: usize) -> System {
     System::new(workers).expect("threads")
@@ -67,7 +68,7 @@ fn messages_to_a_stopped_actor_are_counted() {
     assert_eq!((system.undelivered(), system.messages()), (10, 1));
     assert_eq!(
         servant.try_send(Order::Panic),
-        Err(SendError::Stopped(Order::Panic))
+        Err(TrySendError::Disconnected(Order::Panic))
     );
     // Those that wait when it stops count too.
     let gate = Arc::new(Barrier::new(2));

@@ -120,6 +120,7 @@ fn build() {
     };
     cargo_build(&packages.map(|p| ["-p", p]).concat());
     cargo_build(&["-p", "work-stealing-rt", "--example", "cholesky"]);
+    cargo_build(&["-p", "actors", "--example", "truth"]);
     build_c();
 }
 

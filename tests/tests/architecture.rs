@@ -16,7 +16,10 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
-    ("actors", &["work-stealing-rt", "critical-path"]),
+    (
+        "actors",
+        &["work-stealing-rt", "critical-path", "hpcrun-api"],
+    ),
     (
         "hpcrun-core",
         &["hpcrun-abi", "hpc-formats", "critical-path"],

@@ -1,6 +1,7 @@
 //! The end-to-end tests as one program, so that the tools are built and linked once. Each file is a module:
 //! `cargo test -p hpcrun-tests --test end_to_end -- oracle::` runs one.
 
+mod actors;
 mod children;
 mod damage;
 mod deep_paths;

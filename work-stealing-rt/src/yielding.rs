@@ -1,9 +1,11 @@
-//! `yield_now`, `yield_local`: running another task in the middle of one.
+//! `yield_now`, `yield_local`, `idle`: running another task in the middle of one, or none.
 //!
 //! For a task that waits for an event that the runtime does not know.
 
 use crate::sched::find::{find, find_local};
 use crate::sched::in_task::run_one;
+use crate::sched::state::{begin_work, count_as_idle, end_work};
+use crate::track;
 use crate::worker::Worker;
 
 /// What became of a yield.
@@ -28,6 +30,23 @@ pub fn yield_now() -> Option<Yield> {
 /// those of broadcasts.
 pub fn yield_local() -> Option<Yield> {
     Worker::with_current(|worker| worker.map(yield_local_on))
+}
+
+/// Calls the closure, in which the calling task waits, or looks for work that the runtime does not know: for
+/// a profiler the calling worker is idle meanwhile, and the task's path stands still.
+pub fn idle<R>(wait: impl FnOnce() -> R) -> R {
+    Worker::with_current(|worker| {
+        let Some(worker) = worker else {
+            return wait();
+        };
+        let paused = track::pause();
+        end_work(worker);
+        count_as_idle(worker);
+        let result = wait();
+        begin_work(worker);
+        track::resume(paused);
+        result
+    })
 }
 
 /// [`yield_now`] on the calling worker.

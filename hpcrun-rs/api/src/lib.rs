@@ -94,6 +94,7 @@ impl Strand {
     #[inline]
     #[track_caller]
     pub fn copy() -> Option<Self> {
+        // Not in a closure, whose caller is this function.
         let path = active()?;
         // SAFETY: a place in the source.
         Strand::new(unsafe { (path.copy)(here(path)) })
@@ -114,9 +115,14 @@ impl Strand {
     /// the path is tracked is counted as a lost edge. [`end`](Self::end) the result, on the same thread.
     #[track_caller]
     pub fn begin(spawned: Option<Self>) -> Option<Self> {
+        Self::begin_from(spawned, Location::caller())
+    }
+
+    /// As [`begin`](Self::begin), with the place of the spawn as that of the begin: for runtimes.
+    pub fn begin_from(spawned: Option<Self>, place: &'static Location<'static>) -> Option<Self> {
         let path = active()?;
         // SAFETY: as in `merge`.
-        Strand::new(unsafe { (path.begin)(Strand::word(spawned), here(path)) })
+        Strand::new(unsafe { (path.begin)(Strand::word(spawned), path.at(place)) })
     }
 
     /// Ends the current strand; the thread goes on with this one, which it has left for it. The result is for

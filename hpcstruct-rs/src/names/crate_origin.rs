@@ -22,8 +22,14 @@ const SYSTEM_CRATES: [&str; 10] = [
     "core_simd",
 ];
 
-/// Crates of task runtimes whose frames the logical views fold.
-const RUNTIME_CRATES: [&str; 3] = ["work_stealing_rt", "rayon_core", "rayon"];
+/// Crates of task runtimes, and what they call for the critical path, whose frames the logical views fold.
+const RUNTIME_CRATES: [&str; 5] = [
+    "work_stealing_rt",
+    "rayon_core",
+    "rayon",
+    "actors",
+    "hpcrun_api",
+];
 
 /// Task runtimes that are load modules of their own.
 const RUNTIME_MODULES: [&str; 5] = [

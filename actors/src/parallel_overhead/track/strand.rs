@@ -29,25 +29,25 @@ pub(crate) struct Tables {
     pub(crate) clock: Option<Arc<NewClock>>,
 }
 
+impl Tables {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
 enum Timer {
     Cpu(ThreadClock),
     Other(Box<dyn Clock>),
 }
 
 impl Timer {
+    #[cold]
     fn new(tables: &Tables) -> Self {
-        match &tables.clock {
-            None => Timer::Cpu(ThreadClock::new()),
-            Some(new) => Timer::Other(new()),
-        }
-    }
-
-    #[inline]
-    fn now(&mut self) -> u64 {
-        match self {
-            Timer::Cpu(clock) => clock.now(),
-            Timer::Other(clock) => clock.now(),
-        }
+        let own = || Timer::Cpu(ThreadClock::new());
+        tables
+            .clock
+            .as_ref()
+            .map_or_else(own, |new| Timer::Other(new()))
     }
 }
 
@@ -56,13 +56,10 @@ pub(crate) struct Task {
     /// The address of its system's [`Tables`].
     tables: usize,
     worker: usize,
-    what: What,
-    /// The length where the open part began, and the clock then.
-    base: u64,
+    /// The part that is open: its length where it began, its time until the task went on after others.
+    open: Part,
+    /// The clock when it began or went on.
     since: u64,
-    before: Reference,
-    other: Reference,
-    link: Link,
 }
 
 struct Strand {
@@ -82,72 +79,71 @@ thread_local! {
 impl Strand {
     #[inline]
     fn read(&mut self, tables: &Tables) -> u64 {
-        self.clock.get_or_insert_with(|| Timer::new(tables)).now()
+        match self.clock.get_or_insert_with(|| Timer::new(tables)) {
+            Timer::Cpu(clock) => clock.now(),
+            Timer::Other(clock) => clock.now(),
+        }
     }
 
     /// Ends the open part of the current task.
     #[inline]
     fn cut(&mut self, tables: &Tables) -> Option<Path> {
-        if self.task.as_ref()?.tables != address(tables) {
+        if self.task.as_ref()?.tables != tables.address() {
             return None;
         }
         let now = self.read(tables);
         self.last = Some(now);
         let task = self.task.as_mut()?;
-        let time = now - task.since;
-        let length = task.base + time;
-        let from = tables.of[task.worker].push(&Part {
-            length,
-            time,
-            before: task.before,
-            other: task.other,
-            what: task.what,
-            link: task.link,
-        });
-        (task.base, task.since) = (length, now);
-        (task.before, task.other, task.link) = (from, Reference::default(), Link::Same);
-        Some(Path { length, from })
+        let (since, open) = (task.since, &mut task.open);
+        open.time += now - since;
+        open.length += open.time;
+        let from = tables.of[task.worker].push(open);
+        (task.since, open.time, open.link) = (now, 0, Link::Same);
+        (open.before, open.other) = (from, Reference::default());
+        Some(Path {
+            length: open.length,
+            from,
+        })
     }
 }
 
-fn address(tables: &Tables) -> usize {
-    std::ptr::from_ref(tables).addr()
-}
-
-/// How a recorded task begins.
-pub(crate) struct Begin {
-    pub(crate) worker: usize,
-    pub(crate) what: What,
-    /// The path of its message, or of the program.
-    pub(crate) message: Path,
-    /// That of its actor's last task.
-    pub(crate) actor: Path,
-}
-
-/// A task begins on the calling worker. The result is for [`end`].
+/// A task begins on the calling worker, after the path of its message, or of the program, and that of its
+/// actor's last task. The result is for [`end`].
 #[inline]
-pub(crate) fn begin(tables: &Tables, begin: &Begin) -> Option<Task> {
+pub(crate) fn begin(
+    tables: &Tables,
+    worker: usize,
+    what: What,
+    message: Path,
+    actor: Path,
+) -> Option<Task> {
     STRAND.with_borrow_mut(|strand| {
         let mut outer = strand.task.take();
         let last = strand.last.take().filter(|_| outer.is_none());
-        let now = last.unwrap_or_else(|| strand.read(tables));
+        let since = last.unwrap_or_else(|| strand.read(tables));
         if let Some(outer) = &mut outer {
-            outer.base += now - outer.since;
+            outer.open.time += since - outer.since;
         }
-        let (longest, other) = begin.message.order(begin.actor);
-        strand.task = Some(Task {
-            tables: address(tables),
-            worker: begin.worker,
-            what: begin.what,
-            base: longest.length,
-            since: now,
+        let (longest, other) = message.order(actor);
+        let is_message = longest == message;
+        let open = Part {
+            length: longest.length,
+            time: 0,
             before: longest.from,
             other: other.from,
-            link: if longest == begin.message {
+            what,
+            link: if is_message {
                 Link::Message
             } else {
                 Link::Actor
             },
+        };
+        let tables = tables.address();
+        strand.task = Some(Task {
+            tables,
+            worker,
+            open,
+            since,
         });
         outer
     })
@@ -163,8 +159,8 @@ pub(crate) fn end(tables: &Tables, outer: Option<Task>) -> Path {
         }
         strand.task = outer;
         if strand.task.is_some() {
-            strand.last = None;
             let now = strand.read(tables);
+            strand.last = None;
             if let Some(outer) = &mut strand.task {
                 outer.since = now;
             }
@@ -178,9 +174,8 @@ pub(crate) fn rest(tables: &Tables, worker: usize) {
     STRAND.with_borrow_mut(|strand| {
         strand.last = None;
         if let Some(Timer::Cpu(clock)) = &strand.clock {
-            tables.of[worker]
-                .resyncs
-                .store(clock.resyncs(), Ordering::Relaxed);
+            let resyncs = &tables.of[worker].resyncs;
+            resyncs.store(clock.resyncs(), Ordering::Relaxed);
         }
     });
 }
@@ -198,10 +193,10 @@ pub(crate) fn merge(tables: &Tables, other: Path) {
             return;
         };
         let (longest, shorter) = own.order(other);
-        if let Some(task) = &mut strand.task {
-            (task.base, task.before, task.other) = (longest.length, longest.from, shorter.from);
+        if let Some(Task { open, .. }) = &mut strand.task {
+            (open.length, open.before, open.other) = (longest.length, longest.from, shorter.from);
             if longest != own {
-                task.link = Link::Merge;
+                open.link = Link::Merge;
             }
         }
     });
@@ -209,19 +204,19 @@ pub(crate) fn merge(tables: &Tables, other: Path) {
 
 /// The path of what depends on both: recorded as a part without time.
 pub(crate) fn join(tables: &Tables, one: Path, other: Path) -> Path {
-    let (longest, shorter) = one.order(other);
+    let (Path { length, from }, shorter) = one.order(other);
     STRAND.with_borrow(|strand| match &strand.task {
-        Some(task) if task.tables == address(tables) && shorter != Path::default() => Path {
-            length: longest.length,
-            from: tables.of[task.worker].push(&Part {
-                length: longest.length,
+        Some(task) if task.tables == tables.address() && shorter != Path::default() => {
+            let from = tables.of[task.worker].push(&Part {
+                length,
                 time: 0,
-                before: longest.from,
+                before: from,
                 other: shorter.from,
-                what: task.what,
+                what: task.open.what,
                 link: Link::Merge,
-            }),
-        },
-        _ => longest,
+            });
+            Path { length, from }
+        }
+        _ => Path { length, from },
     })
 }
