@@ -673,14 +673,32 @@ fn an_end_in_a_runtime_has_the_place_of_the_other_one() {
 /// The system's functions count for those that call them, where there are any.
 #[test]
 fn rows_are_the_users_procedures() {
-    let mut run = tracked(&JOIN);
-    path_of(&mut run).procedures.push(function(MEMCPY, 40));
-    let database = database(&run);
-    let found = json(&database, &[]);
-    assert_eq!(ms(&named(&found["procedures"], "memcpy")["gain"]), 25);
-    lacks(&page(&database, &[]), "memcpy");
-    path_of(&mut run).procedures = vec![function(MEMCPY, 40)];
-    has(&page(&crate::support::database(&run), &[]), "memcpy");
+    let mut run = tracked(&Graph {
+        work: 95,
+        span: 65,
+        procedures: &[
+            (MAIN, "app::main", 45, 15, 50),
+            (MEMCPY, "memcpy", 50, 50, 15),
+        ],
+        path: &[(Edge::Start, 0, 15, 0), (Edge::Join, 1, 50, 1)],
+        near: &[],
+    });
+    let both = database(&run);
+    assert_eq!(
+        ms(&named(&json(&both, &[])["procedures"], "memcpy")["gain"]),
+        50
+    );
+    let rows = |database: &Database| {
+        let page = page(database, &[]);
+        page.split_once("  procedure\n")
+            .expect("a table")
+            .1
+            .to_owned()
+    };
+    has(&rows(&both), "app::main main.rs:10\n");
+    lacks(&rows(&both), "memcpy");
+    path_of(&mut run).procedures.remove(0);
+    has(&rows(&database(&run)), "memcpy\n");
 }
 
 #[test]
