@@ -129,10 +129,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(format!("left out: {}", failed.join(", "))),
-    }
+    let left_out = || format!("left out: {}", failed.join(", "));
+    failed.is_empty().then_some(()).ok_or_else(left_out)
 }
 
 /// The program, built if it must be, and its arguments.
@@ -148,8 +146,8 @@ fn find(
         From::Kernel => compare_runtimes::build_ours()?,
         From::System => PathBuf::from(name),
         From::OnRayon => {
-            let program = real_programs::PROGRAMS.iter().find(|p| p.package == name);
-            let program = program.ok_or("it is not among the real programs")?;
+            let mut programs = real_programs::PROGRAMS.iter();
+            let program = programs.find(|p| p.package == name).ok_or("unknown")?;
             // Its sources, with the versions that it is locked to, come with the published one.
             real_programs::install(program, &place.join("stock"), None, 2)?;
             let ours = real_programs::install_with_ours(program, place, 2)?;
@@ -173,9 +171,7 @@ impl Case<'_> {
         let one = self.time(1, None)?;
         let two = self.time(2, None)?;
         let measurements = self.folder.join("measurements");
-        if measurements.exists() {
-            fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
-        }
+        let _ = fs::remove_dir_all(&measurements); // There may be none.
         let tracked = self.time(2, Some(&measurements))?;
         let path = longest(&measurements)?;
         let (work, span) = (path.work as f64 * 1e-9, path.span as f64 * 1e-9);
@@ -233,13 +229,9 @@ fn print(name: &str, rounds: &[Round]) {
     let middle = |pick| all(pick).map_or(f64::NAN, |e| e.median);
     let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
     let error = |pick| {
-        all(pick).map_or(String::new(), |e| {
-            format!(
-                "{} [{}, {}]",
-                percent(e.median),
-                percent(e.low),
-                percent(e.high)
-            )
+        let figures = all(pick).map(|e| [e.median, e.low, e.high].map(percent));
+        figures.map_or(String::new(), |[middle, low, high]| {
+            format!("{middle} [{low}, {high}]")
         })
     };
     println!(

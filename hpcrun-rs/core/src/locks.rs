@@ -337,6 +337,15 @@ mod tests {
     }
 
     #[test]
+    fn a_wake_of_a_threads_own_futex_releases_its_lock_until_the_wait_is_over() {
+        let (lock, futex) = (0x5000, 0x6000);
+        let wait = Wait::begin_on(lock, futex, true).expect("there is room");
+        assert_eq!(released_by_wake(futex, || false), Some(lock));
+        wait.end(Outcome::Acquired);
+        assert_eq!(released_by_wake(futex, || true), None);
+    }
+
+    #[test]
     fn a_lock_keeps_its_entry_and_a_full_neighbourhood_has_no_room() {
         let place = |lock| std::ptr::from_ref(places(lock).next().expect("a first place"));
         let first = 0x1000_usize;
