@@ -20,8 +20,8 @@
 //!   never run inside it but in a signal handler, at whose entry the kernel has aborted it and cleared the
 //!   word.
 //! * A kernel need not clear the word when the thread blocks: the check at the first use sleeps, and looks.
-//! * That is short, so the counter's rate is first known to a thousandth. Readings of the CPU clock measure it
-//!   again, over twice the time each; until the next of them a wrong rate matters.
+//! * That is short, so the counter's rate is first known to a thousandth. Readings of the CPU clock measure
+//!   it again, over twice the time each; until the next one of a thread, a wrong rate matters.
 //! * A hypervisor may take the core unseen, or the kernel fail to clear the word. After [`LONGEST`] the CPU
 //!   clock is read anyway. A shorter loss of the core puts the counter ahead, and the next reading of the CPU
 //!   clock holds it until both agree.
