@@ -1,4 +1,5 @@
-//! The programs under test: built once, in release, into the target directory of the test run.
+//! The programs under test, in the target directory of the test run: the tools in the profile of the tests, so
+//! that both are built together, and what is profiled in release.
 //!
 //! Input: cargo and cc. Invariant: only one test at a time holds the [`ExclusiveCores`], over all test
 //! binaries, so that no measurement is disturbed by another or by a build.
@@ -19,11 +20,17 @@ pub fn workspace() -> &'static Path {
         .expect("the package lies in the workspace")
 }
 
-/// The target directory of this test run: the test binary is `TARGET/PROFILE/deps/NAME`.
-pub fn target() -> PathBuf {
+/// The folder of this test run's profile: the test binary is `TARGET/PROFILE/deps/NAME`.
+fn profile() -> PathBuf {
     let binary = std::env::current_exe().expect("the test binary has a path");
-    let target = binary.ancestors().nth(3).expect("TARGET/PROFILE/deps/NAME");
-    target.to_path_buf()
+    let profile = binary.ancestors().nth(2).expect("TARGET/PROFILE/deps/NAME");
+    profile.to_path_buf()
+}
+
+/// The target directory of this test run.
+pub fn target() -> PathBuf {
+    let profile = profile();
+    profile.parent().expect("TARGET/PROFILE").to_path_buf()
 }
 
 /// A folder of this package's own in the target directory.
@@ -57,9 +64,18 @@ impl Drop for ExclusiveCores {
 
 /// Waits for exclusive use of the cores, then builds what is not built yet.
 pub fn exclusive_cores() -> ExclusiveCores {
+    cores(FlockArg::LockExclusive)
+}
+
+/// As [`exclusive_cores`], beside other tests that need one core only: of programs with one thread.
+pub fn one_core() -> ExclusiveCores {
+    cores(FlockArg::LockShared)
+}
+
+fn cores(lock: FlockArg) -> ExclusiveCores {
     static BUILT: OnceLock<()> = OnceLock::new();
     let file = File::create(scratch().join("cores.lock")).expect("the lock file can be made");
-    let lock = Flock::lock(file, FlockArg::LockExclusive).expect("the lock file can be locked");
+    let lock = Flock::lock(file, lock).expect("the lock file can be locked");
     BUILT.get_or_init(build);
     let since = Instant::now();
     ExclusiveCores { _lock: lock, since }
@@ -102,25 +118,25 @@ pub fn check(command: &mut Command) -> String {
 
 fn build() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = [
-        "hpcrun-rs",
-        "cargo-hpcrun",
-        "hpcprof-rs",
-        "hpcstruct-rs",
-        "hpcrun-fixtures",
-    ];
-    let cargo_build = |arguments: &[&str]| {
+    let as_tests = if profile().ends_with("release") {
+        "release"
+    } else {
+        "dev"
+    };
+    for arguments in [
+        &format!("--profile {as_tests} -p hpcrun-rs -p cargo-hpcrun -p hpcprof-rs -p hpcstruct-rs"),
+        "--release -p hpcrun-fixtures",
+        "--release -p work-stealing-rt --example cholesky",
+        "--release -p actors --example truth",
+    ] {
         check(
             Command::new(&cargo)
                 .current_dir(workspace())
                 .env("CARGO_TARGET_DIR", target())
-                .args(["build", "--release", "--quiet"])
-                .args(arguments),
+                .args(["build", "--quiet"])
+                .args(arguments.split(' ')),
         );
-    };
-    cargo_build(&packages.map(|p| ["-p", p]).concat());
-    cargo_build(&["-p", "work-stealing-rt", "--example", "cholesky"]);
-    cargo_build(&["-p", "actors", "--example", "truth"]);
+    }
     build_c();
 }
 
@@ -167,7 +183,7 @@ fn build_c() {
     }
 }
 
-/// A release binary of the workspace.
+/// A release binary of the workspace: a program to be profiled.
 pub fn release(name: &str) -> PathBuf {
     target().join("release").join(name)
 }
@@ -257,7 +273,7 @@ pub fn folder(test: &str) -> PathBuf {
 /// A command that runs one of our tools with the settings of a user who set none, and a cache that is
 /// not the user's.
 pub fn tool(name: &str) -> Command {
-    let mut command = Command::new(release(name));
+    let mut command = Command::new(tool_path(name));
     command.env("XDG_CACHE_HOME", scratch().join("cache"));
     for (variable, _) in std::env::vars_os() {
         if is_ours(&variable) {
@@ -265,6 +281,11 @@ pub fn tool(name: &str) -> Command {
         }
     }
     command
+}
+
+/// One of our tools.
+pub fn tool_path(name: &str) -> PathBuf {
+    profile().join(name)
 }
 
 fn is_ours(variable: &OsStr) -> bool {

@@ -4,7 +4,7 @@
 
 use hpcrun_tests::run::{Run, Spec};
 use hpcrun_tests::tools::{
-    c_program, check, exclusive_cores, folder, interruptible, release, tool,
+    c_program, check, exclusive_cores, folder, interruptible, release, tool, tool_path,
 };
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -244,7 +244,7 @@ fn the_tools_work_from_any_directory() {
     // As `cargo install` would leave it: the binary alone, in a folder of its own.
     let place = folder("installed");
     let launcher = place.join("hpcrun-rs");
-    std::fs::copy(release("hpcrun-rs"), &launcher).expect("the launcher can be copied");
+    std::fs::copy(tool_path("hpcrun-rs"), &launcher).expect("the launcher can be copied");
     let output = std::process::Command::new(&launcher)
         .current_dir(&place)
         .args(["-o", "measurements", "-e", "cpu-time@1000", "--"])

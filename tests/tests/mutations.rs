@@ -2,7 +2,7 @@
 //!
 //! The fuzz targets (`fuzz/`) do the same without an end, where a nightly toolchain is at hand.
 
-use hpcrun_tests::tools::{exclusive_cores, release};
+use hpcrun_tests::tools::{one_core, release};
 use hpcrun_tests::{parsers, seeds};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -79,7 +79,7 @@ fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8
 
 #[test]
 fn measurements() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let [profiles, processes] = seeds::of_measurement("mutations");
     run("profiles", &profiles, 1, 500, parsers::profile);
     run("process files", &processes, 1, 500, parsers::process);
@@ -87,7 +87,7 @@ fn measurements() {
 
 #[test]
 fn structures_and_binaries() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let structures = seeds::structures("mutations-structure");
     run("structures", &structures, 1, 300, parsers::structure);
     let library = vec![seeds::library()];
@@ -119,7 +119,7 @@ fn structures_and_binaries() {
 #[test]
 #[ignore = "of use to `cargo xtask fuzz-seeds` alone, which names the folder"]
 fn seeds_of_the_fuzz_targets() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let folder = std::env::var_os("FUZZ_SEEDS").expect("FUZZ_SEEDS names a folder");
     for (target, files) in seeds::of_all_targets() {
         let place = Path::new(&folder).join(target);

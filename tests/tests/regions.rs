@@ -1,7 +1,7 @@
 //! Overheads of parallel regions whose classes are known by construction.
 
 use hpcrun_tests::run::{Database, Spec, Truth, tolerance};
-use hpcrun_tests::tools::{exclusive_cores, release, scratch};
+use hpcrun_tests::tools::{exclusive_cores, scratch, tool_path};
 use hpcrun_tests::view::{assert_close, value};
 use serde_json::Value;
 use std::process::Command;
@@ -162,7 +162,7 @@ fn a_calibration_tells_start_up_from_imbalance() {
 fn the_launcher_calibrates_and_still_starts_programs_of_that_name() {
     let _cores = exclusive_cores();
     let file = scratch().join("start-up.tsv");
-    let launcher = || Command::new(release("hpcrun-rs"));
+    let launcher = || Command::new(tool_path("hpcrun-rs"));
     let mut calibrate = launcher();
     calibrate.args(["calibrate", "--brief", "--quiet", "--workers", "2", "-o"]);
     let output = calibrate.arg(&file).output().expect("it runs");

@@ -5,7 +5,7 @@
 //! are never seen, or alone), and with weights that depend on the place in a period by 0.06.
 
 use hpcrun_tests::run::{Run, Spec, Truth};
-use hpcrun_tests::tools::exclusive_cores;
+use hpcrun_tests::tools::{exclusive_cores, one_core};
 use hpcrun_tests::view::{assert_close, value};
 use nix::time::{ClockId, clock_getres};
 
@@ -72,7 +72,7 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
 /// of them.
 #[test]
 fn rounds_of_whole_ticks() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     // Five standard errors are 0.12 and 0.09.
     for (rate, samples) in [(100, 500.0), (200, 1000.0)] {
         check_shares(rate, 5.0 * tick_ms(), samples, 1.0);
@@ -82,7 +82,7 @@ fn rounds_of_whole_ticks() {
 /// Rounds of one period: in steps of a period they would be seen at one place.
 #[test]
 fn rounds_of_one_period() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     // Five standard errors are 0.09, 0.06 and 0.06.
     for (rate, samples) in [(1000, 8_000.0), (2000, 16_000.0), (5000, 16_000.0)] {
         check_shares(rate, 1000.0 / f64::from(rate), samples, 8.0);

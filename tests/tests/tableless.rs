@@ -6,7 +6,7 @@
 //! few may have no caller, before a jump to where a register says.
 
 use hpcrun_tests::run::Spec;
-use hpcrun_tests::tools::{can_run, check, exclusive_cores, folder, workspace};
+use hpcrun_tests::tools::{can_run, check, folder, one_core, workspace};
 use hpcrun_tests::view::{Node, View};
 use std::process::Command;
 
@@ -107,7 +107,7 @@ fn check_compiler(compiler: &str) {
         );
         return;
     }
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     for level in ["-O0", "-O1", "-O2", "-O3"] {
         check_level(compiler, &[level, "-fno-optimize-sibling-calls"], false);
     }

@@ -2,7 +2,7 @@
 //! overhead against those that the program measured in tagged code, within 3 % and two samples.
 
 use hpcrun_tests::run::{Spec, Truth};
-use hpcrun_tests::tools::{can_run, check, exclusive_cores, folder, workspace};
+use hpcrun_tests::tools::{can_run, check, folder, one_core, workspace};
 use hpcrun_tests::view::{View, assert_close, value};
 use std::path::Path;
 use std::process::Command;
@@ -58,7 +58,7 @@ fn gcc_at_every_level() {
         println!("SKIPPED: gcc is not installed; its marks were not measured");
         return;
     }
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     c(
         "gcc",
         &[
@@ -78,7 +78,7 @@ fn clang_at_every_level() {
         println!("SKIPPED: clang is not installed; its marks were not measured");
         return;
     }
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     c(
         "clang",
         &[
@@ -100,7 +100,7 @@ fn clang_at_every_level() {
 
 #[test]
 fn rustc_at_every_level() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let levels: [&[&str]; 5] = [
         &["-Copt-level=0"],

@@ -3,7 +3,7 @@
 use crate::project::{
     JOIN_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted, logging_wrapper,
 };
-use hpcrun_tests::tools::{exclusive_cores, release};
+use hpcrun_tests::tools::{exclusive_cores, tool_path};
 use std::fs;
 
 #[test]
@@ -142,5 +142,5 @@ fn a_stripped_build_is_refused_in_words() {
     let mut command = project.command(&[]);
     let outcome = Outcome::of(command.env("RUSTFLAGS", "-C strip=symbols"));
     outcome.assert_clear(&["without symbols", "RUSTFLAGS"]);
-    assert!(release("cargo-hpcrun").is_file());
+    assert!(tool_path("cargo-hpcrun").is_file());
 }
