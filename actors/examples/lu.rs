@@ -11,7 +11,7 @@ mod demo;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use actors::{Array, Context, Handle, System};
+use work_stealing_actors::{Array, Context, Handle, System};
 
 type Block = Arc<Vec<f64>>;
 

@@ -11,7 +11,7 @@ mod demo;
 
 use std::sync::{Arc, OnceLock};
 
-use actors::{Array, Context, Handle, Reduction, System};
+use work_stealing_actors::{Array, Context, Handle, Reduction, System};
 
 /// A block with a frame of one cell that has its neighbours' edges.
 struct Block {

@@ -15,7 +15,7 @@ mod dag;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use actors::System;
+use work_stealing_actors::System;
 
 use dag::Dag;
 

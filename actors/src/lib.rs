@@ -8,7 +8,7 @@
 //! or at any time before.
 //!
 //! ```
-//! use actors::{Context, Handle, System};
+//! use work_stealing_actors::{Context, Handle, System};
 //!
 //! struct Worker;
 //! struct Piece(u64);

@@ -4,7 +4,7 @@
 /// urgent ones the oldest. Levels are -32 to 31; usual messages have 0.
 ///
 /// ```
-/// use actors::Priority;
+/// use work_stealing_actors::Priority;
 ///
 /// assert!(Priority::new(1) > Priority::default());
 /// assert_eq!(Priority::new(-1000).level(), -32);

@@ -57,9 +57,9 @@ struct Inner<T> {
 /// of their indices, so floating-point results do not change from run to run.
 ///
 /// ```
-/// # use actors::{Context, Handle, System};
+/// # use work_stealing_actors::{Context, Handle, System};
 /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
-/// struct Part(u64, actors::Reduction<u64>);
+/// struct Part(u64, work_stealing_actors::Reduction<u64>);
 /// #[derive(Clone)]
 /// struct Start;
 /// impl Handle<Start> for Part {

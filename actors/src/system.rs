@@ -128,7 +128,7 @@ impl std::error::Error for RunError {}
 /// Actors, and the workers that run them.
 ///
 /// ```
-/// use actors::{Address, Context, Handle, System};
+/// use work_stealing_actors::{Address, Context, Handle, System};
 ///
 /// struct Ping(Option<Address<Ping>>);
 ///

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use actors::{Address, Array, Context, Handle, System};
+use work_stealing_actors::{Address, Array, Context, Handle, System};
 
 fn system(workers: usize) -> System {
     System::new(workers).expect("threads")

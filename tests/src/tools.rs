@@ -127,7 +127,7 @@ fn build() {
         &format!("--profile {as_tests} -p hpcrun-rs -p cargo-hpcrun -p hpcprof-rs -p hpcstruct-rs"),
         "--release -p hpcrun-fixtures",
         "--release -p work-stealing-rt --example cholesky",
-        "--release -p actors --example truth",
+        "--release -p work-stealing-actors --example truth",
     ] {
         check(
             Command::new(&cargo)

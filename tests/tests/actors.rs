@@ -13,7 +13,7 @@ const CHAIN: u64 = 200;
 const LINKS: usize = 20;
 
 fn is_handler(name: &str) -> bool {
-    name.contains("Node as actors::") && name.ends_with("::handle")
+    name.contains("Node as work_stealing_actors::") && name.ends_with("::handle")
 }
 
 /// All handlers, each after those that led to it.

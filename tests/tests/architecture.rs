@@ -17,7 +17,7 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),
     (
-        "actors",
+        "work-stealing-actors",
         &["work-stealing-rt", "critical-path", "hpcrun-api"],
     ),
     (

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-use actors::{Array, Context, Handle, System};
+use work_stealing_actors::{Array, Context, Handle, System};
 
 /// Actors in a ring.
 pub(crate) const RING: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actors::{PathReport, System};
+use work_stealing_actors::{PathReport, System};
 
 /// The value after `name` in the program's arguments.
 pub(crate) fn argument(name: &str, default: usize) -> usize {

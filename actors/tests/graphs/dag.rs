@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::{Array, Context, Handle, MergePoint, PathReport, System, SystemBuilder};
+use work_stealing_actors::{Array, Context, Handle, MergePoint, PathReport, System, SystemBuilder};
 
 use crate::spend;
 

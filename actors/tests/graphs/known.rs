@@ -1,6 +1,6 @@
 //! Graphs whose figures are known from elsewhere.
 
-use actors::PathReport;
+use work_stealing_actors::PathReport;
 
 use crate::builder;
 use crate::catalogue as graph;

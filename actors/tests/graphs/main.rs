@@ -32,8 +32,8 @@ impl Clock for Spent {
     }
 }
 
-fn builder(workers: usize) -> actors::SystemBuilder {
-    actors::System::builder()
+fn builder(workers: usize) -> work_stealing_actors::SystemBuilder {
+    work_stealing_actors::System::builder()
         .workers(workers)
         .critical_path(true)
         .clock(|| Spent)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use actors::{Address, Array, Context, Handle, MergePoint, Priority, Reduction};
+use work_stealing_actors::{Address, Array, Context, Handle, MergePoint, Priority, Reduction};
 
 use crate::{builder, spend};
 

@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actors::{Array, Context, Handle, System};
+use work_stealing_actors::{Array, Context, Handle, System};
 
 use crate::{builder, spend};
 

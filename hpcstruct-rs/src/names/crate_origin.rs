@@ -27,7 +27,7 @@ const RUNTIME_CRATES: [&str; 5] = [
     "work_stealing_rt",
     "rayon_core",
     "rayon",
-    "actors",
+    "work_stealing_actors",
     "hpcrun_api",
 ];
 
