@@ -1,8 +1,13 @@
-//! What edges cost on this machine.
+//! What edges and operations cost on this machine.
 //!
-//! One duty: measure how long a running thread takes to see what another one has done. The least of some
-//! round trips counts, so that other programs matter little. Threads that sleep take longer: 10 µs and more.
+//! One duty: measure how long a running thread takes to see what another one has done, and how long an
+//! operation takes. The least of some times counts, so that other programs matter little. Threads that sleep
+//! take longer to see something: 10 µs and more.
 
+use crate::clock::ThreadClock;
+use crate::path::Site;
+use crate::thread::Thread;
+use crate::tracker::{Settings, Tracker};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,10 +70,28 @@ pub(crate) fn round_trip() -> Option<u64> {
     })
 }
 
+/// The least time in nanoseconds from one operation's reading of the clock to the next one's, on the average
+/// of a spawn, a begin, and an end with a merge, if the program does nothing between them.
+pub(crate) fn operation() -> u64 {
+    const ROUNDS: u32 = 8;
+    const FORKS: u64 = 32;
+    let tracker = Tracker::new(Settings::default());
+    let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(0));
+    let least = (0..ROUNDS).map(|_| {
+        let before = thread.length();
+        for _ in 0..FORKS {
+            let spawned = thread.copy(Site(0));
+            let left = thread.begin(Some(spawned), Site(0));
+            thread.end_and_merge(left, Site(0));
+        }
+        (thread.length() - before) / (3 * FORKS)
+    });
+    least.min().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracker::Settings;
 
     /// On a busy machine the partner may not run in time: then the usual costs count.
     #[test]
@@ -76,5 +99,24 @@ mod tests {
         let settings = Settings::default().calibrated();
         assert!((10..=PLAUSIBLE).contains(&settings.spawn_cost));
         assert_eq!(settings.message_cost, settings.spawn_cost / 2);
+    }
+
+    /// What a program does between operations counts, and they themselves hardly do.
+    #[test]
+    fn operations_take_no_time() {
+        let settings = Settings::default().without_operations();
+        let tracker = Tracker::new(settings);
+        let mut thread = Thread::new(&tracker, ThreadClock::new(), Site(0));
+        let own = settings.operation_cost;
+        assert!(own > 0);
+        let clock = ThreadClock::new;
+        let spin = |nanoseconds: u64| {
+            let mut clock = clock();
+            let start = crate::clock::Clock::now(&mut clock);
+            while crate::clock::Clock::now(&mut clock) - start < nanoseconds {}
+        };
+        let before = thread.length();
+        spin(1_000_000);
+        assert!(thread.length() - before >= 1_000_000 - own);
     }
 }

@@ -153,7 +153,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Counts the activity up to a time of the clock.
     #[inline]
     fn advance(&mut self, now: u64) {
-        let time = now - self.last;
+        let time = (now - self.last).saturating_sub(self.tracker.settings.operation_cost);
         self.last = now;
         if time >= LONG {
             self.cold = now + AFTER_LONG;

@@ -28,6 +28,8 @@ pub struct Settings {
     pub spawn_cost: u64,
     /// Cost of any other edge (the paper's kappa) in nanoseconds; part of the burdened span only.
     pub message_cost: u64,
+    /// What an operation takes, in nanoseconds, that is no activity of the program.
+    pub operation_cost: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
     /// Branches shorter than this many nanoseconds are not remembered.
@@ -41,6 +43,7 @@ impl Default for Settings {
             segments: 1 << 13,
             spawn_cost: 0,
             message_cost: 0,
+            operation_cost: 0,
             near: 0.05,
             near_least: 10_000,
         }
@@ -56,6 +59,14 @@ impl Settings {
         Settings {
             spawn_cost: round_trip,
             message_cost: round_trip / 2,
+            ..self
+        }
+    }
+
+    /// With the cost of operations, which is measured now on the calling thread, in a tenth of a millisecond.
+    pub fn without_operations(self) -> Self {
+        Settings {
+            operation_cost: crate::calibrate::operation(),
             ..self
         }
     }

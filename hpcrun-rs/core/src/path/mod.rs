@@ -68,7 +68,7 @@ const FINISH: u8 = 2;
 /// Starts to track, before the program has threads, or prepares for it.
 pub fn start(tracking: &Tracking) {
     system::register_membarrier();
-    let mut settings = Settings::default();
+    let mut settings = Settings::default().without_operations();
     settings.spawn_cost = tracking.spawn_cost;
     settings.message_cost = tracking.message_cost;
     open(settings);
