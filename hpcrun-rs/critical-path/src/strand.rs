@@ -29,8 +29,8 @@ pub(crate) struct Chain {
     /// The chain before the open segment, and its length.
     list: List,
     closed: u64,
-    /// Activity since the last event that may have had a context, and the open segment's last context.
-    pub(crate) unplaced: u64,
+    /// The length at the last event that may have had a context, and the open segment's last context.
+    pub(crate) placed: u64,
     pub(crate) context: Site,
     /// Where and by which edge the open segment began, and the thread that runs it.
     begin: Site,
@@ -90,7 +90,7 @@ impl Strand {
             burdened: 0,
             list: List::EMPTY,
             closed: 0,
-            unplaced: 0,
+            placed: 0,
             context: Site(0),
             begin,
             edge: Edge::Start,
@@ -136,7 +136,7 @@ impl Strand {
         to.burdened = from.burdened;
         to.list = from.list.share(memory.arena);
         to.closed = from.closed;
-        to.unplaced = 0;
+        to.placed = from.length;
         to.context = from.context;
         to.begin = from.begin;
         to.edge = from.edge;
@@ -166,7 +166,6 @@ impl Strand {
     pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
         self.0.length += time;
         self.0.burdened += time;
-        self.0.unplaced += time;
         if let Some(procedure) = procedure {
             self.0.procedures.add(procedure, time);
         }
@@ -213,7 +212,7 @@ impl Strand {
         let nodes = &mut memory.spare.nodes;
         chain.list.append(memory.arena, nodes, segment, keep);
         chain.closed = chain.length;
-        chain.unplaced = 0;
+        chain.placed = chain.length;
         chain.context = Site(0);
         chain.begin = transition.to;
         chain.edge = transition.edge;

@@ -111,22 +111,30 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.is_now = false;
         self.tick();
         self.is_now = true;
-        if self.idle {
+        let is_short = runtime && self.strand.open_time() < LONG;
+        if is_short || self.idle {
             return at;
         }
-        if self.strand.0.unplaced >= LONG || at == Site(0) {
-            self.strand.0.unplaced = 0;
-            let Some(context) = capture() else { return at };
-            self.tracker.name_context(context, at);
-            self.strand.be_in(context, at);
-            return context;
+        let chain = &mut *self.strand.0;
+        if chain.length - chain.placed < LONG && at != Site(0) {
+            if runtime && chain.context != Site(0) {
+                return chain.context;
+            }
+            if !runtime {
+                chain.placed = chain.length;
+            }
+            return at;
         }
-        if !runtime {
-            self.strand.0.unplaced = 0;
-        } else if self.strand.open_time() >= LONG && self.strand.0.context != Site(0) {
-            return self.strand.0.context;
-        }
-        at
+        chain.placed = chain.length;
+        let Some(context) = capture() else { return at };
+        self.be_in(context, at);
+        context
+    }
+
+    #[cold]
+    fn be_in(&mut self, context: Site, at: Site) {
+        self.tracker.name_context(context, at);
+        self.strand.be_in(context, at);
     }
 
     /// Ends what [`Thread::place`] has begun.
