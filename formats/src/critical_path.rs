@@ -8,12 +8,16 @@ use crate::bytes::{ByteReader, ByteWriter};
 use std::collections::BTreeMap;
 use std::fmt;
 
+mod rank;
+
+pub use rank::{Export, Rank};
+
 /// First bytes of every file.
 pub const MAGIC: [u8; 8] = *b"HPCRPATH";
 /// Readers refuse another major version.
 pub const VERSION_MAJOR: u16 = 1;
 /// Readers accept any minor version, and ignore what follows the payload that they know.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// Bytes before the payload.
 pub const HEADER_SIZE: usize = 32;
 /// Extension of the files.
@@ -73,6 +77,8 @@ pub struct CriticalPath {
     pub threads: Vec<(u32, u32)>,
     /// What the result rests on.
     pub quality: Quality,
+    /// The process's part in a job of several processes that exchange messages.
+    pub rank: Option<Rank>,
 }
 
 /// A place in the program.
@@ -96,6 +102,13 @@ pub enum Site {
         profile: u32,
         /// Record there.
         record: u32,
+    },
+    /// In another process of the job: the segment stands for the path up to there.
+    Remote {
+        /// Its rank.
+        rank: u32,
+        /// Number of the export.
+        export: u32,
     },
 }
 
@@ -229,10 +242,14 @@ const SITE_UNKNOWN: u8 = 0;
 const SITE_ADDRESS: u8 = 1;
 const SITE_SOURCE: u8 = 2;
 const SITE_CONTEXT: u8 = 3;
+const SITE_REMOTE: u8 = 4;
 const NAME_MARK: u8 = 0;
 const NAME_FUNCTION: u8 = 1;
 /// Stands for the thread of a segment that several threads ran.
 const SEVERAL: u32 = u32::MAX;
+
+/// Sites with their numbers.
+type Sites<'a> = BTreeMap<&'a Site, u32>;
 
 impl CriticalPath {
     /// The bytes of a file.
@@ -275,14 +292,16 @@ impl CriticalPath {
         if u64::from(crc32fast::hash(payload)) != sum {
             return Err(CriticalPathError::Checksum);
         }
-        Decoder(ByteReader::new(payload)).critical_path()
+        Decoder(ByteReader::new(payload)).critical_path(minor)
     }
 
     /// The places of all segments and branches.
     pub fn sites(&self) -> impl Iterator<Item = &Site> {
         let segments = self.segments.iter().flat_map(|s| [&s.begin, &s.end]);
         let near = self.near.iter().flat_map(|n| [&n.begin, &n.end]);
-        segments.chain(near)
+        let exports = self.rank.iter().flat_map(Rank::segments);
+        let exports = exports.flat_map(|s| [&s.begin, &s.end]);
+        segments.chain(near).chain(exports)
     }
 
     /// All code addresses.
@@ -299,8 +318,8 @@ impl CriticalPath {
     }
 
     /// Every site once, numbered in ascending order.
-    fn numbered_sites(&self) -> BTreeMap<&Site, u32> {
-        let mut sites: BTreeMap<&Site, u32> = self.sites().map(|s| (s, 0)).collect();
+    fn numbered_sites(&self) -> Sites<'_> {
+        let mut sites: Sites<'_> = self.sites().map(|s| (s, 0)).collect();
         for (number, of) in (0..).zip(sites.values_mut()) {
             *of = number;
         }
@@ -335,24 +354,10 @@ impl CriticalPath {
             write_site(&mut w, site);
         }
         list(&mut w, &self.segments, |w, segment| {
-            w.u32(sites[&segment.begin]);
-            w.u32(sites[&segment.end]);
-            w.u8(segment.edge);
-            w.u32(segment.thread.unwrap_or(SEVERAL));
-            w.u64(segment.time);
-            w.u64(segment.count);
+            write_segment(w, segment, &sites);
         });
         list(&mut w, &self.procedures, |w, procedure| {
-            match &procedure.name {
-                ProcedureName::Mark(name) => {
-                    w.u8(NAME_MARK);
-                    w.string(name);
-                }
-                ProcedureName::Function(address) => {
-                    w.u8(NAME_FUNCTION);
-                    w.u64(address.0);
-                }
-            }
+            write_name(w, &procedure.name);
             w.u64(procedure.work);
             w.u64(procedure.on_path);
             w.u64(procedure.zeroed_span);
@@ -373,8 +378,18 @@ impl CriticalPath {
             w.u32(*number);
             w.u32(*profile);
         });
+        list(&mut w, self.rank.as_slice(), |w, rank| rank.write(w, &sites));
         w.data
     }
+}
+
+fn write_segment(w: &mut ByteWriter, segment: &Segment, sites: &Sites<'_>) {
+    w.u32(sites[&segment.begin]);
+    w.u32(sites[&segment.end]);
+    w.u8(segment.edge);
+    w.u32(segment.thread.unwrap_or(SEVERAL));
+    w.u64(segment.time);
+    w.u64(segment.count);
 }
 
 fn list<T>(w: &mut ByteWriter, items: &[T], mut write: impl FnMut(&mut ByteWriter, &T)) {
@@ -382,6 +397,27 @@ fn list<T>(w: &mut ByteWriter, items: &[T], mut write: impl FnMut(&mut ByteWrite
     for item in items {
         write(w, item);
     }
+}
+
+fn write_name(w: &mut ByteWriter, name: &ProcedureName) {
+    match name {
+        ProcedureName::Mark(name) => {
+            w.u8(NAME_MARK);
+            w.string(name);
+        }
+        ProcedureName::Function(address) => {
+            w.u8(NAME_FUNCTION);
+            w.u64(address.0);
+        }
+    }
+}
+
+fn read_name(d: &mut ByteReader<'_>) -> Option<ProcedureName> {
+    Some(match d.u8()? {
+        NAME_MARK => ProcedureName::Mark(d.string()?),
+        NAME_FUNCTION => ProcedureName::Function(CodeAddress(d.u64()?)),
+        _ => return None,
+    })
 }
 
 fn write_site(w: &mut ByteWriter, site: &Site) {
@@ -401,6 +437,11 @@ fn write_site(w: &mut ByteWriter, site: &Site) {
             w.u32(*profile);
             w.u32(*record);
         }
+        Site::Remote { rank, export } => {
+            w.u8(SITE_REMOTE);
+            w.u32(*rank);
+            w.u32(*export);
+        }
     }
 }
 
@@ -408,7 +449,7 @@ fn write_site(w: &mut ByteWriter, site: &Site) {
 struct Decoder<'a>(ByteReader<'a>);
 
 impl Decoder<'_> {
-    fn critical_path(mut self) -> Result<CriticalPath, CriticalPathError> {
+    fn critical_path(mut self, minor: u16) -> Result<CriticalPath, CriticalPathError> {
         let corrupt = CriticalPathError::Corrupt;
         let mut path = self.totals().ok_or(corrupt("totals"))?;
         path.quality.lost_edges = self
@@ -426,6 +467,10 @@ impl Decoder<'_> {
         path.threads = self
             .list(|d| Some((d.0.u32()?, d.0.u32()?)))
             .ok_or(corrupt("threads"))?;
+        if minor >= 1 {
+            let ranks = self.list(|d| d.rank(&sites)).ok_or(corrupt("ranks"))?;
+            path.rank = ranks.into_iter().next();
+        }
         Ok(path)
     }
 
@@ -474,6 +519,10 @@ impl Decoder<'_> {
                 profile: d.u32()?,
                 record: d.u32()?,
             },
+            SITE_REMOTE => Site::Remote {
+                rank: d.u32()?,
+                export: d.u32()?,
+            },
             _ => return None,
         })
     }
@@ -495,13 +544,8 @@ impl Decoder<'_> {
 
     fn procedure(&mut self) -> Option<Procedure> {
         let d = &mut self.0;
-        let name = match d.u8()? {
-            NAME_MARK => ProcedureName::Mark(d.string()?),
-            NAME_FUNCTION => ProcedureName::Function(CodeAddress(d.u64()?)),
-            _ => return None,
-        };
         Some(Procedure {
-            name,
+            name: read_name(d)?,
             work: d.u64()?,
             on_path: d.u64()?,
             zeroed_span: d.u64()?,
@@ -604,6 +648,26 @@ mod tests {
                 woken_edges: 3,
                 lost_edges: vec![("untracked".to_owned(), 4)],
             },
+            rank: Some(Rank {
+                job: 1 << 50,
+                rank: 1,
+                ranks: 4,
+                savings: vec![(5, 10)],
+                names: vec![(5, ProcedureName::Function(address))],
+                first: 3,
+                segments: vec![
+                    (None, segment(Site::Remote { rank: 2, export: 7 }, source(3), 8, None, 10)),
+                    (Some(0), segment(source(3), source(5), 8, Some(1), 5)),
+                ],
+                contexts: vec![(None, vec![OnPath { profile: 1, record: 2, time: 3 }])],
+                exports: vec![Export {
+                    length: 15,
+                    last: segment(source(5), source(3), 8, Some(1), 0),
+                    before: Some(1),
+                    contexts: Some(0),
+                    marks: vec![(6, 5)],
+                }],
+            }),
         }
     }
 
@@ -704,6 +768,6 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[8] = 9;
         let error = CriticalPath::decode(&bytes).expect_err("major version 9");
-        assert!(error.to_string().contains("9.0"), "{error}");
+        assert!(error.to_string().contains("9.1"), "{error}");
     }
 }

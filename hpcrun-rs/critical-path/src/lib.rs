@@ -62,6 +62,7 @@
 //! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
+//! | `remote` | strands on their way to and from other processes |
 //! | `report`, `json` | the result, as data and as text |
 //! | [`table`] | all of it as functions for runtimes and programs |
 //!
@@ -74,6 +75,7 @@ mod json;
 mod near;
 mod path;
 mod procedures;
+mod remote;
 mod report;
 mod sampled;
 mod samples;
@@ -87,6 +89,7 @@ pub use json::Place;
 pub use near::Near;
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
+pub use remote::{Exported, Export, key_of};
 pub use report::{Prediction, ProcedureTimes, Quality, Report};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;

@@ -78,6 +78,18 @@ impl Procedures {
         found.map_or(Times::default(), |at| self.others[at].1)
     }
 
+    /// The procedures with entries.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Procedure, Times)> {
+        let dense = (0..).zip(self.dense);
+        let all = dense.chain(self.others.iter().copied());
+        all.map(|(number, times)| (Procedure(number), times))
+    }
+
+    /// Sets what zeroing a procedure saves.
+    pub(crate) fn set_saving(&mut self, procedure: Procedure, saving: u64) {
+        self.entry(procedure).saving = saving;
+    }
+
     fn entry(&mut self, procedure: Procedure) -> &mut Times {
         let number = procedure.0 as usize;
         if number < DENSE {

@@ -3,6 +3,7 @@
 use crate::near::Near;
 use crate::path::Segment;
 use crate::procedures::Procedure;
+use crate::remote::is_nameless;
 use crate::sampled::{Context, Function};
 use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
@@ -114,6 +115,7 @@ impl Tracker {
             let mut procedures: Vec<ProcedureTimes> = names
                 .iter()
                 .enumerate()
+                .filter(|(_, known)| !is_nameless(known))
                 .map(|(number, (name, _))| ProcedureTimes {
                     name: name.to_string(),
                     work: sums.get(PROCEDURES + number),

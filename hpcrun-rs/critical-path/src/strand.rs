@@ -9,7 +9,7 @@ use core::ptr;
 use crate::near::{Near, NearPaths, is_near};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::procedures::{Procedure, Procedures};
-use crate::sampled::Sampled;
+use crate::sampled::{Function, Sampled};
 use crate::tracker::Settings;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
@@ -27,11 +27,11 @@ pub(crate) struct Chain {
     /// The longest chain if edges cost what the settings say.
     pub(crate) burdened: u64,
     /// The chain before the open segment, and its length.
-    list: List,
+    pub(crate) list: List,
     closed: u64,
     /// Where and by which edge the open segment began, and the thread that runs it.
     begin: Site,
-    edge: Edge,
+    pub(crate) edge: Edge,
     pub(crate) thread: u32,
     pub(crate) procedures: Procedures,
     pub(crate) sampled: Sampled,
@@ -166,12 +166,12 @@ impl Strand {
 
     /// The open segment, up to where the strand is.
     #[inline]
-    fn open_segment(&self) -> Segment {
+    pub(crate) fn open_segment(&self) -> Segment {
         Segment {
             begin: self.0.begin,
             end: self.0.at,
             edge: self.0.edge,
-            thread: Some(self.0.thread),
+            thread: (self.0.thread != u32::MAX).then_some(self.0.thread),
             time: self.0.length - self.0.closed,
             count: 1,
         }
@@ -211,6 +211,19 @@ impl Strand {
         }
         self.0.burdened = burdened;
         self.absorb(memory, other, since);
+    }
+
+    /// As `merge`, with a strand of another process that is not longer.
+    pub(crate) fn merge_shorter(
+        &mut self,
+        (length, burdened): (u64, u64),
+        procedures: &Procedures,
+        functions: &[(Function, u64)],
+    ) {
+        let slack = self.0.length - length;
+        self.0.burdened = self.0.burdened.max(burdened);
+        self.0.procedures.merge(procedures, slack);
+        self.0.sampled.merge_savings(functions, slack);
     }
 
     /// Of two strands for which the same one waits, the longer, merged with the other one.

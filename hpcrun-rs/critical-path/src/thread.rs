@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
+use hpcrun_abi::RemoteStrand;
+
 use crate::clock::Clock;
 use crate::path::{Edge, Site};
-use crate::procedures::Procedure;
-use crate::sampled::{Context, Sampler};
+use crate::procedures::{Procedure, Procedures};
+use crate::remote::Keys;
+use crate::sampled::{Context, Function, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
@@ -21,7 +24,7 @@ const AFTER_LONG: u64 = 20_000;
 
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
-    tracker: &'t Tracker,
+    pub(crate) tracker: &'t Tracker,
     clock: C,
     /// The clock's time up to which activity is counted.
     last: u64,
@@ -41,6 +44,7 @@ pub struct Thread<'t, C> {
     samples: Arc<Samples>,
     sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
+    pub(crate) keys: Keys,
 }
 
 impl<'t, C: Clock> Thread<'t, C> {
@@ -64,6 +68,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             samples: Arc::default(),
             sampler: None,
             totals,
+            keys: Keys::default(),
         }
     }
 
@@ -238,11 +243,25 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn copy(&mut self, at: Site) -> Strand {
         self.tick();
+        let copy = self.share_at(at);
+        self.settle();
+        copy
+    }
+
+    /// As [`Thread::copy`], but a thread that pauses does not read the clock.
+    pub(crate) fn copy_now(&mut self, at: Site) -> Strand {
+        match self.idle {
+            true => self.share_at(at),
+            false => self.copy(at),
+        }
+    }
+
+    #[inline]
+    fn share_at(&mut self, at: Site) -> Strand {
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
         copy.0.since = None;
         copy.0.procedure = self.procedure;
-        self.settle();
         copy
     }
 
@@ -352,6 +371,27 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// An edge to this thread is missing from the result.
     pub fn lose(&mut self, cause: Lost) {
         self.totals.add(LOST + cause as usize, 1);
+    }
+
+    /// Merges a strand of another process.
+    pub(crate) fn merge_remote(
+        &mut self,
+        remote: &RemoteStrand,
+        procedures: Procedures,
+        functions: Vec<(Function, u64)>,
+        at: Site,
+    ) {
+        if !self.idle {
+            self.tick();
+        }
+        if remote.length > self.strand.0.length {
+            let strand = Strand::of_remote(remote, procedures, functions);
+            return self.merge_now(strand, at, Edge::Message);
+        }
+        let burdened = remote.burdened + self.tracker.settings.message_cost;
+        let lengths = (remote.length, burdened);
+        self.strand.merge_shorter(lengths, &procedures, &functions);
+        self.count(Edge::Message);
     }
 
     /// Merges at a moment up to which activity is counted.

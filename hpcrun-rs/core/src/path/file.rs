@@ -1,14 +1,14 @@
 //! The critical path in the measurement directory: a file of each process image, which replaces the one
 //! before as a whole.
 
-use super::Path;
+use super::{Job, Path, contexts};
 use crate::image::{self, Image};
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
-use critical_path::{Context, Function, Lost, Site};
+use critical_path::{Context, Exported, Function, Lost, Site};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::critical_path as format;
-use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
+use hpcrun_abi::{SITE_CONTEXT, SITE_REMOTE, SITE_SOURCE};
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -53,6 +53,7 @@ fn warn(error: &io::Error) {
 
 fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     let report = path.tracker.report();
+    let exported = path.job.get().map(|job| (job, path.tracker.exported()));
     let sites = |snapshot: Option<&Snapshot>| {
         let site = |site: Site| resolve(path, snapshot, site);
         let segment = |s: &critical_path::Segment| format::Segment {
@@ -70,15 +71,18 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
             time: n.time,
             slack: n.slack,
         };
+        let rank = exported.as_ref().map(|(job, exported)| rank(path, job, exported, segment));
         (
             report.segments.iter().map(segment).collect(),
             report.near.iter().map(near).collect(),
+            rank,
         )
     };
-    let (segments, near) = loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
+    let (segments, near, rank) = loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
     let segments: Vec<format::Segment> = segments;
     let near: Vec<format::Near> = near;
-    let named = segments.iter().filter_map(|s| s.thread);
+    let exports = rank.iter().flat_map(format::Rank::segments);
+    let named = segments.iter().chain(exports).filter_map(|s| s.thread);
     let named: BTreeSet<u32> = named.chain(near.iter().map(|n| n.thread)).collect();
     let mut threads = path.threads().clone();
     threads.retain(|(number, _)| named.contains(number));
@@ -88,17 +92,20 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         on_path: p.on_path,
         zeroed_span: p.zeroed_span,
     };
-    // Views know a function's own work and its time on the path by its contexts.
-    let function = |(function, zeroed): &(Function, u64)| format::Procedure {
-        name: format::ProcedureName::Function(CodeAddress(function.0)),
-        work: 0,
-        on_path: 0,
-        zeroed_span: *zeroed,
-    };
-    let on_path = |(context, time): &(Context, u64)| format::OnPath {
-        profile: context.profile,
-        record: context.record,
-        time: *time,
+    // Views know a function's own work and its time on the path by its contexts. Those that are known from
+    // messages only have no address here.
+    let addresses = contexts::addresses();
+    let function = |(function, zeroed): &(Function, u64)| {
+        let address = match super::is_in_job() {
+            true => *addresses.get(&function.0)?,
+            false => CodeAddress(function.0),
+        };
+        Some(format::Procedure {
+            name: format::ProcedureName::Function(address),
+            work: 0,
+            on_path: 0,
+            zeroed_span: *zeroed,
+        })
     };
     let lost = |(cause, count): (Lost, u64)| (cause.name().to_owned(), count);
     let result = format::CriticalPath {
@@ -114,7 +121,7 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         segments,
         procedures: {
             let marks = report.procedures.into_iter().map(procedure);
-            marks.chain(report.functions.iter().map(function)).collect()
+            marks.chain(report.functions.iter().filter_map(function)).collect()
         },
         near,
         on_path: report.on_path.iter().map(on_path).collect(),
@@ -125,8 +132,50 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
             woken_edges: report.quality.woken_edges,
             lost_edges: report.quality.lost_edges.into_iter().map(lost).collect(),
         },
+        rank,
     };
     result.encode()
+}
+
+fn on_path((context, time): &(Context, u64)) -> format::OnPath {
+    format::OnPath {
+        profile: context.profile,
+        record: context.record,
+        time: *time,
+    }
+}
+
+fn rank(
+    path: &Path,
+    job: &Job,
+    exported: &Exported,
+    segment: impl Fn(&critical_path::Segment) -> format::Segment,
+) -> format::Rank {
+    let (savings, marks) = path.tracker.savings();
+    let marks = marks.into_iter().map(|(key, name)| (key, format::ProcedureName::Mark(name)));
+    let functions = contexts::addresses().into_iter();
+    let functions = functions.map(|(key, address)| (key, format::ProcedureName::Function(address)));
+    let contexts = exported.contexts.iter();
+    let exports = exported.exports.iter().map(|export| format::Export {
+        length: export.length,
+        last: segment(&export.last),
+        before: export.before,
+        contexts: export.contexts,
+        marks: export.marks.clone(),
+    });
+    format::Rank {
+        job: job.id,
+        rank: job.rank,
+        ranks: job.ranks,
+        savings: savings.iter().map(|s| (s.procedure, s.time)).collect(),
+        names: marks.chain(functions).collect(),
+        first: exported.first,
+        segments: exported.segments.iter().map(|(before, s)| (*before, segment(s))).collect(),
+        contexts: contexts
+            .map(|(before, times)| (*before, times.iter().map(on_path).collect()))
+            .collect(),
+        exports: exports.collect(),
+    }
 }
 
 fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format::Site {
@@ -145,6 +194,12 @@ fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format
         return format::Site::Context {
             profile: thread as u32,
             record,
+        };
+    }
+    if site & SITE_REMOTE != 0 {
+        return format::Site::Remote {
+            rank: ((site & !SITE_REMOTE) >> 32) as u32,
+            export: site as u32,
         };
     }
     let located = snapshot.and_then(|snapshot| loadmap::locate(snapshot, site));

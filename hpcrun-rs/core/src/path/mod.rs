@@ -33,7 +33,7 @@ use objects::Objects;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An event after a segment of so many nanoseconds captures its context.
 pub const LONG: u64 = 100_000;
@@ -47,6 +47,15 @@ struct Path {
     threads: Mutex<Vec<(u32, u32)>>,
     /// Whoever has it writes the file.
     writer: Mutex<()>,
+    job: OnceLock<Job>,
+}
+
+/// The process's part in a job of several processes that exchange messages.
+#[derive(Debug)]
+struct Job {
+    id: u64,
+    rank: u32,
+    ranks: u32,
 }
 
 impl Path {
@@ -63,8 +72,27 @@ static ACTIVE: AtomicU8 = AtomicU8::new(0);
 /// Threads may no longer enter.
 static OVER: AtomicBool = AtomicBool::new(false);
 
+/// The process is started by a launcher of jobs: it may join one.
+static IN_JOB: AtomicBool = AtomicBool::new(false);
+
+fn is_in_job() -> bool {
+    IN_JOB.load(Ordering::Relaxed)
+}
+
+/// The process has this rank in a job.
+pub fn join(id: u64, rank: u32, ranks: u32) {
+    current().inspect(|path| drop(path.job.set(Job { id, rank, ranks })));
+}
+
+/// The process's rank in its job.
+fn rank() -> u32 {
+    let job = current().and_then(|path| path.job.get());
+    job.map_or(0, |job| job.rank)
+}
+
 /// Starts to track, before the program has threads.
 pub fn start(tracking: &Tracking) {
+    IN_JOB.store(tracking.in_job, Ordering::Relaxed);
     system::register_membarrier();
     let mut settings = Settings::default();
     settings.spawn_cost = tracking.spawn_cost;
@@ -80,6 +108,7 @@ fn open(settings: Settings) {
         objects: Objects::new(),
         threads: Mutex::default(),
         writer: Mutex::default(),
+        job: OnceLock::new(),
     }));
     PATH.store(path, Ordering::Release);
 }

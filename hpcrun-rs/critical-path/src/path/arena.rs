@@ -249,7 +249,7 @@ impl Arena {
 }
 
 /// A place in a list that somebody keeps.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Cursor(u32);
 
 impl Node {

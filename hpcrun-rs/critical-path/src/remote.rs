@@ -1,0 +1,297 @@
+//! Strands on their way to and from other processes.
+//!
+//! One duty: put what a strand is into a message of fixed size ([`RemoteStrand`]), and take it out of one. A
+//! process keeps its *exports*: what it has sent, so that after the run the path can be followed from process
+//! to process. The chain of a strand that was received begins with a segment whose place names the export and
+//! whose time is the chain's length there.
+//!
+//! A message says what zeroing saves for [`SAVINGS`] procedures, those with the largest savings. What it does
+//! not name counts as saving nothing: a zeroed span is never too short.
+
+use std::collections::VecDeque;
+
+use hpcrun_abi::{RemoteStrand, SAVINGS, SITE_REMOTE, Saving};
+
+use crate::clock::Clock;
+use crate::path::{Arena, Edge, Segment, Site, Tree};
+use crate::procedures::{Procedure, Procedures};
+use crate::sampled::{Context, ContextTree, Function, Sampled};
+use crate::strand::Strand;
+use crate::thread::Thread;
+use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
+
+/// Exports that a process keeps: the oldest are forgotten beyond.
+const MOST_EXPORTS: usize = 1 << 16;
+/// Marks the number of a procedure that the program has marked; others are functions.
+const MARK: u64 = 1 << 63;
+/// In place of a line: the procedure was met in a message, and its name is the number.
+const NAMELESS: u32 = u32::MAX;
+
+/// What a process has exported.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    kept: VecDeque<Strand>,
+    /// The number of the first that is kept.
+    first: u32,
+}
+
+impl Exports {
+    pub(crate) fn clear(&mut self) -> VecDeque<Strand> {
+        self.first = self.first.wrapping_add(self.kept.len() as u32);
+        std::mem::take(&mut self.kept)
+    }
+}
+
+/// The exports of a process, with lists that share their beginnings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// The number of the first that was kept.
+    pub first: u32,
+    /// Segments, each with the number of the one before it.
+    pub segments: Vec<(Option<u32>, Segment)>,
+    /// Times of sampled contexts, each list with the number of the one that it adds to.
+    pub contexts: Vec<(Option<u32>, Vec<(Context, u64)>)>,
+    /// The exports in order.
+    pub exports: Vec<Export>,
+}
+
+/// An export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// Its length.
+    pub length: u64,
+    /// Its last segment.
+    pub last: Segment,
+    /// The segments before that, in [`Exported::segments`].
+    pub before: Option<u32>,
+    /// Its contexts, in [`Exported::contexts`].
+    pub contexts: Option<u32>,
+    /// Time in marked procedures since it came from another process.
+    pub marks: Vec<(u64, u64)>,
+}
+
+/// The number by which messages name a procedure that the program has marked.
+pub fn key_of(name: &str) -> u64 {
+    // FNV-1a.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash | MARK
+}
+
+/// The procedure's number in messages.
+fn key_of_entry((name, line): &(Box<str>, u32)) -> u64 {
+    match *line {
+        NAMELESS => u64::from_str_radix(name, 16).unwrap_or(0),
+        _ => key_of(name),
+    }
+}
+
+/// The program marks a procedure of this name, which may be known from messages.
+pub(crate) fn name(names: &mut Names, name: &str) {
+    if names.iter().any(|known| known.1 == NAMELESS) {
+        let key = key_of(name);
+        let nameless = |known: &&mut (Box<str>, u32)| known.1 == NAMELESS && key_of_entry(known) == key;
+        if let Some(known) = names.iter_mut().find(nameless) {
+            *known = (name.into(), 0);
+        }
+    }
+}
+
+/// Whether the procedure is known from messages only.
+pub(crate) fn is_nameless(known: &(Box<str>, u32)) -> bool {
+    known.1 == NAMELESS
+}
+
+/// The numbers of a process's procedures in messages, as a thread knows them.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(Vec<u64>);
+
+impl Keys {
+    fn refresh(&mut self, tracker: &Tracker) {
+        self.0 = tracker.with_names(|names| names.iter().map(key_of_entry).collect());
+    }
+
+    fn key(&mut self, tracker: &Tracker, procedure: Procedure) -> u64 {
+        if self.0.len() <= procedure.0 as usize {
+            self.refresh(tracker);
+        }
+        self.0.get(procedure.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// `None`: there are too many.
+    fn procedure(&mut self, tracker: &Tracker, key: u64) -> Option<Procedure> {
+        let known = |keys: &[u64]| keys.iter().position(|known| *known == key);
+        if known(&self.0).is_none() {
+            tracker.with_names(|names| {
+                if !names.iter().any(|name| key_of_entry(name) == key) && names.len() < MOST_NAMES {
+                    names.push((format!("{key:016x}").into(), NAMELESS));
+                }
+            });
+            self.refresh(tracker);
+        }
+        known(&self.0).map(|number| Procedure(number as u32))
+    }
+}
+
+/// Keeps the largest of all savings that are put in.
+struct Heaviest {
+    savings: [Saving; SAVINGS],
+    count: usize,
+}
+
+impl Heaviest {
+    fn put(&mut self, procedure: u64, time: u64) {
+        let full = self.count == SAVINGS;
+        if full && time <= self.savings[SAVINGS - 1].time {
+            return;
+        }
+        let mut at = self.count - usize::from(full);
+        while at > 0 && self.savings[at - 1].time < time {
+            self.savings[at] = self.savings[at - 1];
+            at -= 1;
+        }
+        self.savings[at] = Saving { procedure, time };
+        self.count += usize::from(!full);
+    }
+}
+
+impl<C: Clock> Thread<'_, C> {
+    /// A copy of the strand at `at`, for another process, as the `rank` it comes from. A thread that pauses
+    /// does not read the clock.
+    pub fn export(&mut self, at: Site, rank: u32) -> RemoteStrand {
+        let copy = self.copy_now(at);
+        let chain = &*copy.0;
+        let mut heaviest = Heaviest {
+            savings: Default::default(),
+            count: 0,
+        };
+        for (procedure, times) in chain.procedures.iter() {
+            if times.saving > 0 {
+                let key = self.keys.key(self.tracker, procedure);
+                heaviest.put(key, times.saving);
+            }
+        }
+        for (Function(key), saving) in chain.sampled.heaviest(SAVINGS, chain.length) {
+            heaviest.put(*key & !MARK, *saving);
+        }
+        heaviest.savings[..heaviest.count].sort_unstable_by_key(|saving| saving.procedure);
+        let mut remote = RemoteStrand {
+            length: chain.length,
+            burdened: chain.burdened,
+            rank,
+            export: 0,
+            session: chain.session,
+            count: heaviest.count as u32,
+            savings: heaviest.savings,
+        };
+        let old = {
+            let mut exports = lock(&self.tracker.exports);
+            remote.export = exports.first.wrapping_add(exports.kept.len() as u32);
+            exports.kept.push_back(copy);
+            let is_full = exports.kept.len() > MOST_EXPORTS;
+            exports.first = exports.first.wrapping_add(u32::from(is_full));
+            is_full.then(|| exports.kept.pop_front()).flatten()
+        };
+        if let Some(old) = old {
+            self.discard(old);
+        }
+        remote
+    }
+
+    /// The strand, at `at`, has waited for one of another process. A thread that pauses does not read the
+    /// clock.
+    pub fn import(&mut self, remote: &RemoteStrand, at: Site) {
+        if remote.session != self.tracker.session() {
+            let untracked = remote.session == 0;
+            return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
+        }
+        let (mut procedures, mut functions) = (Procedures::default(), Vec::new());
+        let count = remote.savings.len().min(remote.count as usize);
+        for saving in &remote.savings[..count] {
+            if saving.procedure & MARK == 0 {
+                functions.push((Function(saving.procedure), saving.time));
+            } else if let Some(procedure) = self.keys.procedure(self.tracker, saving.procedure) {
+                procedures.set_saving(procedure, saving.time);
+            }
+        }
+        self.merge_remote(remote, procedures, functions, at);
+    }
+}
+
+impl Strand {
+    /// A strand that comes from another process; it goes on where it is merged.
+    pub(crate) fn of_remote(
+        remote: &RemoteStrand,
+        procedures: Procedures,
+        functions: Vec<(Function, u64)>,
+    ) -> Strand {
+        let begin = SITE_REMOTE | u64::from(remote.rank) << 32 | u64::from(remote.export);
+        let mut strand = Strand::start(u32::MAX, Site(begin), remote.session);
+        strand.0.edge = Edge::Message;
+        strand.0.length = remote.length;
+        strand.0.burdened = remote.burdened;
+        strand.0.procedures = procedures;
+        strand.0.sampled = Sampled::of(functions);
+        strand.0.at = Site(0);
+        strand
+    }
+
+    /// What is kept of it as an export.
+    fn describe(&self, arena: &Arena, tree: &mut Tree, contexts: &mut ContextTree) -> Export {
+        Export {
+            length: self.0.length,
+            last: self.open_segment(),
+            before: self.0.list.add_to(arena, tree),
+            contexts: self.0.sampled.add_to(contexts),
+            marks: Vec::new(),
+        }
+    }
+}
+
+impl Tracker {
+    /// What this process has exported.
+    pub fn exported(&self) -> Exported {
+        let (mut tree, mut contexts) = (Tree::default(), ContextTree::default());
+        let mut keys = Keys::default();
+        let exports = lock(&self.exports);
+        let describe = |strand: &Strand| {
+            let on_path = strand.0.procedures.iter().filter(|(_, times)| times.on_path > 0);
+            let marks = on_path.map(|(p, times)| (keys.key(self, p), times.on_path));
+            Export {
+                marks: marks.collect(),
+                ..strand.describe(&self.arena, &mut tree, &mut contexts)
+            }
+        };
+        let all = exports.kept.iter().map(describe).collect();
+        Exported {
+            first: exports.first,
+            exports: all,
+            segments: tree.segments,
+            contexts: contexts.parts,
+        }
+    }
+
+    /// What zeroing procedures saves at the longest of all ended strands, by their numbers in messages; and
+    /// the names of the procedures that the program has marked.
+    pub fn savings(&self) -> (Vec<Saving>, Vec<(u64, String)>) {
+        let mut keys = Keys::default();
+        let mut savings = Vec::new();
+        self.with_longest(|longest| {
+            let Some(strand) = longest else { return };
+            let marks = strand.0.procedures.iter();
+            for (procedure, times) in marks.filter(|(_, times)| times.saving > 0) {
+                let procedure = keys.key(self, procedure);
+                savings.push(Saving { procedure, time: times.saving });
+            }
+            for (Function(procedure), time) in strand.0.sampled.savings() {
+                savings.push(Saving { procedure: *procedure & !MARK, time: *time });
+            }
+        });
+        let named = |known: &&(Box<str>, u32)| !is_nameless(known);
+        let names = self.names();
+        let names = names.iter().filter(named);
+        let marks = names.map(|(name, _)| (key_of(name), name.to_string())).collect();
+        (savings, marks)
+    }
+}
