@@ -130,7 +130,7 @@ pub struct Segment {
 }
 
 /// What a procedure is known by.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ProcedureName {
     /// The name that the program gave to a part of its own.
     Mark(String),

@@ -4,7 +4,7 @@ use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
 use crate::model::code::Code;
-use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, Segment};
+use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, RankShare, Segment};
 use crate::model::hash::FastMap;
 use hpc_formats::critical_path::EDGES;
 use hpc_formats::process::program_name;
@@ -92,12 +92,14 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
         })
     })?;
     let place = References::to(&path.places);
-    let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place FROM path_segment";
+    let sql =
+        "SELECT edge, thread, time_ns, count, begin_place, end_place, rank FROM path_segment";
     path.segments = of(connection, sql, process, |row| {
         let edge = row.get_ref(0)?.as_str()?;
         let edge = EDGES.into_iter().find(|known| *known == edge);
         Ok(Segment {
             edge: edge.ok_or_else(|| inconsistent("path_segment.edge"))?,
+            rank: row.get(6)?,
             thread: row.get(1)?,
             time: row.get(2)?,
             count: row.get(3)?,
@@ -122,6 +124,13 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
             slack: row.get(2)?,
             begin: place.index(row.get(3)?)?,
             end: place.index(row.get(4)?)?,
+        })
+    })?;
+    path.ranks = of(connection, "SELECT rank, work_ns, on_path_ns FROM path_rank", process, |row| {
+        Ok(RankShare {
+            rank: row.get(0)?,
+            work: row.get(1)?,
+            on_path: row.get(2)?,
         })
     })?;
     let sql = "SELECT cause, edges FROM lost_edge WHERE process = ? ORDER BY edges DESC, cause";

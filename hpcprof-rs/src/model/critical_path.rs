@@ -42,6 +42,19 @@ pub struct CriticalPath {
     pub branches: Vec<Branch>,
     /// What the result rests on.
     pub quality: Quality,
+    /// Of a path through several processes: the part of each.
+    pub ranks: Vec<RankShare>,
+}
+
+/// The part of a process in a path through several, by its rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RankShare {
+    /// Its rank.
+    pub rank: u32,
+    /// Its activity.
+    pub work: i64,
+    /// Its activity on the path.
+    pub on_path: i64,
 }
 
 /// A part of the path: activity of one strand between two events. Equal consecutive parts are one.
@@ -49,6 +62,8 @@ pub struct CriticalPath {
 pub struct Segment {
     /// How it begins, one of [`hpc_formats::critical_path::EDGES`].
     pub edge: &'static str,
+    /// Of a path through several processes: whose.
+    pub rank: Option<u32>,
     /// Ordinal of the thread that ran it; `None` if several did, or if it is not known.
     pub thread: Option<u32>,
     /// Its activity, of all `count` times together.
@@ -158,6 +173,15 @@ impl CriticalPath {
     /// By how much the span is shorter if a procedure takes no time.
     pub fn gain(&self, procedure: &Procedure) -> i64 {
         self.span.saturating_sub(procedure.zeroed_span)
+    }
+
+    /// Sorts the procedures by what they gain.
+    pub fn sort_procedures(&mut self) {
+        let name = |p: &Procedure| &self.places[p.place as usize].name;
+        self.procedures.sort_by(|a, b| {
+            let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
+            by_gain.then(b.work.cmp(&a.work)).then(name(a).cmp(name(b)))
+        });
     }
 
     /// T1 / Tinf; 0 for a process without activity.

@@ -17,6 +17,8 @@ use hpc_formats::profile::Record;
 use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
 
+pub mod ranks;
+
 /// Anchors that lead from one profile to the next are followed so often: they may form a cycle.
 const MOST_ANCHORS: usize = 64;
 
@@ -193,6 +195,7 @@ impl Names<'_> {
         let ordinal = |thread: u32| ordinals.get(&thread).copied();
         let segments = path.segments.iter().map(|segment| Segment {
             edge: EDGES[segment.edge as usize],
+            rank: None,
             thread: segment.thread.and_then(ordinal),
             time: signed(segment.time),
             count: signed(segment.count),
@@ -216,13 +219,8 @@ impl Names<'_> {
         });
         let branches = branches.collect();
         let places: Vec<Place> = places.into_iter().collect();
-        procedures.sort_by(|a, b| {
-            let name = |p: &Procedure| &places[p.place as usize].name;
-            let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-            by_gain.then(b.work.cmp(&a.work)).then(name(a).cmp(name(b)))
-        });
         let lost = path.quality.lost_edges.iter();
-        CriticalPath {
+        let mut named = CriticalPath {
             complete: path.complete,
             work: signed(path.work),
             span: signed(path.span),
@@ -240,12 +238,15 @@ impl Names<'_> {
                 woken_edges: signed(path.quality.woken_edges),
                 lost_edges: lost.map(|(cause, n)| (cause.clone(), signed(*n))).collect(),
             },
-        }
+            ranks: Vec::new(),
+        };
+        named.sort_procedures();
+        named
     }
 
     fn place(&self, site: &Site) -> Place {
         match site {
-            Site::Unknown => Place::default(),
+            Site::Unknown | Site::Remote { .. } => Place::default(),
             Site::Address(address) => {
                 self.named(self.frame(*address).and_then(|frame| {
                     own(frame, self.symbols).or_else(|| procedures(frame).next())

@@ -18,6 +18,8 @@ use std::io::{self, Write};
 const SCHEMA: &str = "hpcprof-rs/critical-path/1";
 /// Procedures that are listed.
 const PROCEDURES: usize = 12;
+/// Ranks that are listed.
+const RANKS: usize = 8;
 /// Processes that are named beside the one shown.
 const OTHERS: usize = 8;
 /// The burdened span is named if it is so many times the span.
@@ -137,6 +139,7 @@ impl PathView<'_> {
         for line in &remarks.advice {
             paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
         }
+        self.ranks(scale, style, out)?;
         self.segments(rows, scale, style, out)?;
         self.procedures(scale, style, out)?;
         self.branches(scale, style, out)?;
@@ -144,6 +147,32 @@ impl PathView<'_> {
         writeln!(out)?;
         paragraph(&style, &one_line(&remarks.basis), width, out)?;
         self.name_others(scale, width, out)
+    }
+
+    /// The parts of several processes, the largest first.
+    fn ranks(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        if path.ranks.is_empty() {
+            return Ok(());
+        }
+        let mut ranks = path.ranks.clone();
+        ranks.sort_by_key(|share| (std::cmp::Reverse(share.on_path), share.rank));
+        let title = format!("{:>9}  share      work  {} ranks", scale.0, ranks.len());
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for share in ranks.iter().take(RANKS) {
+            writeln!(
+                out,
+                "{:>9}{:>7}{:>10}  rank {}",
+                scale.number(share.on_path as f64),
+                percent(share.on_path, path.span),
+                scale.number(share.work as f64),
+                share.rank
+            )?;
+        }
+        match ranks.len().saturating_sub(RANKS) {
+            0 => Ok(()),
+            more => writeln!(out, "{:>9}  {more} more", "…"),
+        }
     }
 
     fn segments(
@@ -163,7 +192,11 @@ impl PathView<'_> {
             1 => "1 subpath".to_owned(),
             n => format!("{n} subpaths"),
         };
-        let title = format!("{:>9}  share  begins by  thread  {subpaths}", scale.0);
+        let whose = match path.ranks.is_empty() {
+            true => "   thread",
+            false => "rank:thr.",
+        };
+        let title = format!("{:>9}  share  begins by{whose:>9}  {subpaths}", scale.0);
         writeln!(out, "\n{}", style.bold(&title))?;
         let mut work: Vec<(&Part, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
@@ -182,7 +215,10 @@ impl PathView<'_> {
                     writeln!(out, "{time}  {}", style.faint(&text))?;
                 }
                 Part::Segment(segment) => {
-                    let thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
+                    let mut thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
+                    if !path.ranks.is_empty() {
+                        thread = segment.rank.map_or("-".to_owned(), |rank| format!("{rank}:{thread}"));
+                    }
                     let times = match segment.count {
                         1 => String::new(),
                         n => format!("x {n}  "),
@@ -358,8 +394,9 @@ impl PathView<'_> {
         let place = |index| place_json(path.place(index));
         list(out, &path.segments, |s| {
             format!(
-                "{{\"thread\":{},\"seconds\":{},\"share\":{},\"count\":{},\"edge\":{},\"begin\":{},\
-                 \"end\":{}}}",
+                "{{\"rank\":{},\"thread\":{},\"seconds\":{},\"share\":{},\"count\":{},\"edge\":{},\
+                 \"begin\":{},\"end\":{}}}",
+                thread(s.rank),
                 thread(s.thread),
                 exact_seconds(s.time),
                 ratio(s.time, path.span),
@@ -368,6 +405,12 @@ impl PathView<'_> {
                 place(s.begin),
                 place(s.end),
             )
+        })?;
+        write!(out, ",\n\"ranks\":[")?;
+        list(out, &path.ranks, |r| {
+            let (work, on_path) = (exact_seconds(r.work), exact_seconds(r.on_path));
+            let (rank, share) = (r.rank, ratio(r.on_path, path.span));
+            format!("{{\"rank\":{rank},\"work\":{work},\"on_path\":{on_path},\"share\":{share}}}")
         })?;
         write!(out, ",\n\"procedures\":[")?;
         list(out, &path.procedures, |p| {

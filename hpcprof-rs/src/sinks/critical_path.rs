@@ -8,8 +8,8 @@ use rusqlite::{Connection, Result, params};
 pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) -> Result<()> {
     let mut places: NumberedSet<&Place> = NumberedSet::default();
     let sql =
-        "INSERT INTO path_segment(process, edge, thread, time_ns, count, begin_place, end_place)
-        VALUES (?, ?, ?, ?, ?, ?, ?)";
+        "INSERT INTO path_segment(process, edge, rank, thread, time_ns, count, begin_place, end_place)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let mut segment = connection.prepare(sql)?;
     let sql = "INSERT INTO path_procedure(process, place, work_ns, on_path_ns, zeroed_span_ns)
         VALUES (?, ?, ?, ?, ?)";
@@ -39,7 +39,7 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
         for s in &path.segments {
             let (begin, end) = (id(s.begin), id(s.end));
             segment.execute(params![
-                process, s.edge, s.thread, s.time, s.count, begin, end
+                process, s.edge, s.rank, s.thread, s.time, s.count, begin, end
             ])?;
         }
         for p in &path.procedures {
@@ -55,6 +55,10 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
                 id(b.begin),
                 id(b.end)
             ])?;
+        }
+        for r in &path.ranks {
+            let sql = "INSERT INTO path_rank(process, rank, work_ns, on_path_ns) VALUES (?, ?, ?, ?)";
+            connection.execute(sql, params![process, r.rank, r.work, r.on_path])?;
         }
         for (cause, edges) in &path.quality.lost_edges {
             // A file may name a cause twice.

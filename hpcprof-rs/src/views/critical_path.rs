@@ -59,7 +59,9 @@ fn is_same(a: &Segment, b: &Segment) -> bool {
 fn add(to: &mut Segment, other: &Segment) {
     to.time = to.time.saturating_add(other.time);
     to.count = to.count.saturating_add(other.count);
-    to.thread = to.thread.filter(|thread| other.thread == Some(*thread));
+    let is_same = to.rank == other.rank;
+    to.rank = to.rank.filter(|_| is_same);
+    to.thread = to.thread.filter(|thread| is_same && other.thread == Some(*thread));
 }
 
 /// Equal consecutive segments as one.
@@ -139,6 +141,7 @@ mod tests {
     fn segment(end: u32, time: i64) -> Segment {
         Segment {
             edge: "join",
+            rank: None,
             thread: Some(1),
             time,
             count: 1,

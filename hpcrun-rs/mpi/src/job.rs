@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of all rings of a host, of one ring at most and at least, as far as that is possible.
 const ROOM: usize = 32 << 20;
-const RING: [usize; 2] = [16 << 10, 4 << 10];
+const RING: [usize; 2] = [64 << 10, 4 << 10];
 /// Strands that wait for room in a ring, for each receiver. Beyond, the rest of the run is lost there.
 const MOST_WAITING: usize = 1 << 14;
 /// How long a strand of another host may be later than its message.

@@ -175,7 +175,8 @@ pub struct ThreadPath {
     /// Where the signal handler leaves samples: that of `tracked`, or null.
     samples: AtomicPtr<ThreadSamples>,
     ordinal: Cell<u32>,
-    /// Another thread, or process, has the same thread-local storage.
+    /// Events are ignored: another thread, or process, has the same thread-local storage, or see
+    /// [`Self::ignore`].
     is_shared: Cell<bool>,
 }
 
@@ -183,6 +184,12 @@ impl ThreadPath {
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
         self.ordinal.set(ordinal);
+        self.is_shared.set(false);
+    }
+
+    /// The thread belongs to a message-passing library: its activity is none of the program's.
+    pub fn ignore(&self) {
+        self.is_shared.set(true);
     }
 
     /// Calls `act` with the calling thread's tracker, unless the thread is in it already, or tracking is
