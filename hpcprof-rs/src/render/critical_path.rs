@@ -193,10 +193,10 @@ impl PathView<'_> {
             n => format!("{n} subpaths"),
         };
         let whose = match path.ranks.is_empty() {
-            true => "   thread",
-            false => "rank:thr.",
+            true => "thread",
+            false => "rank",
         };
-        let title = format!("{:>9}  share  begins by{whose:>9}  {subpaths}", scale.0);
+        let title = format!("{:>9}  share  begins by{whose:>8}  {subpaths}", scale.0);
         writeln!(out, "\n{}", style.bold(&title))?;
         let mut work: Vec<(&Part, &str)> = parts.iter().rev().map(|p| (p, "")).collect();
         while let Some((part, indent)) = work.pop() {
@@ -217,7 +217,10 @@ impl PathView<'_> {
                 Part::Segment(segment) => {
                     let mut thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
                     if !path.ranks.is_empty() {
-                        thread = segment.rank.map_or("-".to_owned(), |rank| format!("{rank}:{thread}"));
+                        thread = segment.rank.map_or("-".to_owned(), |rank| match segment.thread {
+                            None | Some(1) => rank.to_string(),
+                            Some(thread) => format!("{rank}:{thread}"),
+                        });
                     }
                     let times = match segment.count {
                         1 => String::new(),
