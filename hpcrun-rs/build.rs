@@ -46,7 +46,10 @@ fn main() {
         Ok(status) => panic!("building the preloaded library failed: {status}"),
         Err(error) => panic!("cannot run cargo for the preloaded library: {error}"),
     }
-    for (file, name) in [("libhpcrun_preload.so", "PRELOAD"), ("libhpcrun_mpi.so", "MPI")] {
+    for (file, name) in [
+        ("libhpcrun_preload.so", "PRELOAD"),
+        ("libhpcrun_mpi.so", "MPI"),
+    ] {
         let built = target.join("preload").join(file);
         let content = std::fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
         let library = out.join(file);
@@ -54,7 +57,10 @@ fn main() {
         println!("cargo::rustc-env=HPCRUN_{name}={}", library.display());
         let mut hasher = DefaultHasher::new();
         hasher.write(&content);
-        println!("cargo::rustc-env=HPCRUN_{name}_CONTENT={:016x}", hasher.finish());
+        println!(
+            "cargo::rustc-env=HPCRUN_{name}_CONTENT={:016x}",
+            hasher.finish()
+        );
     }
 }
 

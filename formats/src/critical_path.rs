@@ -378,7 +378,9 @@ impl CriticalPath {
             w.u32(*number);
             w.u32(*profile);
         });
-        list(&mut w, self.rank.as_slice(), |w, rank| rank.write(w, &sites));
+        list(&mut w, self.rank.as_slice(), |w, rank| {
+            rank.write(w, &sites)
+        });
         w.data
     }
 }
@@ -656,10 +658,20 @@ mod tests {
                 names: vec![(5, ProcedureName::Function(address))],
                 first: 3,
                 segments: vec![
-                    (None, segment(Site::Remote { rank: 2, export: 7 }, source(3), 8, None, 10)),
+                    (
+                        None,
+                        segment(Site::Remote { rank: 2, export: 7 }, source(3), 8, None, 10),
+                    ),
                     (Some(0), segment(source(3), source(5), 8, Some(1), 5)),
                 ],
-                contexts: vec![(None, vec![OnPath { profile: 1, record: 2, time: 3 }])],
+                contexts: vec![(
+                    None,
+                    vec![OnPath {
+                        profile: 1,
+                        record: 2,
+                        time: 3,
+                    }],
+                )],
                 exports: vec![Export {
                     length: 15,
                     last: segment(source(5), source(3), 8, Some(1), 0),

@@ -67,7 +67,10 @@ fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
         };
         let sum = jobs.entry(rank.job).or_insert_with(|| CriticalPath {
             complete: true,
-            rank: Some(Rank { ranks: 0, ..rank.clone() }),
+            rank: Some(Rank {
+                ranks: 0,
+                ..rank.clone()
+            }),
             ..CriticalPath::default()
         });
         sum.rank.iter_mut().for_each(|rank| rank.ranks += 1);
@@ -78,7 +81,11 @@ fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
         sum.quality.exact_edges += path.quality.exact_edges;
         sum.quality.woken_edges += path.quality.woken_edges;
         for (cause, count) in path.quality.lost_edges {
-            let known = sum.quality.lost_edges.iter_mut().find(|known| known.0 == cause);
+            let known = sum
+                .quality
+                .lost_edges
+                .iter_mut()
+                .find(|known| known.0 == cause);
             match known {
                 Some(known) => known.1 += count,
                 None => sum.quality.lost_edges.push((cause, count)),
@@ -164,13 +171,26 @@ mod tests {
                 lost_edges: vec![("room".into(), lost)],
                 ..Quality::default()
             },
-            rank: Some(Rank { job: 9, rank, ranks: 2, ..Rank::default() }),
+            rank: Some(Rank {
+                job: 9,
+                rank,
+                ranks: 2,
+                ..Rank::default()
+            }),
             ..CriticalPath::default()
         };
-        let joined = joined(vec![rank(0, 3_000_000, 1), CriticalPath::default(), rank(1, 2_500_000, 2)]);
+        let joined = joined(vec![
+            rank(0, 3_000_000, 1),
+            CriticalPath::default(),
+            rank(1, 2_500_000, 2),
+        ]);
         assert_eq!(joined.len(), 2);
         let text = summary(&joined[1], true);
-        for part in ["of 2 ranks: work 4.000 ms, span 3.000 ms", "10 edges", "(room 3)\n"] {
+        for part in [
+            "of 2 ranks: work 4.000 ms, span 3.000 ms",
+            "10 edges",
+            "(room 3)\n",
+        ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
     }

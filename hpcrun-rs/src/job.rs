@@ -18,10 +18,22 @@ pub(crate) struct Job {
 /// The variables of launchers: rank, number of ranks, and what names a job together. A launcher that names none
 /// (MPICH's Hydra) is known by its process.
 const LAUNCHERS: [(&str, &str, &[&str]); 4] = [
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]),
-    ("PMI_RANK", "PMI_SIZE", &["PMI_JOBID", "SLURM_STEP_ID", "SLURM_JOB_ID"]),
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
+    ),
+    (
+        "PMI_RANK",
+        "PMI_SIZE",
+        &["PMI_JOBID", "SLURM_STEP_ID", "SLURM_JOB_ID"],
+    ),
     ("PMIX_RANK", "SLURM_NTASKS", &["PMIX_NAMESPACE"]),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", &["SLURM_JOB_ID", "SLURM_STEP_ID"]),
+    (
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    ),
 ];
 
 impl Job {
@@ -94,7 +106,13 @@ mod tests {
 
     #[test]
     fn launchers_name_their_jobs() {
-        let job = |id: &str, rank, ranks| Some(Job { id: id.to_owned(), rank, ranks });
+        let job = |id: &str, rank, ranks| {
+            Some(Job {
+                id: id.to_owned(),
+                rank,
+                ranks,
+            })
+        };
         let open_mpi = [
             ("OMPI_COMM_WORLD_RANK", "2"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
@@ -102,7 +120,10 @@ mod tests {
             ("PMIX_RANK", "2"),
         ];
         assert_eq!(of(&open_mpi), job("prterun-host_1", 2, 4));
-        assert_eq!(of(&[("PMI_RANK", "0"), ("PMI_SIZE", "3")]), job("hydra-7", 0, 3));
+        assert_eq!(
+            of(&[("PMI_RANK", "0"), ("PMI_SIZE", "3")]),
+            job("hydra-7", 0, 3)
+        );
         let slurm = [
             ("SLURM_PROCID", "1"),
             ("SLURM_STEP_NUM_TASKS", "8"),

@@ -78,8 +78,12 @@ fn make_or_join(directory: &Path, job: &Job) -> Result<(), Failure> {
             made => made?,
         }
     }
-    let file = fs::OpenOptions::new().append(true).create(true).open(job.file(directory));
-    file.map(drop).map_err(|error| cannot_create(directory, &error))
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(job.file(directory));
+    file.map(drop)
+        .map_err(|error| cannot_create(directory, &error))
 }
 
 fn base(program: &Path) -> String {

@@ -4,7 +4,9 @@ use crate::catalogue::sql::{References, inconsistent, rows};
 use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
 use crate::model::code::Code;
-use crate::model::critical_path::{Branch, CriticalPath, Place, Procedure, Quality, RankShare, Segment};
+use crate::model::critical_path::{
+    Branch, CriticalPath, Place, Procedure, Quality, RankShare, Segment,
+};
 use crate::model::hash::FastMap;
 use hpc_formats::critical_path::EDGES;
 use hpc_formats::process::program_name;
@@ -92,8 +94,7 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
         })
     })?;
     let place = References::to(&path.places);
-    let sql =
-        "SELECT edge, thread, time_ns, count, begin_place, end_place, rank FROM path_segment";
+    let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place, rank FROM path_segment";
     path.segments = of(connection, sql, process, |row| {
         let edge = row.get_ref(0)?.as_str()?;
         let edge = EDGES.into_iter().find(|known| *known == edge);
@@ -126,13 +127,18 @@ fn read(connection: &Connection, process: i64) -> SqlResult<CriticalPath> {
             end: place.index(row.get(4)?)?,
         })
     })?;
-    path.ranks = of(connection, "SELECT rank, work_ns, on_path_ns FROM path_rank", process, |row| {
-        Ok(RankShare {
-            rank: row.get(0)?,
-            work: row.get(1)?,
-            on_path: row.get(2)?,
-        })
-    })?;
+    path.ranks = of(
+        connection,
+        "SELECT rank, work_ns, on_path_ns FROM path_rank",
+        process,
+        |row| {
+            Ok(RankShare {
+                rank: row.get(0)?,
+                work: row.get(1)?,
+                on_path: row.get(2)?,
+            })
+        },
+    )?;
     let sql = "SELECT cause, edges FROM lost_edge WHERE process = ? ORDER BY edges DESC, cause";
     let mut query = connection.prepare(sql)?;
     let lost = query.query_map([process], |row| Ok((row.get(0)?, row.get(1)?)))?;

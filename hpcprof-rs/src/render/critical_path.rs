@@ -217,10 +217,12 @@ impl PathView<'_> {
                 Part::Segment(segment) => {
                     let mut thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
                     if !path.ranks.is_empty() {
-                        thread = segment.rank.map_or("-".to_owned(), |rank| match segment.thread {
-                            None | Some(1) => rank.to_string(),
-                            Some(thread) => format!("{rank}:{thread}"),
-                        });
+                        thread = segment
+                            .rank
+                            .map_or("-".to_owned(), |rank| match segment.thread {
+                                None | Some(1) => rank.to_string(),
+                                Some(thread) => format!("{rank}:{thread}"),
+                            });
                     }
                     let times = match segment.count {
                         1 => String::new(),

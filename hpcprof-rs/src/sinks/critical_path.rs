@@ -57,7 +57,8 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
             ])?;
         }
         for r in &path.ranks {
-            let sql = "INSERT INTO path_rank(process, rank, work_ns, on_path_ns) VALUES (?, ?, ?, ?)";
+            let sql =
+                "INSERT INTO path_rank(process, rank, work_ns, on_path_ns) VALUES (?, ?, ?, ?)";
             connection.execute(sql, params![process, r.rank, r.work, r.on_path])?;
         }
         for (cause, edges) in &path.quality.lost_edges {

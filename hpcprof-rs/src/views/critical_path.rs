@@ -61,7 +61,9 @@ fn add(to: &mut Segment, other: &Segment) {
     to.count = to.count.saturating_add(other.count);
     let is_same = to.rank == other.rank;
     to.rank = to.rank.filter(|_| is_same);
-    to.thread = to.thread.filter(|thread| is_same && other.thread == Some(*thread));
+    to.thread = to
+        .thread
+        .filter(|thread| is_same && other.thread == Some(*thread));
 }
 
 /// Equal consecutive segments as one.

@@ -2,8 +2,8 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY, ENV_LOCK_WAIT,
-    ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
+    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

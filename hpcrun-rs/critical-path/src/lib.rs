@@ -89,7 +89,7 @@ pub use json::Place;
 pub use near::Near;
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
-pub use remote::{Exported, Export, key_of};
+pub use remote::{Export, Exported, key_of};
 pub use report::{Prediction, ProcedureTimes, Quality, Report};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;

@@ -17,6 +17,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Procedure(pub(crate) u32);
 
+impl Procedure {
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Procedures with an entry in every path.
 pub(crate) const DENSE: usize = 8;
 
@@ -83,6 +89,14 @@ impl Procedures {
         let dense = (0..).zip(self.dense);
         let all = dense.chain(self.others.iter().copied());
         all.map(|(number, times)| (Procedure(number), times))
+    }
+
+    /// Those beyond the first ones, with their times on the path.
+    pub(crate) fn others(&self) -> Box<[(Procedure, u64)]> {
+        let others = self.others.iter();
+        others
+            .map(|(number, times)| (Procedure(*number), times.on_path))
+            .collect()
     }
 
     /// Sets what zeroing a procedure saves.

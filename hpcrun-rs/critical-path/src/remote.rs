@@ -5,23 +5,25 @@
 //! to process. The chain of a strand that was received begins with a segment whose place names the export and
 //! whose time is the chain's length there.
 //!
-//! A message says what zeroing saves for [`SAVINGS`] procedures, those with the largest savings. What it does
-//! not name counts as saving nothing: a zeroed span is never too short.
+//! A message says what zeroing saves for [`SAVINGS`] procedures, those with the largest savings, marks first.
+//! What it does not name counts as saving nothing: a zeroed span is never too short.
 
 use std::collections::VecDeque;
 
 use hpcrun_abi::{RemoteStrand, SAVINGS, SITE_REMOTE, Saving};
 
 use crate::clock::Clock;
-use crate::path::{Arena, Edge, Segment, Site, Tree};
-use crate::procedures::{Procedure, Procedures};
-use crate::sampled::{Context, ContextTree, Function, Sampled};
+use crate::path::{Edge, List, Segment, Site, Tree};
+use crate::procedures::{DENSE, Procedure, Procedures};
+use crate::sampled::{Context, ContextTree, Function, OnPath, Sampled};
 use crate::strand::Strand;
 use crate::thread::Thread;
 use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
 const MOST_EXPORTS: usize = 1 << 16;
+/// Functions that a message names at most.
+const FUNCTIONS: usize = 8;
 /// Marks the number of a procedure that the program has marked; others are functions.
 const MARK: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.
@@ -30,15 +32,44 @@ const NAMELESS: u32 = u32::MAX;
 /// What a process has exported.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
-    kept: VecDeque<Strand>,
+    kept: VecDeque<Kept>,
     /// The number of the first that is kept.
     first: u32,
 }
 
+/// What is kept of an export: in the order of time, without what a later import needs.
+#[derive(Debug)]
+struct Kept {
+    length: u64,
+    last: Segment,
+    list: List,
+    contexts: OnPath,
+    /// Time of the first procedures on the path, and of others.
+    dense: [u64; DENSE],
+    others: Box<[(Procedure, u64)]>,
+}
+
 impl Exports {
-    pub(crate) fn clear(&mut self) -> VecDeque<Strand> {
+    pub(crate) fn clear(&mut self) -> impl Iterator<Item = List> + use<> {
         self.first = self.first.wrapping_add(self.kept.len() as u32);
         std::mem::take(&mut self.kept)
+            .into_iter()
+            .map(|kept| kept.list)
+    }
+
+    /// The export's number, and the oldest one's list, if there is one too many.
+    fn push(&mut self, kept: Kept) -> (u32, Option<List>) {
+        if self.kept.capacity() == 0 {
+            // Only what is used is ever touched.
+            self.kept.reserve_exact(MOST_EXPORTS + 1);
+        }
+        let number = self.first.wrapping_add(self.kept.len() as u32);
+        self.kept.push_back(kept);
+        if self.kept.len() <= MOST_EXPORTS {
+            return (number, None);
+        }
+        self.first = self.first.wrapping_add(1);
+        (number, self.kept.pop_front().map(|oldest| oldest.list))
     }
 }
 
@@ -91,7 +122,8 @@ fn key_of_entry((name, line): &(Box<str>, u32)) -> u64 {
 pub(crate) fn name(names: &mut Names, name: &str) {
     if names.iter().any(|known| known.1 == NAMELESS) {
         let key = key_of(name);
-        let nameless = |known: &&mut (Box<str>, u32)| known.1 == NAMELESS && key_of_entry(known) == key;
+        let nameless =
+            |known: &&mut (Box<str>, u32)| known.1 == NAMELESS && key_of_entry(known) == key;
         if let Some(known) = names.iter_mut().find(nameless) {
             *known = (name.into(), 0);
         }
@@ -135,68 +167,67 @@ impl Keys {
 }
 
 /// Keeps the largest of all savings that are put in.
-struct Heaviest {
-    savings: [Saving; SAVINGS],
+struct Heaviest<'a> {
+    savings: &'a mut [Saving; SAVINGS],
     count: usize,
 }
 
-impl Heaviest {
+impl Heaviest<'_> {
+    #[inline]
     fn put(&mut self, procedure: u64, time: u64) {
-        let full = self.count == SAVINGS;
-        if full && time <= self.savings[SAVINGS - 1].time {
-            return;
+        let new = Saving { procedure, time };
+        if let Some(free) = self.savings.get_mut(self.count) {
+            *free = new;
+            self.count += 1;
+        } else if let Some(least) = self.savings.iter_mut().min_by_key(|saving| saving.time) {
+            if least.time < time {
+                *least = new;
+            }
         }
-        let mut at = self.count - usize::from(full);
-        while at > 0 && self.savings[at - 1].time < time {
-            self.savings[at] = self.savings[at - 1];
-            at -= 1;
-        }
-        self.savings[at] = Saving { procedure, time };
-        self.count += usize::from(!full);
     }
 }
 
 impl<C: Clock> Thread<'_, C> {
-    /// A copy of the strand at `at`, for another process, as the `rank` it comes from. A thread that pauses
-    /// does not read the clock.
-    pub fn export(&mut self, at: Site, rank: u32) -> RemoteStrand {
-        let copy = self.copy_now(at);
-        let chain = &*copy.0;
+    /// The strand at `at`, for another process, as the `rank` it comes from. A thread that pauses does not
+    /// read the clock.
+    pub fn export(&mut self, at: Site, rank: u32, remote: &mut RemoteStrand) {
+        self.update();
+        let (length, burdened, session) = self.lengths();
         let mut heaviest = Heaviest {
-            savings: Default::default(),
+            savings: &mut remote.savings,
             count: 0,
         };
-        for (procedure, times) in chain.procedures.iter() {
+        let strand = &self.strand.0;
+        let mut dense = [0; DENSE];
+        for (procedure, times) in strand.procedures.iter() {
             if times.saving > 0 {
-                let key = self.keys.key(self.tracker, procedure);
-                heaviest.put(key, times.saving);
+                heaviest.put(self.keys.key(self.tracker, procedure), times.saving);
+            }
+            if let Some(on_path) = dense.get_mut(procedure.number()) {
+                *on_path = times.on_path;
             }
         }
-        for (Function(key), saving) in chain.sampled.heaviest(SAVINGS, chain.length) {
+        let free = FUNCTIONS.min(SAVINGS - heaviest.count);
+        for (Function(key), saving) in strand.sampled.heaviest(FUNCTIONS, length).iter().take(free)
+        {
             heaviest.put(*key & !MARK, *saving);
         }
-        heaviest.savings[..heaviest.count].sort_unstable_by_key(|saving| saving.procedure);
-        let mut remote = RemoteStrand {
-            length: chain.length,
-            burdened: chain.burdened,
-            rank,
-            export: 0,
-            session: chain.session,
-            count: heaviest.count as u32,
-            savings: heaviest.savings,
+        remote.count = heaviest.count as u32;
+        let kept = Kept {
+            length,
+            last: Segment {
+                end: at,
+                ..self.strand.open_segment()
+            },
+            list: strand.list.share(&self.tracker.arena),
+            contexts: strand.sampled.contexts(),
+            dense,
+            others: strand.procedures.others(),
         };
-        let old = {
-            let mut exports = lock(&self.tracker.exports);
-            remote.export = exports.first.wrapping_add(exports.kept.len() as u32);
-            exports.kept.push_back(copy);
-            let is_full = exports.kept.len() > MOST_EXPORTS;
-            exports.first = exports.first.wrapping_add(u32::from(is_full));
-            is_full.then(|| exports.kept.pop_front()).flatten()
-        };
-        if let Some(old) = old {
-            self.discard(old);
-        }
-        remote
+        let (export, oldest) = lock(&self.tracker.exports).push(kept);
+        (remote.length, remote.burdened) = (length, burdened);
+        (remote.rank, remote.export, remote.session) = (rank, export, session);
+        oldest.into_iter().for_each(|oldest| self.release(oldest));
     }
 
     /// The strand, at `at`, has waited for one of another process. A thread that pauses does not read the
@@ -204,48 +235,45 @@ impl<C: Clock> Thread<'_, C> {
     pub fn import(&mut self, remote: &RemoteStrand, at: Site) {
         if remote.session != self.tracker.session() {
             let untracked = remote.session == 0;
-            return self.lose(if untracked { Lost::Untracked } else { Lost::OtherSession });
+            return self.lose(if untracked {
+                Lost::Untracked
+            } else {
+                Lost::OtherSession
+            });
         }
-        let (mut procedures, mut functions) = (Procedures::default(), Vec::new());
+        let mut procedures = Procedures::default();
+        let mut functions = [(Function(0), 0); SAVINGS];
+        let mut found = 0;
         let count = remote.savings.len().min(remote.count as usize);
         for saving in &remote.savings[..count] {
             if saving.procedure & MARK == 0 {
-                functions.push((Function(saving.procedure), saving.time));
+                functions[found] = (Function(saving.procedure), saving.time);
+                found += 1;
             } else if let Some(procedure) = self.keys.procedure(self.tracker, saving.procedure) {
                 procedures.set_saving(procedure, saving.time);
             }
         }
-        self.merge_remote(remote, procedures, functions, at);
+        functions[..found].sort_unstable();
+        self.merge_remote(remote, procedures, &functions[..found], at);
     }
 }
 
 impl Strand {
-    /// A strand that comes from another process; it goes on where it is merged.
-    pub(crate) fn of_remote(
+    /// Makes this, which is nobody's any more, one that comes from another process; it goes on where it is
+    /// merged.
+    pub(crate) fn set_remote(
+        &mut self,
         remote: &RemoteStrand,
         procedures: Procedures,
-        functions: Vec<(Function, u64)>,
-    ) -> Strand {
+        functions: &[(Function, u64)],
+    ) {
         let begin = SITE_REMOTE | u64::from(remote.rank) << 32 | u64::from(remote.export);
-        let mut strand = Strand::start(u32::MAX, Site(begin), remote.session);
-        strand.0.edge = Edge::Message;
-        strand.0.length = remote.length;
-        strand.0.burdened = remote.burdened;
-        strand.0.procedures = procedures;
-        strand.0.sampled = Sampled::of(functions);
-        strand.0.at = Site(0);
-        strand
-    }
-
-    /// What is kept of it as an export.
-    fn describe(&self, arena: &Arena, tree: &mut Tree, contexts: &mut ContextTree) -> Export {
-        Export {
-            length: self.0.length,
-            last: self.open_segment(),
-            before: self.0.list.add_to(arena, tree),
-            contexts: self.0.sampled.add_to(contexts),
-            marks: Vec::new(),
-        }
+        let chain = &mut *self.0;
+        chain.begin_anew(Site(begin), Edge::Message, remote.session);
+        chain.length = remote.length;
+        chain.burdened = remote.burdened;
+        chain.procedures = procedures;
+        chain.sampled = Sampled::of(functions.to_vec());
     }
 }
 
@@ -255,12 +283,16 @@ impl Tracker {
         let (mut tree, mut contexts) = (Tree::default(), ContextTree::default());
         let mut keys = Keys::default();
         let exports = lock(&self.exports);
-        let describe = |strand: &Strand| {
-            let on_path = strand.0.procedures.iter().filter(|(_, times)| times.on_path > 0);
-            let marks = on_path.map(|(p, times)| (keys.key(self, p), times.on_path));
+        let describe = |kept: &Kept| {
+            let dense = (0..).map(Procedure).zip(kept.dense);
+            let marks = dense.chain(kept.others.iter().copied());
+            let marks = marks.filter(|(_, time)| *time > 0);
             Export {
-                marks: marks.collect(),
-                ..strand.describe(&self.arena, &mut tree, &mut contexts)
+                length: kept.length,
+                last: kept.last,
+                before: kept.list.add_to(&self.arena, &mut tree),
+                contexts: kept.contexts.add_to(&mut contexts),
+                marks: marks.map(|(p, time)| (keys.key(self, p), time)).collect(),
             }
         };
         let all = exports.kept.iter().map(describe).collect();
@@ -282,16 +314,24 @@ impl Tracker {
             let marks = strand.0.procedures.iter();
             for (procedure, times) in marks.filter(|(_, times)| times.saving > 0) {
                 let procedure = keys.key(self, procedure);
-                savings.push(Saving { procedure, time: times.saving });
+                savings.push(Saving {
+                    procedure,
+                    time: times.saving,
+                });
             }
             for (Function(procedure), time) in strand.0.sampled.savings() {
-                savings.push(Saving { procedure: *procedure & !MARK, time: *time });
+                savings.push(Saving {
+                    procedure: *procedure & !MARK,
+                    time: *time,
+                });
             }
         });
         let named = |known: &&(Box<str>, u32)| !is_nameless(known);
         let names = self.names();
         let names = names.iter().filter(named);
-        let marks = names.map(|(name, _)| (key_of(name), name.to_string())).collect();
+        let marks = names
+            .map(|(name, _)| (key_of(name), name.to_string()))
+            .collect();
         (savings, marks)
     }
 }

@@ -56,6 +56,28 @@ struct Contexts {
     times: Box<[(Context, u64)]>,
 }
 
+/// The times of the contexts on a path.
+#[derive(Debug)]
+pub(crate) struct OnPath(Option<Arc<Contexts>>);
+
+impl OnPath {
+    /// Adds the lists of times to those of other paths, which share parts with them; the number of the last.
+    pub(crate) fn add_to(&self, tree: &mut ContextTree) -> Option<u32> {
+        fn add(part: Option<&Arc<Contexts>>, tree: &mut ContextTree) -> Option<u32> {
+            let part = part?;
+            if let Some(known) = tree.known.get(&Arc::as_ptr(part).addr()) {
+                return Some(*known);
+            }
+            let before = add(part.before.as_ref(), tree);
+            let number = tree.parts.len() as u32;
+            tree.parts.push((before, part.times.to_vec()));
+            tree.known.insert(Arc::as_ptr(part).addr(), number);
+            Some(number)
+        }
+        add(self.0.as_ref(), tree)
+    }
+}
+
 /// The lists of many paths, which share parts.
 #[derive(Debug, Default)]
 pub(crate) struct ContextTree {
@@ -129,34 +151,21 @@ impl Sampled {
         }))
     }
 
-    /// The largest savings of functions that are not nearly all of the path, by function.
+    /// The largest savings of functions that are not nearly all of the path, the largest first.
     pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[(Function, u64)] {
         let Some(content) = &self.0 else { return &[] };
         content.heaviest.get_or_init(|| {
-            let is_part = |known: &&(Function, u64)| known.1 / 19 < length / 20;
+            let is_part = |known: &&(Function, u64)| known.1 > 0 && known.1 / 19 < length / 20;
             let mut all: Vec<_> = content.savings.iter().filter(is_part).copied().collect();
             all.sort_unstable_by_key(|known| std::cmp::Reverse(known.1));
             all.truncate(most);
-            all.sort_unstable();
             all
         })
     }
 
-    /// Adds the lists of the contexts' times to those of other paths, which share parts with them; the number
-    /// of the last one.
-    pub(crate) fn add_to(&self, tree: &mut ContextTree) -> Option<u32> {
-        fn add(part: Option<&Arc<Contexts>>, tree: &mut ContextTree) -> Option<u32> {
-            let part = part?;
-            if let Some(known) = tree.known.get(&Arc::as_ptr(part).addr()) {
-                return Some(*known);
-            }
-            let before = add(part.before.as_ref(), tree);
-            let number = tree.parts.len() as u32;
-            tree.parts.push((before, part.times.to_vec()));
-            tree.known.insert(Arc::as_ptr(part).addr(), number);
-            Some(number)
-        }
-        add(self.0.as_ref()?.on_path.as_ref(), tree)
+    /// The contexts' times, shared.
+    pub(crate) fn contexts(&self) -> OnPath {
+        OnPath(self.0.as_ref().and_then(|content| content.on_path.clone()))
     }
 
     /// What the path's length is more than that of the longest path without a function's time, by function.

@@ -31,7 +31,7 @@ pub(crate) struct Chain {
     closed: u64,
     /// Where and by which edge the open segment began, and the thread that runs it.
     begin: Site,
-    pub(crate) edge: Edge,
+    edge: Edge,
     pub(crate) thread: u32,
     pub(crate) procedures: Procedures,
     pub(crate) sampled: Sampled,
@@ -80,6 +80,37 @@ impl Spare {
     }
 }
 
+impl Chain {
+    /// Makes it an empty one, whose list was released, of no thread.
+    pub(crate) fn begin_anew(&mut self, begin: Site, edge: Edge, session: u32) {
+        *self = Chain {
+            length: 0,
+            burdened: 0,
+            list: List::EMPTY,
+            closed: 0,
+            begin,
+            edge,
+            thread: u32::MAX,
+            procedures: Procedures::default(),
+            sampled: Sampled::default(),
+            near: NearPaths::default(),
+            session,
+            since: None,
+            at: Site(0),
+            procedure: None,
+            idle: false,
+        };
+    }
+}
+
+impl Spare {
+    /// A strand of any content, without a list.
+    pub(crate) fn strand(&mut self) -> Strand {
+        let spare = self.strands.pop();
+        spare.unwrap_or_else(|| Strand::start(0, Site(0), 0))
+    }
+}
+
 impl Strand {
     pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
         Strand(Box::new(Chain {
@@ -124,8 +155,7 @@ impl Strand {
     /// The same strand, to go on separately.
     #[inline]
     pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {
-        let spare = memory.spare.strands.pop();
-        let mut copy = spare.unwrap_or_else(|| Strand::start(0, Site(0), 0));
+        let mut copy = memory.spare.strand();
         let (from, to) = (&*self.0, &mut *copy.0);
         to.length = from.length;
         to.burdened = from.burdened;

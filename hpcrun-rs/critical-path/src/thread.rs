@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hpcrun_abi::RemoteStrand;
 
 use crate::clock::Clock;
-use crate::path::{Edge, Site};
+use crate::path::{Edge, List, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::remote::Keys;
 use crate::sampled::{Context, Function, Sampler};
@@ -34,7 +34,7 @@ pub struct Thread<'t, C> {
     idle: bool,
     /// Activity is counted up to now, and the next operation happens now.
     is_now: bool,
-    strand: Strand,
+    pub(crate) strand: Strand,
     procedure: Option<Procedure>,
     number: u32,
     /// How often it was asked to publish its strand, and has.
@@ -243,26 +243,32 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn copy(&mut self, at: Site) -> Strand {
         self.tick();
-        let copy = self.share_at(at);
-        self.settle();
-        copy
-    }
-
-    /// As [`Thread::copy`], but a thread that pauses does not read the clock.
-    pub(crate) fn copy_now(&mut self, at: Site) -> Strand {
-        match self.idle {
-            true => self.share_at(at),
-            false => self.copy(at),
-        }
-    }
-
-    #[inline]
-    fn share_at(&mut self, at: Site) -> Strand {
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
         copy.0.since = None;
         copy.0.procedure = self.procedure;
+        self.settle();
         copy
+    }
+
+    /// Counts the activity up to now. A thread that pauses does not read the clock.
+    #[inline]
+    pub(crate) fn update(&mut self) {
+        if !self.idle {
+            self.tick();
+        }
+    }
+
+    /// Length, burdened length, session.
+    #[inline]
+    pub(crate) fn lengths(&self) -> (u64, u64, u32) {
+        let chain = &self.strand.0;
+        (chain.length, chain.burdened, chain.session)
+    }
+
+    /// Gives a list's memory back.
+    pub(crate) fn release(&mut self, list: List) {
+        list.release(&self.tracker.arena, &mut self.spare.nodes);
     }
 
     /// The strand, at `at`, has waited for the event of `strand`.
@@ -378,19 +384,18 @@ impl<'t, C: Clock> Thread<'t, C> {
         &mut self,
         remote: &RemoteStrand,
         procedures: Procedures,
-        functions: Vec<(Function, u64)>,
+        functions: &[(Function, u64)],
         at: Site,
     ) {
-        if !self.idle {
-            self.tick();
-        }
+        self.update();
         if remote.length > self.strand.0.length {
-            let strand = Strand::of_remote(remote, procedures, functions);
+            let mut strand = self.spare.strand();
+            strand.set_remote(remote, procedures, functions);
             return self.merge_now(strand, at, Edge::Message);
         }
         let burdened = remote.burdened + self.tracker.settings.message_cost;
         let lengths = (remote.length, burdened);
-        self.strand.merge_shorter(lengths, &procedures, &functions);
+        self.strand.merge_shorter(lengths, &procedures, functions);
         self.count(Edge::Message);
     }
 

@@ -95,7 +95,10 @@ impl Lost {
 
     /// By number; an unknown number is an unknown cause.
     pub fn from_number(number: u32) -> Lost {
-        Lost::ALL.get(number as usize).copied().unwrap_or(Lost::Unknown)
+        Lost::ALL
+            .get(number as usize)
+            .copied()
+            .unwrap_or(Lost::Unknown)
     }
 
     /// The name in reports.
@@ -287,9 +290,13 @@ impl Tracker {
         threads.started = Instant::now();
         threads.ended = Sums::default();
         let old = lock(&self.exports).clear();
-        for strand in ends.longest.take().into_iter().chain(old) {
-            self.with_ends(&mut ends, |memory| strand.release(memory));
-        }
+        let longest = ends.longest.take();
+        self.with_ends(&mut ends, |memory| {
+            longest
+                .into_iter()
+                .for_each(|strand| strand.release(memory));
+            old.for_each(|list| list.release(memory.arena, &mut memory.spare.nodes));
+        });
     }
 
     /// The number of the current session.

@@ -90,9 +90,7 @@ impl Call<'_> {
         unsafe {
             match self.fortran {
                 false => library().handle_at(array, at),
-                true => {
-                    library().request_of(*ptr::with_exposed_provenance::<c_int>(array).add(at))
-                }
+                true => library().request_of(*ptr::with_exposed_provenance::<c_int>(array).add(at)),
             }
         }
     }

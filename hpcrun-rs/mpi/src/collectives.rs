@@ -41,9 +41,17 @@ impl Operations {
         let (mut kind, mut longest) = (0, 0);
         // SAFETY: MPI's functions on locals; the operation is a function of this library, which stays.
         unsafe {
-            pmpi!(Type_contiguous(size_of::<RemoteStrand>(), library.byte, at(&mut kind)));
+            pmpi!(Type_contiguous(
+                size_of::<RemoteStrand>(),
+                library.byte,
+                at(&mut kind)
+            ));
             pmpi!(Type_commit(at(&mut kind)));
-            pmpi!(Op_create(combine_all as *const () as usize, 1, at(&mut longest)));
+            pmpi!(Op_create(
+                combine_all as *const () as usize,
+                1,
+                at(&mut longest)
+            ));
         }
         Operations { kind, longest }
     }
@@ -80,7 +88,11 @@ unsafe extern "C" fn combine_all(
 /// different ones.
 fn combine(a: &RemoteStrand, b: &RemoteStrand) -> RemoteStrand {
     let order = |s: &RemoteStrand| (s.length, std::cmp::Reverse((s.rank, s.export)));
-    let (mut longer, shorter) = if order(a) > order(b) { (*a, b) } else { (*b, a) };
+    let (mut longer, shorter) = if order(a) > order(b) {
+        (*a, b)
+    } else {
+        (*b, a)
+    };
     longer.burdened = longer.burdened.max(shorter.burdened);
     let gap = longer.length - shorter.length;
     let known = |strand: &RemoteStrand| SAVINGS.min(strand.count as usize);
@@ -183,7 +195,9 @@ impl Companion {
                     pmpi!(Reduce(sent, received, 1, kind, longest, root, comm))
                 }
                 (Direction::ToRoot, false) => {
-                    pmpi!(Ireduce(sent, received, 1, kind, longest, root, comm, request))
+                    pmpi!(Ireduce(
+                        sent, received, 1, kind, longest, root, comm, request
+                    ))
                 }
                 (Direction::Upwards, true) => {
                     pmpi!(Exscan(sent, received, 1, kind, longest, comm))
@@ -240,7 +254,9 @@ unsafe fn run(
             Some(companion) => {
                 // SAFETY: see above.
                 let handle = unsafe { call.request_at(comm + 1, 0) };
-                job.state().requests.insert(handle, Request::Collective(companion));
+                job.state()
+                    .requests
+                    .insert(handle, Request::Collective(companion));
             }
             None => {}
         }
@@ -262,7 +278,10 @@ mod tests {
             ..RemoteStrand::default()
         };
         for (to, (procedure, time)) in strand.savings.iter_mut().zip(savings) {
-            *to = Saving { procedure: *procedure, time: *time };
+            *to = Saving {
+                procedure: *procedure,
+                time: *time,
+            };
         }
         strand
     }
@@ -274,11 +293,21 @@ mod tests {
             strand(1, 100, &[(1, 60), (3, 20)]),
             strand(2, 90, &[(1, 5), (2, 15)]),
         ];
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
             let [a, b, c] = order.map(|index| &strands[index]);
             let all = combine(&combine(a, b), c);
             // Without procedure 1 the third one is the longest: 90 - 5. Without 2 it is the second one.
-            let expected = RemoteStrand { burdened: 101, ..strand(0, 100, &[(1, 15)]) };
+            let expected = RemoteStrand {
+                burdened: 101,
+                ..strand(0, 100, &[(1, 15)])
+            };
             assert_eq!(all, expected, "{order:?}");
             assert_eq!(combine(a, &combine(b, c)), expected, "{order:?}");
         }

@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) matching: Matching,
     pub(crate) requests: Requests,
     to: Vec<Outgoing>,
-    pub(crate) from: Vec<Incoming>,
+    from: Vec<Incoming>,
     /// The communicator of strands that travel in messages.
     own: usize,
     /// Such messages on their way.
@@ -76,7 +76,7 @@ enum Outgoing {
 }
 
 /// How they come from a rank.
-pub(crate) enum Incoming {
+enum Incoming {
     Ring(Ring),
     Message,
 }
@@ -112,11 +112,18 @@ pub(crate) fn end() {
     unsafe {
         let mut state = job.state();
         // Whatever nobody has received must not be left in MPI's queues.
-        if state.from.iter().any(|from| matches!(from, Incoming::Message)) {
+        if state
+            .from
+            .iter()
+            .any(|from| matches!(from, Incoming::Message))
+        {
             state.reap(true);
             pmpi!(Barrier(state.own));
+            let mut unused = Arrived::default();
             for source in 0..state.from.len() as u32 {
-                while state.arrival_by_message(source, Duration::ZERO).is_some() {}
+                state.matching(
+                    |_, world| while world.by_message(source, Duration::ZERO, &mut unused) {},
+                );
             }
         }
         job.operations.free();
@@ -152,7 +159,15 @@ unsafe fn meet() -> (Job, u64) {
         let mut hellos = vec![Hello::default(); size as usize];
         let bytes = size_of::<Hello>();
         let to = hellos.as_mut_ptr().expose_provenance();
-        pmpi!(Allgather(at(&mut hello), bytes, library.byte, to, bytes, library.byte, own));
+        pmpi!(Allgather(
+            at(&mut hello),
+            bytes,
+            library.byte,
+            to,
+            bytes,
+            library.byte,
+            own
+        ));
         let (to, from) = connect(library, own, rank as usize, &hellos);
         let mut state = State {
             library,
@@ -214,7 +229,9 @@ unsafe fn connect(
     let is_first = me == 0;
     // SAFETY: as for `begin`.
     let barrier = || unsafe { pmpi!(Barrier(own)) };
-    let mut memory = is_first.then(|| share(&path, true, rings * bytes)).flatten();
+    let mut memory = is_first
+        .then(|| share(&path, true, rings * bytes))
+        .flatten();
     barrier();
     if !is_first {
         memory = share(&path, false, rings * bytes);
@@ -229,7 +246,17 @@ unsafe fn connect(
     let mut all = vec![0_u8; hellos.len()];
     let to = all.as_mut_ptr().expose_provenance();
     // SAFETY: as for `begin`.
-    unsafe { pmpi!(Allgather(at(&mut has), 1, library.byte, to, 1, library.byte, own)) };
+    unsafe {
+        pmpi!(Allgather(
+            at(&mut has),
+            1,
+            library.byte,
+            to,
+            1,
+            library.byte,
+            own
+        ))
+    };
     let memory = memory.filter(|_| local.iter().all(|other| all[*other] == 1));
     let ring = |from: usize, to: usize| {
         let memory = memory?;
@@ -241,7 +268,9 @@ unsafe fn connect(
     for other in 0..hellos.len() {
         let place = local.iter().position(|local| *local == other);
         let is_separate = hellos[other].host != hellos[rank].host;
-        let pair = place.filter(|_| !is_separate).and_then(|place| Some((ring(me, place)?, ring(place, me)?)));
+        let pair = place
+            .filter(|_| !is_separate)
+            .and_then(|place| Some((ring(me, place)?, ring(place, me)?)));
         match pair {
             Some((to, from)) => {
                 ways.0.push(Outgoing::Ring(to, VecDeque::new()));
@@ -259,7 +288,11 @@ unsafe fn connect(
 /// Maps memory that processes share by the name of a file.
 fn share(path: &str, create: bool, bytes: usize) -> Option<*const u8> {
     let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(create).mode(0o600);
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(create)
+        .mode(0o600);
     let file = file.open(path).ok()?;
     // SAFETY: a descriptor of ours, and a new mapping. The room is taken now, or not at all: a mapping beyond
     // it would be deadly.
@@ -304,7 +337,13 @@ impl Job {
             let mut ranks = vec![0_u32; size as usize];
             let from = own.as_mut_ptr().expose_provenance();
             let to = ranks.as_mut_ptr().expose_provenance();
-            pmpi!(Group_translate_ranks(group, size as usize, from, world_group, to));
+            pmpi!(Group_translate_ranks(
+                group,
+                size as usize,
+                from,
+                world_group,
+                to
+            ));
             pmpi!(Group_free(at(&mut group)));
             // The first one's number is all processes' number.
             pmpi!(Bcast(at(&mut id), size_of::<u64>(), byte, 0, handle));
@@ -343,12 +382,21 @@ impl State {
     /// The job's rank of a communicator's; `None` if it names no process.
     #[inline]
     pub(crate) fn rank(comm: &Comm, rank: c_int) -> Option<u32> {
-        usize::try_from(rank).ok().and_then(|rank| comm.ranks.get(rank)).copied()
+        usize::try_from(rank)
+            .ok()
+            .and_then(|rank| comm.ranks.get(rank))
+            .copied()
     }
 
     /// Sends a strand beside the message that follows.
     #[inline]
-    pub(crate) fn send(&mut self, message: (u64, c_int), to: u32, strand: RemoteStrand, observed: Observed) {
+    pub(crate) fn send(
+        &mut self,
+        message: (u64, c_int),
+        to: u32,
+        strand: RemoteStrand,
+        observed: Observed,
+    ) {
         let (comm, tag) = message;
         let arrived = Arrived { comm, tag, strand };
         match &mut self.to[to as usize] {
@@ -373,8 +421,15 @@ impl State {
                 let bytes = size_of::<Arrived>();
                 // SAFETY: the buffer lives until the request is complete.
                 unsafe {
-                    pmpi!(Isend(at(&mut *strand), bytes, self.library.byte, to as usize, TAG, self.own,
-                        at(&mut request)));
+                    pmpi!(Isend(
+                        at(&mut *strand),
+                        bytes,
+                        self.library.byte,
+                        to as usize,
+                        TAG,
+                        self.own,
+                        at(&mut request)
+                    ));
                 }
                 self.sent.push_back((request, strand));
             }
@@ -410,47 +465,83 @@ impl State {
         }
     }
 
-    /// The next strand that comes in a message from a rank, if it comes in time.
-    fn arrival_by_message(&mut self, source: u32, patience: Duration) -> Option<Arrived> {
-        let begin = Instant::now();
-        let (source, byte) = (source as usize, self.library.byte);
-        let mut status = [0; 6];
-        let mut arrived = Arrived {
-            comm: 0,
-            tag: 0,
-            strand: RemoteStrand::default(),
-        };
-        loop {
-            let mut is_there: c_int = 0;
-            // SAFETY: MPI's functions on locals, and a communicator of ours.
-            unsafe {
-                pmpi!(Iprobe(source, TAG, self.own, at(&mut is_there), at(&mut status)));
-                if is_there != 0 {
-                    let bytes = size_of::<Arrived>();
-                    pmpi!(Recv(at(&mut arrived), bytes, byte, source, TAG, self.own, at(&mut status)));
-                    return Some(arrived);
-                }
-            }
-            if begin.elapsed() >= patience {
-                return None;
-            }
-            std::thread::yield_now();
-        }
-    }
-
     /// Calls `find` with the matching and what it asks.
     #[inline]
-    pub(crate) fn matching<R>(&mut self, find: impl FnOnce(&mut Matching, &mut Self) -> R) -> R {
-        let mut matching = std::mem::replace(&mut self.matching, Matching::new(0));
-        let found = find(&mut matching, self);
-        self.matching = matching;
-        found
+    fn matching<R>(&mut self, find: impl FnOnce(&mut Matching, &mut Arrivals<'_>) -> R) -> R {
+        let mut arrivals = Arrivals {
+            from: &mut self.from,
+            comms: &self.comms,
+            requests: &self.requests,
+            library: self.library,
+            own: self.own,
+            is_threaded: self.is_threaded,
+        };
+        find(&mut self.matching, &mut arrivals)
     }
 
     /// The strand of a message that a receive has got.
     #[inline]
-    pub(crate) fn take(&mut self, number: Option<u64>, message: Message) -> Found {
-        self.matching(|matching, state| matching.take(number, message, state))
+    pub(crate) fn take(
+        &mut self,
+        number: Option<u64>,
+        message: Message,
+        into: &mut Arrived,
+    ) -> Found {
+        self.matching(|matching, world| matching.take(number, message, world, into))
+    }
+
+    /// The strand of a message that is there.
+    pub(crate) fn peek(&mut self, message: Message, into: &mut Arrived) -> Found {
+        self.matching(|matching, world| matching.peek(message, world, into))
+    }
+}
+
+/// What matching asks.
+struct Arrivals<'a> {
+    from: &'a mut Vec<Incoming>,
+    comms: &'a [Comm],
+    requests: &'a Requests,
+    library: &'static Library,
+    own: usize,
+    is_threaded: bool,
+}
+
+impl Arrivals<'_> {
+    /// The next strand that comes in a message from a rank, if it comes in time.
+    fn by_message(&mut self, source: u32, patience: Duration, into: &mut Arrived) -> bool {
+        let begin = Instant::now();
+        let (source, byte) = (source as usize, self.library.byte);
+        let mut status = [0; 6];
+        loop {
+            let mut is_there: c_int = 0;
+            // SAFETY: MPI's functions on locals, and a communicator of ours.
+            unsafe {
+                pmpi!(Iprobe(
+                    source,
+                    TAG,
+                    self.own,
+                    at(&mut is_there),
+                    at(&mut status)
+                ));
+                if is_there != 0 {
+                    let bytes = size_of::<Arrived>();
+                    pmpi!(Recv(
+                        at(into),
+                        bytes,
+                        byte,
+                        source,
+                        TAG,
+                        self.own,
+                        at(&mut status)
+                    ));
+                    return true;
+                }
+            }
+            if begin.elapsed() >= patience {
+                return false;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -460,12 +551,12 @@ fn flush(ring: &mut Ring, waiting: &mut VecDeque<Arrived>) {
     }
 }
 
-impl World for State {
+impl World for Arrivals<'_> {
     #[inline]
-    fn arrival(&mut self, source: u32) -> Option<Arrived> {
+    fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
         match &mut self.from[source as usize] {
-            Incoming::Ring(ring) => ring.receive(),
-            Incoming::Message => self.arrival_by_message(source, PATIENCE),
+            Incoming::Ring(ring) => ring.receive(into),
+            Incoming::Message => self.by_message(source, PATIENCE, into),
         }
     }
 
@@ -474,14 +565,18 @@ impl World for State {
         if self.is_threaded {
             return Err(());
         }
-        let (handle, receive) = crate::requests::receive(&self.requests, number).ok_or(())?;
+        let (handle, receive) = crate::requests::receive(self.requests, number).ok_or(())?;
         let (mut flag, mut status): (c_int, [c_int; 6]) = (0, [0; 6]);
         // SAFETY: a request that the program has, as none of its waits has completed it.
         let (source, tag) = unsafe {
             pmpi!(Request_get_status(handle, at(&mut flag), at(&mut status)));
             self.library.source_and_tag(status.as_ptr())
         };
-        let comm = self.comms.iter().find(|comm| comm.handle == receive).ok_or(())?;
+        let comm = self
+            .comms
+            .iter()
+            .find(|comm| comm.handle == receive)
+            .ok_or(())?;
         let source = State::rank(comm, source).filter(|_| flag != 0).ok_or(())?;
         Ok(Message {
             comm: comm.id,

@@ -137,7 +137,10 @@ pub(crate) fn library() -> &'static Library {
             // SAFETY: a variable that holds a pointer.
             address => unsafe { *std::ptr::with_exposed_provenance::<usize>(address) },
         };
-        let fortran = [ignore(c"MPI_F_STATUS_IGNORE"), ignore(c"MPI_F_STATUSES_IGNORE")];
+        let fortran = [
+            ignore(c"MPI_F_STATUS_IGNORE"),
+            ignore(c"MPI_F_STATUSES_IGNORE"),
+        ];
         match symbol(c"ompi_mpi_comm_world") {
             0 => Library {
                 is_open_mpi: false,
@@ -208,7 +211,9 @@ impl Library {
         match self.is_open_mpi {
             // SAFETY: MPI's function, of a number to a pointer.
             true => unsafe {
-                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(real.address())(number)
+                std::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> usize>(real.address())(
+                    number,
+                )
             },
             false => number as u32 as usize,
         }

@@ -14,7 +14,7 @@ use hpcrun_abi::RemoteStrand;
 use std::collections::VecDeque;
 
 /// A strand that was sent beside a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Arrived {
     /// The communicator's number, equal at both ends.
     pub(crate) comm: u64,
@@ -61,9 +61,10 @@ struct Posted {
 }
 
 /// What is found for a message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    Strand(RemoteStrand),
+    /// Its strand.
+    Strand,
     /// It cannot be told which one is the message's.
     Ambiguous,
     /// It is not there: the sender is not observed, or there was no room.
@@ -72,8 +73,8 @@ pub(crate) enum Found {
 
 /// Where strands come from, and what else is known of receives.
 pub(crate) trait World {
-    /// The next strand that has come from a rank.
-    fn arrival(&mut self, source: u32) -> Option<Arrived>;
+    /// Puts the next strand that has come from a rank into `into`; false: there is none.
+    fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool;
     /// The message of a posted receive, by its number, if it is complete; `Err`: it may or may not be.
     fn completed(&mut self, number: u64) -> Result<Message, ()>;
 }
@@ -118,7 +119,9 @@ impl Matching {
             return true;
         };
         let Wanted { comm, source, tag } = posted.wanted;
-        posted.debt = source.zip(tag).map(|(source, tag)| Message { comm, source, tag });
+        posted.debt = source
+            .zip(tag)
+            .map(|(source, tag)| Message { comm, source, tag });
         posted.debt.is_some()
     }
 
@@ -130,14 +133,21 @@ impl Matching {
         number: Option<u64>,
         message: Message,
         world: &mut impl World,
+        into: &mut Arrived,
     ) -> Found {
-        if self.posted.is_empty() && self.arrived[message.source as usize].is_empty() {
+        let is_only = match self.posted[..] {
+            [] => true,
+            [ref one] => Some(one.number) == number,
+            _ => false,
+        };
+        if is_only && self.arrived[message.source as usize].is_empty() {
             // As nearly always.
-            if let Some(first) = world.arrival(message.source) {
-                if (first.comm, first.tag) == (message.comm, message.tag) {
-                    return Found::Strand(first.strand);
+            if world.arrival(message.source, into) {
+                if (into.comm, into.tag) == (message.comm, message.tag) {
+                    self.posted.clear();
+                    return Found::Strand;
                 }
-                self.arrived[message.source as usize].push_back(first);
+                self.arrived[message.source as usize].push_back(*into);
             }
         }
         let at = number.and_then(|number| self.posted.iter().position(|p| p.number == number));
@@ -145,17 +155,24 @@ impl Matching {
             Err(()) => Found::Ambiguous,
             Ok(None) => Found::Missing,
             Ok(Some(place)) => {
-                let strand = self.arrived[message.source as usize].remove(place);
-                strand.map_or(Found::Missing, |arrived| Found::Strand(arrived.strand))
+                let arrived = self.arrived[message.source as usize].remove(place);
+                arrived.map_or(Found::Missing, |arrived| {
+                    *into = arrived;
+                    Found::Strand
+                })
             }
         };
-        match (&found, at) {
-            (Found::Strand(_), Some(at)) => drop(self.posted.remove(at)),
-            (Found::Strand(_), None) => {}
+        match (found, at) {
+            (Found::Strand, Some(at)) => drop(self.posted.remove(at)),
+            (Found::Strand, None) => {}
             (_, Some(at)) => self.posted[at].debt = Some(message),
             (_, None) => {
                 let Message { comm, source, tag } = message;
-                let wanted = Wanted { comm, source: Some(source), tag: Some(tag) };
+                let wanted = Wanted {
+                    comm,
+                    source: Some(source),
+                    tag: Some(tag),
+                };
                 self.post(wanted);
                 self.posted.last_mut().expect("it was just posted").debt = Some(message);
             }
@@ -165,11 +182,19 @@ impl Matching {
     }
 
     /// The strand of a message that was found, and will be received later.
-    pub(crate) fn peek(&mut self, message: Message, world: &mut impl World) -> Found {
+    pub(crate) fn peek(
+        &mut self,
+        message: Message,
+        world: &mut impl World,
+        into: &mut Arrived,
+    ) -> Found {
         match self.place(None, &message, world) {
             Err(()) => Found::Ambiguous,
             Ok(None) => Found::Missing,
-            Ok(Some(place)) => Found::Strand(self.arrived[message.source as usize][place].strand),
+            Ok(Some(place)) => {
+                *into = self.arrived[message.source as usize][place];
+                Found::Strand
+            }
         }
     }
 
@@ -204,10 +229,11 @@ impl Matching {
                 }
                 place += 1;
             }
-            match world.arrival(message.source) {
-                Some(next) => arrived.push_back(next),
-                None => return Ok(None),
+            let mut next = Arrived::default();
+            if !world.arrival(message.source, &mut next) {
+                return Ok(None);
             }
+            arrived.push_back(next);
         }
     }
 
@@ -252,8 +278,10 @@ mod tests {
     }
 
     impl World for Model {
-        fn arrival(&mut self, source: u32) -> Option<Arrived> {
-            self.sent[source as usize].pop_front()
+        fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
+            let first = self.sent[source as usize].pop_front();
+            *into = first.unwrap_or_default();
+            first.is_some()
         }
 
         fn completed(&mut self, number: u64) -> Result<Message, ()> {
@@ -266,7 +294,10 @@ mod tests {
     impl Model {
         fn send(&mut self, message: Message) {
             self.next += 1;
-            let strand = RemoteStrand { export: self.next, ..RemoteStrand::default() };
+            let strand = RemoteStrand {
+                export: self.next,
+                ..RemoteStrand::default()
+            };
             let Message { comm, source, tag } = message;
             self.sent[source as usize].push_back(Arrived { comm, tag, strand });
             let accepts = |r: &&mut Receive| r.got.is_none() && r.wanted.accepts(&message);
@@ -279,7 +310,11 @@ mod tests {
         fn post(&mut self, number: u64, wanted: Wanted) {
             let found = self.unexpected.iter().position(|(m, _)| wanted.accepts(m));
             let got = found.map(|at| self.unexpected.remove(at));
-            self.receives.push(Receive { number, wanted, got });
+            self.receives.push(Receive {
+                number,
+                wanted,
+                got,
+            });
         }
     }
 
@@ -294,14 +329,21 @@ mod tests {
             random ^= random << 17;
             (random >> 33) % bound
         };
-        let (mut ambiguous, mut found) = (0, 0);
+        let (mut ambiguous, mut found, mut got) = (0, 0, Arrived::default());
         for round in 0..400 {
             let (wildcards, tells) = (round % 4 > 0, round % 4 > 1);
-            let mut model = Model { tells, ..Model::default() };
+            let mut model = Model {
+                tells,
+                ..Model::default()
+            };
             let mut matching = Matching::new(2);
             for step in 0..120 {
                 let (source, tag) = (below(2) as u32, below(2) as i32);
-                let message = Message { comm: below(2), source, tag };
+                let message = Message {
+                    comm: below(2),
+                    source,
+                    tag,
+                };
                 match below(3) {
                     0 if step < 60 => model.send(message),
                     1 if step < 60 => {
@@ -320,13 +362,16 @@ mod tests {
                             continue;
                         };
                         let mut places = model.receives.iter().enumerate();
-                        let nth = places.by_ref().filter(|(_, r)| complete(r)).nth(chosen as usize);
+                        let nth = places
+                            .by_ref()
+                            .filter(|(_, r)| complete(r))
+                            .nth(chosen as usize);
                         let at = nth.expect("there are so many").0;
                         let receive = model.receives.remove(at);
                         let (message, strand) = receive.got.expect("it is complete");
-                        match matching.take(Some(receive.number), message, &mut model) {
-                            Found::Strand(got) => {
-                                assert_eq!(got.export, strand);
+                        match matching.take(Some(receive.number), message, &mut model, &mut got) {
+                            Found::Strand => {
+                                assert_eq!(got.strand.export, strand);
                                 found += 1;
                             }
                             Found::Ambiguous => {
@@ -341,37 +386,54 @@ mod tests {
             while let Some(receive) = model.receives.pop() {
                 match receive.got {
                     Some((message, _)) => {
-                        drop(matching.take(Some(receive.number), message, &mut model))
+                        matching.take(Some(receive.number), message, &mut model, &mut got);
                     }
                     None => matching.withdraw(receive.number),
                 }
             }
             for (message, strand) in std::mem::take(&mut model.unexpected) {
-                let got = matching.take(None, message, &mut model);
-                assert!(matches!(got, Found::Strand(got) if got.export == strand), "{got:?}");
+                assert_eq!(
+                    matching.take(None, message, &mut model, &mut got),
+                    Found::Strand
+                );
+                assert_eq!(got.strand.export, strand);
             }
             assert!(matching.posted.is_empty(), "{:?}", matching.posted);
             assert!(matching.arrived.iter().all(VecDeque::is_empty));
             assert!(model.sent.iter().all(VecDeque::is_empty));
         }
-        assert!(found > 5 * ambiguous && ambiguous > 100, "{found} {ambiguous}");
+        assert!(
+            found > 5 * ambiguous && ambiguous > 100,
+            "{found} {ambiguous}"
+        );
     }
 
     #[test]
     fn a_strand_that_comes_late_is_not_taken_for_another_message() {
         let mut model = Model::default();
         let mut matching = Matching::new(2);
-        let message = Message { comm: 1, source: 0, tag: 5 };
-        assert_eq!(matching.take(None, message, &mut model), Found::Missing);
+        let message = Message {
+            comm: 1,
+            source: 0,
+            tag: 5,
+        };
+        let take = |matching: &mut Matching, model: &mut Model| {
+            let mut got = Arrived::default();
+            let found = matching.take(None, message, model, &mut got);
+            (found, got.strand.export)
+        };
+        assert_eq!(take(&mut matching, &mut model).0, Found::Missing);
         model.send(message);
         model.send(message);
-        let second = matching.take(None, message, &mut model);
-        assert!(matches!(second, Found::Strand(strand) if strand.export == 2), "{second:?}");
-        let freed = matching.post(Wanted { comm: 1, source: Some(0), tag: Some(5) });
+        assert_eq!(take(&mut matching, &mut model), (Found::Strand, 2));
+        let freed = matching.post(Wanted {
+            comm: 1,
+            source: Some(0),
+            tag: Some(5),
+        });
         assert!(matching.abandon(freed));
         model.send(message);
         model.send(message);
-        let fourth = matching.take(None, message, &mut model);
-        assert!(matches!(fourth, Found::Strand(strand) if strand.export == 4), "{fourth:?}");
+        assert_eq!(take(&mut matching, &mut model), (Found::Strand, 4));
     }
 }

@@ -3,7 +3,7 @@
 use crate::call::{Call, Function, Observed, observe};
 use crate::job::{Job, State};
 use crate::library::{ANY_TAG, library};
-use crate::matching::{Found, Message, Wanted};
+use crate::matching::{Arrived, Found, Message, Wanted};
 use crate::requests::Request;
 use hpcrun_abi::{LOST_ROOM, LOST_SYNCHRONOUS, LOST_UNKNOWN};
 use std::ffi::c_int;
@@ -54,8 +54,12 @@ impl To {
         let mut state = job.state();
         let state = &mut *state;
         // A message to nobody, or in a communicator that is not known: so it is at the other end.
-        let Some(comm) = state.comm(self.comm) else { return };
-        let Some(rank) = State::rank(comm, self.rank) else { return };
+        let Some(comm) = state.comm(self.comm) else {
+            return;
+        };
+        let Some(rank) = State::rank(comm, self.rank) else {
+            return;
+        };
         let message = (comm.id, self.tag);
         state.flush();
         state.send(message, rank, observed.export(), observed);
@@ -129,23 +133,20 @@ impl From {
         observed: Observed,
         job: &Job,
     ) {
+        let mut arrived = Arrived::default();
         let mut state = job.state();
         // SAFETY: the caller's promise.
         let found = match unsafe { From::message(comm, status, &mut state) } {
-            Ok(Some(message)) => Ok(state.take(number, message)),
+            Ok(Some(message)) => state.take(number, message, &mut arrived),
             Ok(None) => return,
-            Err(()) => Err(()),
+            Err(()) => Found::Ambiguous,
         };
         drop(state);
-        merge(found, observed);
-    }
-}
-
-fn merge(found: Result<Found, ()>, observed: Observed) {
-    match found {
-        Ok(Found::Strand(strand)) => observed.import(&strand),
-        Ok(Found::Missing) => observed.lose(LOST_ROOM),
-        Ok(Found::Ambiguous) | Err(()) => observed.lose(LOST_UNKNOWN),
+        match found {
+            Found::Strand => observed.import(&arrived.strand),
+            Found::Missing => observed.lose(LOST_ROOM),
+            Found::Ambiguous => observed.lose(LOST_UNKNOWN),
+        }
     }
 }
 
@@ -190,7 +191,9 @@ unsafe fn receive_at(
         match result {
             0 => unsafe { From::receive(from.comm, number, status, observed, job) },
             _ => {
-                number.inspect(|number| drop(job.state().matching.abandon(*number)));
+                if let Some(number) = number {
+                    job.state().matching.abandon(number);
+                }
                 observed.lose(LOST_UNKNOWN);
             }
         }
@@ -294,12 +297,12 @@ unsafe fn probe_by(
                 let mut state = job.state();
                 let message = From::message(from.comm, status, &mut state);
                 if let Ok(Some(message)) = message {
-                    let peek = |state: &mut State| state.matching(|m, world| m.peek(message, world));
-                    let found = peek(&mut state);
+                    let mut arrived = Arrived::default();
+                    let found = state.peek(message, &mut arrived);
                     drop(state);
                     // The receive will count what cannot be told.
-                    if let Found::Strand(strand) = found {
-                        observed.import(&strand);
+                    if found == Found::Strand {
+                        observed.import(&arrived.strand);
                     }
                 }
             }

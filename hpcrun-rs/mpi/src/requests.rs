@@ -9,9 +9,32 @@ use crate::messages::{From, To};
 use hpcrun_abi::LOST_UNKNOWN;
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// By handle. Of requests that are not here nothing needs to be known when they are complete.
-pub(crate) type Requests = HashMap<usize, Request>;
+pub(crate) type Requests = HashMap<usize, Request, BuildHasherDefault<Spread>>;
+
+/// Spreads handles, which are addresses or small numbers.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_usize((*byte).into()));
+    }
+
+    fn write_usize(&mut self, handle: usize) {
+        self.0 = (self.0 ^ handle as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+}
 
 /// A request.
 #[derive(Debug)]
@@ -50,9 +73,11 @@ impl Request {
 /// Request and communicator of the posted receive of this number.
 pub(crate) fn receive(requests: &Requests, number: u64) -> Option<(usize, usize)> {
     requests.iter().find_map(|(handle, request)| match request {
-        Request::Receive { from, number: Some(of), .. } if *of == number => {
-            Some((*handle, from.comm))
-        }
+        Request::Receive {
+            from,
+            number: Some(of),
+            ..
+        } if *of == number => Some((*handle, from.comm)),
         _ => None,
     })
 }
@@ -163,7 +188,10 @@ unsafe fn complete(call: &Call<'_>, count: usize, ends: Ends) -> Vec<(usize, usi
             Ends::AllIf(flag) if is_set(flag) => all(),
             Ends::One(at, flag) if flag.is_none_or(is_set) => {
                 let at = Some(call.int_at(at, 0)).filter(|at| *at != UNDEFINED);
-                at.and_then(index).map(|index| (index, 0)).into_iter().collect()
+                at.and_then(index)
+                    .map(|index| (index, 0))
+                    .into_iter()
+                    .collect()
             }
             Ends::Some(number, indices) => (0..call.int_at(number, 0).max(0) as usize)
                 .filter_map(|place| Some((index(call.int_at(indices, place))?, place)))
@@ -179,11 +207,18 @@ fn finish(handle: usize, status: *const c_int, observed: Observed, job: &Job) {
     match state.requests.get_mut(&handle) {
         None | Some(Request::PersistentSend(_)) => {}
         Some(Request::Collective(_)) => {
-            let Some(Request::Collective(companion)) = state.requests.remove(&handle) else { return };
+            let Some(Request::Collective(companion)) = state.requests.remove(&handle) else {
+                return;
+            };
             drop(state);
             companion.finish(observed, job);
         }
-        Some(Request::Receive { from, number, is_persistent, is_cancelled }) => {
+        Some(Request::Receive {
+            from,
+            number,
+            is_persistent,
+            is_cancelled,
+        }) => {
             let (comm, number, was_cancelled) = (from.comm, number.take(), *is_cancelled);
             if !*is_persistent {
                 state.requests.remove(&handle);
@@ -216,7 +251,12 @@ fn start_one(handle: usize, observed: Observed, job: &Job) {
     };
     if let Some(from) = from {
         let posted = from.post(&mut state);
-        if let Some(Request::Receive { number, is_cancelled, .. }) = state.requests.get_mut(&handle) {
+        if let Some(Request::Receive {
+            number,
+            is_cancelled,
+            ..
+        }) = state.requests.get_mut(&handle)
+        {
             (*number, *is_cancelled) = (posted, false);
         }
     }
@@ -266,7 +306,11 @@ pub(crate) unsafe fn free(call: Call<'_>, real: impl Function) -> c_int {
         let handle = unsafe { call.request_at(0, 0) };
         let mut state = job.state();
         let state: &mut State = &mut state;
-        if let Some(Request::Receive { number: Some(number), .. }) = state.requests.remove(&handle) {
+        if let Some(Request::Receive {
+            number: Some(number),
+            ..
+        }) = state.requests.remove(&handle)
+        {
             if !state.matching.abandon(number) {
                 observed.lose(LOST_UNKNOWN);
             }

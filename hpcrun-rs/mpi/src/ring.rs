@@ -9,7 +9,7 @@
 //! written only after the receiver has said that it is behind it. All shared words are atomics.
 
 use crate::matching::Arrived;
-use hpcrun_abi::{RemoteStrand, Saving};
+use hpcrun_abi::Saving;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 8;
@@ -79,7 +79,10 @@ impl Ring {
         };
         put(1, arrived.comm);
         let session = u64::from(strand.session) & SESSION;
-        put(2, u64::from(arrived.tag as u32) << 32 | session << 8 | count as u64);
+        put(
+            2,
+            u64::from(arrived.tag as u32) << 32 | session << 8 | count as u64,
+        );
         put(3, strand.length);
         put(4, strand.burdened);
         put(5, u64::from(strand.rank) << 32 | u64::from(strand.export));
@@ -95,24 +98,21 @@ impl Ring {
         true
     }
 
-    /// Receives, if there is something.
+    /// Receives, if there is something; of the savings, only those that count.
     #[inline]
-    pub(crate) fn receive(&mut self) -> Option<Arrived> {
+    pub(crate) fn receive(&mut self, into: &mut Arrived) -> bool {
         let number = self.word_of(self.position, 0).load(Ordering::Acquire);
         if number != self.position + 1 {
-            return None;
+            return false;
         }
         let get = |word| self.word_of(self.position, word).load(Ordering::Relaxed);
         let (tag, origin) = (get(2), get(5));
-        let mut strand = RemoteStrand {
-            length: get(3),
-            burdened: get(4),
-            rank: (origin >> 32) as u32,
-            export: origin as u32,
-            session: (tag >> 8 & SESSION) as u32,
-            count: (tag as u32 & 0xff).min(hpcrun_abi::SAVINGS as u32),
-            ..RemoteStrand::default()
-        };
+        (into.comm, into.tag) = (get(1), (tag >> 32) as i32);
+        let strand = &mut into.strand;
+        (strand.length, strand.burdened) = (get(3), get(4));
+        (strand.rank, strand.export) = ((origin >> 32) as u32, origin as u32);
+        strand.session = (tag >> 8 & SESSION) as u32;
+        strand.count = (tag as u32 & 0xff).min(hpcrun_abi::SAVINGS as u32);
         let count = strand.count as usize;
         for (index, saving) in strand.savings[..count].iter_mut().enumerate() {
             *saving = Saving {
@@ -120,23 +120,19 @@ impl Ring {
                 time: get(HEAD + 2 * index + 1),
             };
         }
-        let arrived = Arrived {
-            comm: get(1),
-            tag: (tag >> 32) as i32,
-            strand,
-        };
         self.position += (HEAD + 2 * count).div_ceil(WORDS) as u64;
         if self.position - self.known > self.lines / 4 {
             self.known = self.position;
             self.word(0).store(self.position, Ordering::Release);
         }
-        Some(arrived)
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hpcrun_abi::RemoteStrand;
 
     fn arrived(number: u64) -> Arrived {
         let mut strand = RemoteStrand {
@@ -149,9 +145,16 @@ mod tests {
             ..RemoteStrand::default()
         };
         for saving in &mut strand.savings[..(number * 7 % 9) as usize] {
-            *saving = Saving { procedure: 1 << 60 | number, time: number };
+            *saving = Saving {
+                procedure: 1 << 60 | number,
+                time: number,
+            };
         }
-        Arrived { comm: number, tag: -(number as i32), strand }
+        Arrived {
+            comm: number,
+            tag: -(number as i32),
+            strand,
+        }
     }
 
     /// A sender and a receiver, each as fast as it can, in a ring of a few entries.
@@ -171,16 +174,14 @@ mod tests {
                 }
             });
             for number in 0..ENTRIES {
-                let received = loop {
-                    match receiver.receive() {
-                        Some(received) => break received,
-                        None => std::thread::yield_now(),
-                    }
-                };
+                let mut received = Arrived::default();
+                while !receiver.receive(&mut received) {
+                    std::thread::yield_now();
+                }
                 assert_eq!(received, arrived(number));
             }
         });
-        assert_eq!(receiver.receive(), None);
+        assert!(!receiver.receive(&mut Arrived::default()));
     }
 
     #[test]
@@ -189,14 +190,21 @@ mod tests {
         // SAFETY: as above.
         let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() * LINE) };
         let (mut sender, mut receiver) = (end(), end());
-        let empty = |number| Arrived { strand: RemoteStrand::default(), ..arrived(number) };
-        let sent = (0..9).take_while(|number| sender.send(&empty(*number))).count();
+        let empty = |number| Arrived {
+            strand: RemoteStrand::default(),
+            ..arrived(number)
+        };
+        let sent = (0..9)
+            .take_while(|number| sender.send(&empty(*number)))
+            .count();
         assert_eq!(sent, 4);
+        let mut received = Arrived::default();
         for number in 0..4 {
-            assert_eq!(receiver.receive(), Some(empty(number)));
+            assert!(receiver.receive(&mut received));
+            assert_eq!(received, empty(number));
         }
-        assert_eq!(receiver.receive(), None);
-        assert!(sender.send(&empty(4)));
-        assert_eq!(receiver.receive(), Some(empty(4)));
+        assert!(!receiver.receive(&mut received));
+        assert!(sender.send(&empty(4)) && receiver.receive(&mut received));
+        assert_eq!(received, empty(4));
     }
 }

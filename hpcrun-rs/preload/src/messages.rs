@@ -49,12 +49,12 @@ extern "C" fn leave(entered: u64) {
 }
 
 unsafe extern "C" fn export(at: u64, to: *mut RemoteStrand) {
-    let exported = match at {
-        CALL_UNTRACKED => None,
-        at => events::amend(|tracked| tracked.export(Site(at))),
-    };
     // SAFETY: the caller's strand.
-    unsafe { *to = exported.unwrap_or_default() };
+    let to = unsafe { &mut *to };
+    to.session = 0;
+    if at != CALL_UNTRACKED {
+        events::amend(|tracked| tracked.export(Site(at), to));
+    }
 }
 
 unsafe extern "C" fn import(from: *const RemoteStrand, at: u64) {

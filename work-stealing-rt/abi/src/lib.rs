@@ -287,8 +287,8 @@ pub const MESSAGES_SYMBOL: &core::ffi::CStr = c"hpcrun_messages";
 /// measured. `own`: an address in the caller's code, whose frames then are the profiler's.
 pub type Messages = unsafe extern "C" fn(own: usize) -> *const MessageTable;
 
-/// Procedures of which a message says what zeroing them saves.
-pub const SAVINGS: usize = 8;
+/// Procedures of which a message says what zeroing them saves: marks of the program first.
+pub const SAVINGS: usize = 16;
 
 /// What the path is shorter by if a procedure takes no time, in nanoseconds. The procedure: a hash of its
 /// name, equal in all processes, with the top bit set for a mark of the program.

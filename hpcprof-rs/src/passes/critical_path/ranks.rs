@@ -46,7 +46,8 @@ pub fn join(processes: &mut [ProcessInput], warnings: &mut Warnings) -> Vec<Job>
     }
     let joined = jobs.into_values().filter_map(|job| {
         let last = job.values().copied();
-        let last = last.max_by_key(|index| (of(&processes[*index]).map(|(path, _)| path.span), *index));
+        let last =
+            last.max_by_key(|index| (of(&processes[*index]).map(|(path, _)| path.span), *index));
         Some(join_one(processes, job, last?, warnings))
     });
     joined.collect()
@@ -69,10 +70,16 @@ fn join_one(
     let savings = savings(processes, &job, last);
     let (span, ranks) = of(&processes[last]).map_or((0, 0), |(path, rank)| (path.span, rank.ranks));
     for (index, part) in parts {
-        let Some(path) = &mut processes[index].critical_path else { continue };
+        let Some(path) = &mut processes[index].critical_path else {
+            continue;
+        };
         let on_path = part.on_path.into_iter();
         path.on_path = on_path
-            .map(|((profile, record), time)| OnPath { profile, record, time })
+            .map(|((profile, record), time)| OnPath {
+                profile,
+                record,
+                time,
+            })
             .collect();
         path.segments = part.segments;
         if index != last {
@@ -80,7 +87,8 @@ fn join_one(
         }
         let Some(rank) = &path.rank else { continue };
         // What a message has named, with its own number here.
-        path.procedures.retain(|p| matches!(p.name, ProcedureName::Mark(_)));
+        path.procedures
+            .retain(|p| matches!(p.name, ProcedureName::Mark(_)));
         let keys: HashMap<&ProcedureName, u64> = rank.names.iter().map(|(k, n)| (n, *k)).collect();
         let without = |key: u64| span - savings.get(&key).map_or(0, |saving| span.min(*saving));
         for procedure in &mut path.procedures {
@@ -92,12 +100,13 @@ fn join_one(
         let functions = functions.filter(|(key, name)| {
             matches!(name, ProcedureName::Function(_)) && savings.contains_key(key)
         });
-        path.procedures.extend(functions.map(|(key, name)| file::Procedure {
-            name: name.clone(),
-            work: 0,
-            on_path: 0,
-            zeroed_span: without(*key),
-        }));
+        path.procedures
+            .extend(functions.map(|(key, name)| file::Procedure {
+                name: name.clone(),
+                work: 0,
+                on_path: 0,
+                zeroed_span: without(*key),
+            }));
     }
     let missing: Vec<String> = (0..ranks.min(1 << 20))
         .filter(|rank| !job.contains_key(rank))
@@ -129,7 +138,9 @@ fn follow(
     // From the end, each piece with its process.
     let mut pieces: Vec<(usize, Vec<file::Segment>)> = Vec::new();
     let mut at = last;
-    let Some((path, rank)) = of(&processes[at]) else { return Vec::new() };
+    let Some((path, rank)) = of(&processes[at]) else {
+        return Vec::new();
+    };
     let mut segments = path.segments.clone();
     let part = parts.entry(at).or_default();
     add_samples(part, path.on_path.iter());
@@ -140,7 +151,9 @@ fn follow(
         }
     }
     // A damaged file might lead in a circle.
-    let exports = job.values().filter_map(|p| Some(of(&processes[*p])?.1.exports.len()));
+    let exports = job
+        .values()
+        .filter_map(|p| Some(of(&processes[*p])?.1.exports.len()));
     for _ in 0..=exports.sum() {
         let Some(Site::Remote { rank, export }) = segments.first().map(|s| s.begin.clone()) else {
             break;
@@ -191,7 +204,10 @@ fn follow(
 
 fn add_samples<'a>(part: &mut Part, samples: impl Iterator<Item = &'a OnPath>) {
     for sample in samples {
-        let time = part.on_path.entry((sample.profile, sample.record)).or_default();
+        let time = part
+            .on_path
+            .entry((sample.profile, sample.record))
+            .or_default();
         *time = time.saturating_add(sample.time);
     }
 }
@@ -203,7 +219,9 @@ fn savings(
     last: usize,
 ) -> HashMap<u64, u64> {
     let of = |index: usize| of(&processes[index]);
-    let Some((longest, rank)) = of(last) else { return HashMap::new() };
+    let Some((longest, rank)) = of(last) else {
+        return HashMap::new();
+    };
     let mut savings: HashMap<u64, u64> = rank.savings.iter().copied().collect();
     for (path, rank) in job.values().filter(|p| **p != last).filter_map(|p| of(*p)) {
         let gap = longest.span - path.span;
@@ -235,11 +253,14 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     let mut joined = parts.get(&job.last)?.1.clone();
     let mut places: NumberedSet<Place> = NumberedSet::default();
     let mut number = |place: &Place| places.insert_full(place.clone()).0 as u32;
-    let branches = joined.branches.iter().map(|branch| crate::model::critical_path::Branch {
-        begin: number(joined.place(branch.begin)),
-        end: number(joined.place(branch.end)),
-        ..*branch
-    });
+    let branches = joined
+        .branches
+        .iter()
+        .map(|branch| crate::model::critical_path::Branch {
+            begin: number(joined.place(branch.begin)),
+            end: number(joined.place(branch.end)),
+            ..*branch
+        });
     joined.branches = branches.collect();
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
     let mut shares: BTreeMap<u32, RankShare> = BTreeMap::new();

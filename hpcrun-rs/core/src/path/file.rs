@@ -71,14 +71,17 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
             time: n.time,
             slack: n.slack,
         };
-        let rank = exported.as_ref().map(|(job, exported)| rank(path, job, exported, segment));
+        let rank = exported
+            .as_ref()
+            .map(|(job, exported)| rank(path, job, exported, segment));
         (
             report.segments.iter().map(segment).collect(),
             report.near.iter().map(near).collect(),
             rank,
         )
     };
-    let (segments, near, rank) = loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
+    let (segments, near, rank) =
+        loadmap::with_current(|s| sites(Some(s))).unwrap_or_else(|| sites(None));
     let segments: Vec<format::Segment> = segments;
     let near: Vec<format::Near> = near;
     let exports = rank.iter().flat_map(format::Rank::segments);
@@ -121,7 +124,9 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
         segments,
         procedures: {
             let marks = report.procedures.into_iter().map(procedure);
-            marks.chain(report.functions.iter().filter_map(function)).collect()
+            marks
+                .chain(report.functions.iter().filter_map(function))
+                .collect()
         },
         near,
         on_path: report.on_path.iter().map(on_path).collect(),
@@ -152,7 +157,9 @@ fn rank(
     segment: impl Fn(&critical_path::Segment) -> format::Segment,
 ) -> format::Rank {
     let (savings, marks) = path.tracker.savings();
-    let marks = marks.into_iter().map(|(key, name)| (key, format::ProcedureName::Mark(name)));
+    let marks = marks
+        .into_iter()
+        .map(|(key, name)| (key, format::ProcedureName::Mark(name)));
     let functions = contexts::addresses().into_iter();
     let functions = functions.map(|(key, address)| (key, format::ProcedureName::Function(address)));
     let contexts = exported.contexts.iter();
@@ -170,7 +177,11 @@ fn rank(
         savings: savings.iter().map(|s| (s.procedure, s.time)).collect(),
         names: marks.chain(functions).collect(),
         first: exported.first,
-        segments: exported.segments.iter().map(|(before, s)| (*before, segment(s))).collect(),
+        segments: exported
+            .segments
+            .iter()
+            .map(|(before, s)| (*before, segment(s)))
+            .collect(),
         contexts: contexts
             .map(|(before, times)| (*before, times.iter().map(on_path).collect()))
             .collect(),

@@ -101,8 +101,8 @@ impl Tracked {
     }
 
     /// Copies the strand for another process.
-    pub fn export(&mut self, at: Site) -> RemoteStrand {
-        self.thread.export(at, super::rank())
+    pub fn export(&mut self, at: Site, to: &mut RemoteStrand) {
+        self.thread.export(at, super::rank(), to);
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.

@@ -227,7 +227,9 @@ pub(crate) struct Tree {
 
 impl Tree {
     fn add(&mut self, before: Option<u32>, segment: Option<Segment>) -> Option<u32> {
-        let Some(segment) = segment else { return before };
+        let Some(segment) = segment else {
+            return before;
+        };
         self.segments.push((before, segment));
         Some(self.segments.len() as u32 - 1)
     }
