@@ -1,7 +1,7 @@
-//! Builds the preloaded library, which the launcher contains, so that an installed `hpcrun-rs` is complete.
+//! Builds the preloaded libraries, which the launcher contains, so that an installed `hpcrun-rs` is complete.
 //!
-//! A second cargo builds it, with its own profile and target folder, from the same workspace and lock file.
-//! All profiles of the launcher, and clippy, share that folder, so the library is compiled once; each has a
+//! A second cargo builds them, with its own profile and target folder, from the same workspace and lock file.
+//! All profiles of the launcher, and clippy, share that folder, so a library is compiled once; each has a
 //! copy.
 
 use std::env;
@@ -22,6 +22,7 @@ fn main() {
         "preload",
         "core",
         "critical-path",
+        "mpi",
         "../formats",
         "../work-stealing-rt/abi",
         "../Cargo.lock",
@@ -32,7 +33,8 @@ fn main() {
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .args(["build", "--profile", "preload", "--lib", "--manifest-path"])
-        .arg(here.join("preload/Cargo.toml"))
+        .arg(here.join("Cargo.toml"))
+        .args(["-p", "hpcrun-preload", "-p", "hpcrun-mpi"])
         .arg("--target-dir")
         .arg(&target)
         // The outer cargo's settings for this package must not reach the inner one.
@@ -44,17 +46,22 @@ fn main() {
         Ok(status) => panic!("building the preloaded library failed: {status}"),
         Err(error) => panic!("cannot run cargo for the preloaded library: {error}"),
     }
-    let built = target.join("preload/libhpcrun_preload.so");
-    let content = std::fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
-    let library = out.join("libhpcrun_preload.so");
-    std::fs::write(&library, &content).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
-    println!("cargo::rustc-env=HPCRUN_PRELOAD={}", library.display());
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&content);
-    println!(
-        "cargo::rustc-env=HPCRUN_PRELOAD_CONTENT={:016x}",
-        hasher.finish()
-    );
+    for (file, name) in [
+        ("libhpcrun_preload.so", "PRELOAD"),
+        ("libhpcrun_mpi.so", "MPI"),
+    ] {
+        let built = target.join("preload").join(file);
+        let content = std::fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
+        let library = out.join(file);
+        std::fs::write(&library, &content).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
+        println!("cargo::rustc-env=HPCRUN_{name}={}", library.display());
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&content);
+        println!(
+            "cargo::rustc-env=HPCRUN_{name}_CONTENT={:016x}",
+            hasher.finish()
+        );
+    }
 }
 
 fn variable(name: &str) -> String {

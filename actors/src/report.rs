@@ -171,6 +171,7 @@ fn segments(analysis: &Analysis) -> (Vec<Segment>, Vec<What>) {
         begin,
         end: begin,
         edge,
+        rank: None,
         thread,
         time,
         count: 1,

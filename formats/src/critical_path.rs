@@ -5,12 +5,14 @@
 
 mod file;
 mod json;
+mod rank;
 
 use crate::address::CodeAddress;
 use std::fmt;
 
 pub use file::{EXTENSION, KIND, file_name};
 pub use json::Beside;
+pub use rank::{Export, Rank, RankShare};
 
 /// How a segment begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +110,10 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub threads: Vec<(u32, u32)>,
     /// What the result rests on.
     pub quality: Quality,
+    /// The process's part in a job of several processes that exchange messages.
+    pub rank: Option<Rank<P>>,
+    /// Of a path through several processes: the part of each. Not in a file.
+    pub ranks: Vec<RankShare>,
 }
 
 /// A place in the program, as it is recorded.
@@ -131,6 +137,13 @@ pub enum Site {
         profile: u32,
         /// Record there.
         record: u32,
+    },
+    /// In another process of the job: the segment stands for the path up to there.
+    Remote {
+        /// Its rank.
+        rank: u32,
+        /// Number of the export.
+        export: u32,
     },
 }
 
@@ -156,6 +169,8 @@ pub struct Segment<P> {
     pub end: P,
     /// The edge by which it begins.
     pub edge: Edge,
+    /// Of a path through several processes: whose.
+    pub rank: Option<u32>,
     /// The thread that ran it; `None` if several did, or if it is not known.
     pub thread: Option<u32>,
     /// Its activity, of all `count` times together.
@@ -164,8 +179,22 @@ pub struct Segment<P> {
     pub count: u64,
 }
 
+impl<P> Segment<P> {
+    fn map<Q>(self, mut place: impl FnMut(P) -> Q) -> Segment<Q> {
+        Segment {
+            begin: place(self.begin),
+            end: place(self.end),
+            edge: self.edge,
+            rank: self.rank,
+            thread: self.thread,
+            time: self.time,
+            count: self.count,
+        }
+    }
+}
+
 /// What a procedure is known by.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ProcedureName {
     /// The name that the program gave to a part of its own.
     Mark(String),
@@ -294,6 +323,8 @@ impl<P, N> Default for CriticalPath<P, N> {
             on_path: Vec::new(),
             threads: Vec::new(),
             quality: Quality::default(),
+            rank: None,
+            ranks: Vec::new(),
         }
     }
 }
@@ -330,10 +361,13 @@ impl<P, N> CriticalPath<P, N> {
         ratio(time, self.span)
     }
 
-    /// The places of all segments and branches.
+    /// The places of all segments, branches and exports.
     pub fn places(&self) -> impl Iterator<Item = &P> {
         let segments = self.segments.iter().flat_map(|s| [&s.begin, &s.end]);
-        segments.chain(self.near.iter().flat_map(|n| [&n.begin, &n.end]))
+        let near = self.near.iter().flat_map(|n| [&n.begin, &n.end]);
+        let exports = self.rank.iter().flat_map(Rank::segments);
+        let exports = exports.flat_map(|s| [&s.begin, &s.end]);
+        segments.chain(near).chain(exports)
     }
 
     /// The same path with other places and names.
@@ -342,15 +376,9 @@ impl<P, N> CriticalPath<P, N> {
         mut place: impl FnMut(P) -> Q,
         name: impl Fn(N) -> M,
     ) -> CriticalPath<Q, M> {
-        let segments = self.segments.into_iter().map(|s| Segment {
-            begin: place(s.begin),
-            end: place(s.end),
-            edge: s.edge,
-            thread: s.thread,
-            time: s.time,
-            count: s.count,
-        });
+        let segments = self.segments.into_iter().map(|s| s.map(&mut place));
         let segments = segments.collect();
+        let rank = self.rank.map(|rank| rank.map(&mut place));
         let near = self.near.into_iter().map(|n| Near {
             begin: place(n.begin),
             end: place(n.end),
@@ -380,6 +408,8 @@ impl<P, N> CriticalPath<P, N> {
             on_path: self.on_path,
             threads: self.threads,
             quality: self.quality,
+            rank,
+            ranks: self.ranks,
         }
     }
 }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// First part of the preloaded library's file name; its content's fingerprint follows.
 pub const LIBRARY_NAME: &str = "libhpcrun_preload";
+/// The same of the library that observes MPI.
+pub const MPI_LIBRARY_NAME: &str = "libhpcrun_mpi";
 
 /// Where programs are looked for when `PATH` is not set, as `execvp` does.
 pub const DEFAULT_PATH: &str = "/bin:/usr/bin";

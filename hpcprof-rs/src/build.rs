@@ -39,7 +39,8 @@ use std::time::{Duration, Instant};
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
     let threads = args.threads.unwrap_or_else(parallel::cores);
     let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
-    let measurements = measurements::read(inputs, warnings)?;
+    let mut measurements = measurements::read(inputs, warnings)?;
+    let jobs = critical_path::ranks::join(&mut measurements.processes, warnings);
     let directory = match &args.output {
         Some(target) => StagedDirectory::prepare(target, args.force)?,
         None => StagedDirectory::of_program(Path::new(""), &program_name(&measurements))?,
@@ -74,7 +75,8 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     progress.end();
 
     let mut experiment = summarise(&measurements, &mut merged, warnings);
-    experiment.critical_paths = critical_path::resolve(&measurements, &frames, &symbols, warnings);
+    let paths = critical_path::resolve(&measurements, &frames, &symbols, warnings);
+    experiment.critical_paths = critical_path::ranks::assemble(&jobs, paths);
     runs::find(&measurements, args.job, &mut experiment, warnings);
     if experiment.missing.is_empty() && experiment.threads.iter().all(|t| t.samples == 0) {
         warnings.add(

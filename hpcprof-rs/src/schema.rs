@@ -110,8 +110,11 @@ CREATE TABLE path_place(
     line INTEGER NOT NULL);
 CREATE TABLE path_segment(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, edge TEXT NOT NULL,
-    thread INTEGER, time_ns INTEGER NOT NULL, count INTEGER NOT NULL,
+    rank INTEGER, thread INTEGER, time_ns INTEGER NOT NULL, count INTEGER NOT NULL,
     begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
+CREATE TABLE path_rank(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, rank INTEGER NOT NULL,
+    work_ns INTEGER NOT NULL, on_path_ns INTEGER NOT NULL);
 CREATE TABLE path_procedure(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path,
     place INTEGER NOT NULL REFERENCES path_place, work_ns INTEGER NOT NULL, on_path_ns INTEGER NOT NULL,

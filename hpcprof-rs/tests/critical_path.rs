@@ -111,6 +111,7 @@ fn segment(site: &Site, end: &Site, edge: Edge, thread: Option<u32>, time: u64) 
         begin: site.clone(),
         end: end.clone(),
         edge,
+        rank: None,
         thread,
         time: time * MS,
         count: 1,

@@ -1,7 +1,8 @@
 //! `--critical-path`: the summary at the end of a run.
 
 use crate::output;
-use hpc_formats::critical_path::{CriticalPath, EXTENSION};
+use hpc_formats::critical_path::{CriticalPath, EXTENSION, Rank};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,7 +13,8 @@ const WORKERS: [u32; 4] = [2, 4, 8, 16];
 
 /// Prints what the run's processes have written, to standard error.
 pub(crate) fn summarise(directory: &Path) {
-    let (mut paths, unread) = read(directory);
+    let (paths, unread) = read(directory);
+    let mut paths = joined(paths);
     paths.sort_by_key(|path| std::cmp::Reverse(path.span));
     for warning in unread {
         eprintln!("hpcrun-rs: warning: {warning}");
@@ -56,10 +58,53 @@ fn read(directory: &Path) -> (Vec<CriticalPath>, Vec<String>) {
     (paths, unread)
 }
 
+/// The processes of a job that exchange messages have one path: the end of each is as late as that of its
+/// longest chain through all.
+fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
+    let mut jobs: BTreeMap<u64, CriticalPath> = BTreeMap::new();
+    let mut others = Vec::new();
+    for path in paths {
+        let Some(rank) = &path.rank else {
+            others.push(path);
+            continue;
+        };
+        let sum = jobs.entry(rank.job).or_insert_with(|| CriticalPath {
+            complete: true,
+            rank: Some(Rank {
+                ranks: 0,
+                ..rank.clone()
+            }),
+            ..CriticalPath::default()
+        });
+        sum.rank.iter_mut().for_each(|rank| rank.ranks += 1);
+        sum.complete &= path.complete;
+        sum.work += path.work;
+        sum.span = sum.span.max(path.span);
+        sum.burdened_span = sum.burdened_span.max(path.burdened_span);
+        sum.quality.exact_edges += path.quality.exact_edges;
+        sum.quality.woken_edges += path.quality.woken_edges;
+        for (cause, count) in path.quality.lost_edges {
+            let known = sum
+                .quality
+                .lost_edges
+                .iter_mut()
+                .find(|known| known.0 == cause);
+            match known {
+                Some(known) => known.1 += count,
+                None => sum.quality.lost_edges.push((cause, count)),
+            }
+        }
+    }
+    others.extend(jobs.into_values());
+    others
+}
+
 fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
     let mut text = String::from("hpcrun-rs: critical path");
     // Writing to a `String` does not fail.
-    if is_one_of_several {
+    if let Some(rank) = &path.rank {
+        let _ = write!(text, " of {} ranks", rank.ranks);
+    } else if is_one_of_several {
         let _ = write!(text, " of process {}", path.pid);
     }
     let _ = writeln!(
@@ -116,6 +161,41 @@ fn time(nanoseconds: f64) -> String {
 mod tests {
     use super::*;
     use hpc_formats::critical_path::Quality;
+
+    #[test]
+    fn ranks_of_a_job_are_summed_up() {
+        let rank = |rank, span, lost| CriticalPath {
+            complete: true,
+            work: 2_000_000,
+            span,
+            quality: Quality {
+                exact_edges: 5,
+                lost_edges: vec![("room".into(), lost)],
+                ..Quality::default()
+            },
+            rank: Some(Rank {
+                job: 9,
+                rank,
+                ranks: 2,
+                ..Rank::default()
+            }),
+            ..CriticalPath::default()
+        };
+        let joined = joined(vec![
+            rank(0, 3_000_000, 1),
+            CriticalPath::default(),
+            rank(1, 2_500_000, 2),
+        ]);
+        assert_eq!(joined.len(), 2);
+        let text = summary(&joined[1], true);
+        for part in [
+            "of 2 ranks: work 4.000 ms, span 3.000 ms",
+            "10 edges",
+            "(room 3)\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+    }
 
     #[test]
     fn the_summary_has_the_bounds_and_what_is_lost() {

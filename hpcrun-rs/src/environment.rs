@@ -2,7 +2,7 @@
 
 use crate::cli::{Events, WhileRunning};
 use hpc_formats::environment as names;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +15,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) source: &'a str,
     pub(crate) unwinder: &'a str,
     pub(crate) library: &'a Path,
+    /// The library that observes MPI, in a job.
+    pub(crate) mpi: Option<&'a Path>,
     pub(crate) directory: &'a Path,
 }
 
@@ -28,13 +30,16 @@ pub(crate) fn command(program: &Path, arguments: &[OsString]) -> Command {
 /// Makes the command start under the sampler.
 pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     command
-        .env("LD_PRELOAD", preload_list(settings.library))
+        .env("LD_PRELOAD", preload_list(settings))
         .env(names::ENV_OUTPUT, settings.directory)
         .env(names::ENV_EVENT, settings.events.sampled.name)
         .env(names::ENV_RATE, settings.events.sampled.rate.to_string())
         .env(names::ENV_CORES, settings.cores.to_string())
         .env(names::ENV_SOURCE, settings.source)
         .env(names::ENV_UNWINDER, settings.unwinder);
+    if settings.mpi.is_some() {
+        command.env(names::ENV_JOB, "1");
+    }
     if settings.events.lock_wait {
         command.env(names::ENV_LOCK_WAIT, "1");
     }
@@ -50,11 +55,9 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
 }
 
 /// The sampler first, then the libraries that the user preloads.
-fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        list.push(":");
-        list.push(others);
-    }
-    list
+fn preload_list(settings: &Settings<'_>) -> OsString {
+    let ours = [Some(settings.library), settings.mpi];
+    let mut list: Vec<OsString> = ours.into_iter().flatten().map(Into::into).collect();
+    list.extend(std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()));
+    list.join(OsStr::new(":"))
 }

@@ -17,6 +17,7 @@ mod cores;
 mod critical_path;
 mod environment;
 mod failure;
+mod job;
 mod library;
 mod output;
 mod program;
@@ -27,6 +28,8 @@ pub use child::end_like;
 pub use cli::explain;
 pub use failure::Failure;
 pub use output::display;
+
+use job::Job;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -58,14 +61,16 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
         Err(error) => return Ok(cli::explain(&error)),
     };
     let mut prepared = prepare(&options)?;
-    for warning in &prepared.warnings {
+    // One process speaks for all.
+    let is_first = prepared.job.as_ref().is_none_or(|job| job.rank == 0);
+    for warning in prepared.warnings.iter().filter(|_| is_first) {
         eprintln!("hpcrun-rs: warning: {warning}");
     }
     match &prepared.directory {
         Some(directory) if options.report || options.critical_path.is_some() => {
-            return report::supervise(prepared.command, directory, &options);
+            return report::supervise(prepared.command, directory, &options, prepared.job.as_ref());
         }
-        Some(directory) if !options.quiet => eprintln!(
+        Some(directory) if !options.quiet && is_first => eprintln!(
             "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
             output::display(directory)
         ),
@@ -127,6 +132,7 @@ struct Prepared {
     directory: Option<PathBuf>,
     command: Command,
     warnings: Vec<String>,
+    job: Option<Job>,
 }
 
 fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
@@ -135,10 +141,12 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let inspected = program::inspect(&program)?;
     let mut command = environment::command(&program, &options.program);
     let mut directory = None;
+    let job = Job::current();
     if inspected.is_profiled {
         let cores = cores::resolve(options.cores)?;
         let library = library::install()?;
-        let made = output::create(options.output.as_deref(), &program)?;
+        let mpi = job.as_ref().map(|_| library::install_mpi()).transpose()?;
+        let made = output::create(options.output.as_deref(), &program, job.as_ref())?;
         let settings = environment::Settings {
             events,
             cores,
@@ -146,6 +154,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
             source: &options.source,
             unwinder: &options.unwinder,
             library: &library,
+            mpi: mpi.as_deref(),
             directory: &made,
         };
         environment::add_sampler(&mut command, &settings);
@@ -156,5 +165,6 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         directory,
         command,
         warnings: inspected.warnings,
+        job,
     })
 }

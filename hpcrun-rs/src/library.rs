@@ -1,24 +1,33 @@
-//! Writes the preloaded library, which this binary contains, to the user's cache, where the dynamic linker
-//! finds it. Its name has a fingerprint of its content.
+//! Writes the preloaded libraries, which this binary contains, to the user's cache, where the dynamic linker
+//! finds them. A name has a fingerprint of the content.
 
 use crate::cache;
 use crate::failure::Failure;
-use hpc_formats::preload::LIBRARY_NAME;
+use hpc_formats::preload::{LIBRARY_NAME, MPI_LIBRARY_NAME};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The library's bytes.
-const LIBRARY: &[u8] = include_bytes!(env!("HPCRUN_PRELOAD"));
-
 /// Writes the library unless it is there, and returns its path.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
     let name = format!("{LIBRARY_NAME}-{}.so", env!("HPCRUN_PRELOAD_CONTENT"));
-    cache::install("the preloaded library", |folder| install_in(folder, &name))
+    let content = include_bytes!(env!("HPCRUN_PRELOAD"));
+    cache::install("the preloaded library", |folder| {
+        install_in(folder, &name, content)
+    })
 }
 
-fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
+/// The same for the one that observes MPI.
+pub(crate) fn install_mpi() -> Result<PathBuf, Failure> {
+    let name = format!("{MPI_LIBRARY_NAME}-{}.so", env!("HPCRUN_MPI_CONTENT"));
+    let content = include_bytes!(env!("HPCRUN_MPI"));
+    cache::install("the preloaded library", |folder| {
+        install_in(folder, &name, content)
+    })
+}
+
+fn install_in(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, String> {
     // LD_PRELOAD is a list separated by spaces and colons.
     let separator = |c: &u8| matches!(c, b' ' | b':');
     if folder.as_os_str().as_encoded_bytes().iter().any(separator) {
@@ -28,7 +37,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let path = folder.join(name);
     // The content need not be compared: only this function creates files of this name, in a folder that
     // belongs to the user, and it renames them when they are complete.
-    if fs::metadata(&path).is_ok_and(|found| found.len() == LIBRARY.len() as u64) {
+    if fs::metadata(&path).is_ok_and(|found| found.len() == content.len() as u64) {
         return Ok(path);
     }
     // Written under a name of this process, then renamed: no other launcher sees a partial library.
@@ -39,7 +48,7 @@ fn install_in(folder: &Path, name: &str) -> Result<PathBuf, String> {
         .truncate(true)
         .mode(0o755)
         .open(&partial)
-        .and_then(|mut file| file.write_all(LIBRARY).and_then(|()| file.sync_all()))
+        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&partial, &path));
     if let Err(error) = written {
         // The partial file may not exist; the error that matters is the first.

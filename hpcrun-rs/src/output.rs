@@ -1,6 +1,7 @@
-//! The measurement directory: created before the run, never overwritten.
+//! The measurement directory: created before the run, never overwritten. The processes of a job share one.
 
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::text;
 use hpc_formats::process::{program_name, text_of};
 use nix::unistd::{AccessFlags, access};
@@ -10,14 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Makes the directory and checks that it can be written.
-pub(crate) fn create(asked: Option<&Path>, program: &Path) -> Result<PathBuf, Failure> {
-    let directory = match asked {
-        Some(directory) => {
-            make_or_reuse_empty(directory)?;
-            directory.to_owned()
-        }
-        None => make_numbered(program)?,
+pub(crate) fn create(
+    asked: Option<&Path>,
+    program: &Path,
+    job: Option<&Job>,
+) -> Result<PathBuf, Failure> {
+    let directory = match (asked, job) {
+        (Some(directory), _) => directory.to_owned(),
+        (None, Some(job)) => PathBuf::from(format!("{}-{}", base(program), job.id)),
+        (None, None) => make_numbered(program)?,
     };
+    match job {
+        Some(job) => make_or_join(&directory, job)?,
+        None if asked.is_some() => make_or_reuse_empty(&directory)?,
+        None => {}
+    }
     let cannot = |e: io::Error| {
         Failure::own(format!(
             "cannot write in {}: {e}; choose another directory with -o",
@@ -60,9 +68,31 @@ fn make_or_reuse_empty(directory: &Path) -> Result<(), Failure> {
     Err(cannot_create(directory, &error))
 }
 
-fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
+/// As [`make_or_reuse_empty`], or another process of the job has made it.
+fn make_or_join(directory: &Path, job: &Job) -> Result<(), Failure> {
+    // Whoever makes it writes the job's file first. It may do so between two looks.
+    let is_ours = || job.file(directory).exists();
+    if !is_ours() {
+        match make_or_reuse_empty(directory) {
+            Err(_) if is_ours() => {}
+            made => made?,
+        }
+    }
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(job.file(directory));
+    file.map(drop)
+        .map_err(|error| cannot_create(directory, &error))
+}
+
+fn base(program: &Path) -> String {
     let path = text_of(program.as_os_str().as_bytes());
-    let base = format!("hpcrun-{}-measurements", program_name(&path));
+    format!("hpcrun-{}-measurements", program_name(&path))
+}
+
+fn make_numbered(program: &Path) -> Result<PathBuf, Failure> {
+    let base = base(program);
     for n in 1..10_000 {
         let directory = PathBuf::from(if n == 1 {
             base.clone()

@@ -4,6 +4,7 @@ use crate::child;
 use crate::cli::Options;
 use crate::critical_path;
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::output;
 use crate::text;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,13 @@ pub(crate) fn supervise(
     mut command: Command,
     directory: &Path,
     options: &Options,
+    job: Option<&Job>,
 ) -> Result<ExitCode, Failure> {
     let status = child::run(&mut command, Some(directory))?;
+    // Of a job, the last process speaks for all: then the others have written what they know.
+    if job.is_some_and(|job| !job.is_last(directory)) {
+        return Ok(child::end_like(status));
+    }
     if options.critical_path.is_some() && !options.report && !options.quiet {
         critical_path::summarise(directory);
     }

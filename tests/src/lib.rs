@@ -5,6 +5,7 @@
 //!   keeps two measuring tests from running at once.
 //! * [`run`]: one profiled run, its measurement directory and its database.
 //! * [`view`]: the JSON of a view as FORMATS.md states it, and the checks that hold for every view.
+//! * [`graph`]: activity graphs, and their longest paths.
 //! * [`elf`]: ELF files around mutants of debug information.
 //! * [`parsers`]: what a parser must do with any bytes.
 //! * [`seeds`]: real files of every kind that is parsed.
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod elf;
+pub mod graph;
 pub mod parsers;
 pub mod repository;
 pub mod run;

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// For each of our crates, those of ours that it may depend on (tests and build scripts aside).
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("hpcrun-abi", &[]),
     ("critical-path", &["hpcrun-abi", "hpc-formats"]),
     ("hpcrun-api", &["hpcrun-abi"]),
+    ("hpcrun-mpi", &["hpcrun-abi"]),
     ("hpcrun-crossbeam-channel", &["hpcrun-api"]),
     ("hpc-formats", &[]),
     ("work-stealing-rt", &["hpcrun-abi"]),

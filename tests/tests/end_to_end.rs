@@ -10,6 +10,7 @@ mod harness;
 mod launcher;
 mod lifecycle;
 mod locks;
+mod mpi;
 mod mutations;
 mod node;
 mod oracle;

@@ -3,84 +3,13 @@
 //! whatever the scheduler did.
 
 use hpc_formats::critical_path::{CriticalPath, Procedure, Site};
+use hpcrun_tests::graph::{Graph, Node, Times};
 use hpcrun_tests::run::{Condition, Run, Spec};
 use hpcrun_tests::tools::{Rayon, c_program, exclusive_cores, rayon_program};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What a procedure is called, and which of its nodes.
-type Node = (&'static str, usize);
+use std::collections::BTreeSet;
 
 /// The fixtures' unit, nanoseconds.
 const UNIT: u64 = 2_000_000;
-
-/// Nodes in topological order, each with those before it.
-#[derive(Default)]
-struct Graph(Vec<(Node, Vec<Node>)>);
-
-impl Graph {
-    fn node(mut self, node: Node, before: &[Node]) -> Graph {
-        self.0.push((node, before.to_vec()));
-        self
-    }
-
-    /// `count` nodes one after another.
-    fn chain(mut self, nodes: &[Node], after: &[Node]) -> Graph {
-        let mut before = after.to_vec();
-        for node in nodes {
-            self = self.node(*node, &before);
-            before = vec![*node];
-        }
-        self
-    }
-
-    /// The longest path by the nodes' times, if a procedure takes none.
-    fn longest(&self, times: &Times, zeroed: Option<&str>) -> (f64, Vec<Node>) {
-        let mut ends: BTreeMap<Node, (f64, Vec<Node>)> = BTreeMap::new();
-        for (node, before) in &self.0 {
-            let first = (0.0, Vec::new());
-            let (begin, path) = before
-                .iter()
-                .map(|b| ends[b].clone())
-                .max_by(|a, b| a.0.total_cmp(&b.0))
-                .unwrap_or(first);
-            let own = if zeroed == Some(node.0) {
-                0.0
-            } else {
-                times.of(*node)
-            };
-            ends.insert(*node, (begin + own, [path, vec![*node]].concat()));
-        }
-        let last = ends.into_values().max_by(|a, b| a.0.total_cmp(&b.0));
-        last.expect("a graph has nodes")
-    }
-}
-
-/// What the nodes took, in seconds.
-struct Times(BTreeMap<(String, usize), f64>);
-
-impl Times {
-    fn of_run(run: &Run) -> Times {
-        let text = run.stdout();
-        let value: serde_json::Value =
-            serde_json::from_str(text.trim()).expect("the fixture's nodes");
-        let nodes = value["nodes"].as_array().expect("a list");
-        let node = |node: &serde_json::Value| {
-            let name = node[0].as_str().expect("a name").to_owned();
-            let number = node[1].as_u64().expect("a number") as usize;
-            ((name, number), node[2].as_f64().expect("a time") * 1e-9)
-        };
-        Times(nodes.iter().map(node).collect())
-    }
-
-    fn of(&self, node: Node) -> f64 {
-        self.0[&(node.0.to_owned(), node.1)]
-    }
-
-    fn total(&self, name: Option<&str>) -> f64 {
-        let is_it = |((n, _), _): &(&(String, usize), &f64)| name.is_none_or(|name| name == n);
-        self.0.iter().filter(is_it).map(|(_, time)| time).sum()
-    }
-}
 
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 * 1e-9

@@ -1,6 +1,9 @@
 //! A critical path in a file: a header, then one checksummed payload.
 
-use super::{CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site};
+use super::{
+    CriticalPath, Edge, Export, Near, OnPath, Procedure, ProcedureName, Quality, Rank, Segment,
+    Site,
+};
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::sealed::{FileError, Kind};
@@ -10,7 +13,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 1,
+    major: 2,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -22,8 +25,8 @@ pub fn file_name(pid: u32, image: u64) -> String {
     format!("path-{pid}-{image}.{EXTENSION}")
 }
 
-/// Stands for the thread of a segment that several threads ran.
-const SEVERAL: u32 = u32::MAX;
+/// Stands for no number: of the thread of a segment that several threads ran, of an index.
+const NONE: u32 = u32::MAX;
 
 /// What the payload consists of. Reading returns `None` past the end or for an impossible value.
 trait Field: Sized {
@@ -60,11 +63,13 @@ macro_rules! structures {
 }
 
 structures! {
-    Segment<u32>, Segment { begin end edge thread time count }
+    Segment<u32>, Segment { begin end edge rank thread time count }
     Procedure, Procedure { name work on_path zeroed_span }
     Near<u32>, Near { begin end thread time slack }
     OnPath, OnPath { profile record time }
     Quality, Quality { resyncs exact_edges woken_edges lost_edges }
+    Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
+    Export<u32>, Export { length last before contexts marks }
 }
 
 impl Field for bool {
@@ -106,13 +111,12 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// A thread.
 impl Field for Option<u32> {
     fn write(&self, w: &mut ByteWriter) {
-        self.unwrap_or(SEVERAL).write(w);
+        self.unwrap_or(NONE).write(w);
     }
     fn read(r: &mut ByteReader<'_>) -> Option<Self> {
-        Some(Some(r.u32()?).filter(|thread| *thread != SEVERAL))
+        Some(Some(r.u32()?).filter(|number| *number != NONE))
     }
 }
 
@@ -143,6 +147,11 @@ impl Field for Site {
                 w.u32(*profile);
                 w.u32(*record);
             }
+            Site::Remote { rank, export } => {
+                w.u8(4);
+                w.u32(*rank);
+                w.u32(*export);
+            }
         }
     }
     fn read(r: &mut ByteReader<'_>) -> Option<Self> {
@@ -156,6 +165,10 @@ impl Field for Site {
             3 => Site::Context {
                 profile: r.u32()?,
                 record: r.u32()?,
+            },
+            4 => Site::Remote {
+                rank: r.u32()?,
+                export: r.u32()?,
             },
             _ => return None,
         })
@@ -203,6 +216,8 @@ impl Field for (Numbered, Vec<Site>) {
         path.near.write(w);
         path.on_path.write(w);
         path.threads.write(w);
+        let ranks = path.rank.iter().cloned();
+        ranks.collect::<Vec<_>>().write(w);
     }
     fn read(r: &mut ByteReader<'_>) -> Option<Self> {
         let mut path = Numbered {
@@ -224,6 +239,11 @@ impl Field for (Numbered, Vec<Site>) {
         path.near = Field::read(r)?;
         path.on_path = Field::read(r)?;
         path.threads = Field::read(r)?;
+        let ranks: Vec<Rank<u32>> = Field::read(r)?;
+        path.rank = ranks.into_iter().next();
+        if path.rank.as_ref().is_some_and(|rank| !rank.is_ordered()) {
+            return None;
+        }
         let are_known = path.places().all(|place| (*place as usize) < sites.len());
         are_known.then_some((path, sites))
     }
@@ -274,6 +294,7 @@ mod tests {
             begin,
             end,
             edge,
+            rank: None,
             thread,
             time,
             count: 1 + time / 10,
@@ -322,6 +343,46 @@ mod tests {
                 woken_edges: 3,
                 lost_edges: vec![("untracked".to_owned(), 4)],
             },
+            rank: Some(Rank {
+                job: 1 << 50,
+                rank: 1,
+                ranks: 4,
+                savings: vec![(5, 10)],
+                names: vec![(5, ProcedureName::Function(address))],
+                first: 3,
+                segments: vec![
+                    (
+                        None,
+                        segment(
+                            Site::Remote { rank: 2, export: 7 },
+                            source(3),
+                            Edge::Message,
+                            None,
+                            10,
+                        ),
+                    ),
+                    (
+                        Some(0),
+                        segment(source(3), source(5), Edge::Message, Some(1), 5),
+                    ),
+                ],
+                contexts: vec![(
+                    None,
+                    vec![OnPath {
+                        profile: 1,
+                        record: 2,
+                        time: 3,
+                    }],
+                )],
+                exports: vec![Export {
+                    length: 15,
+                    last: segment(source(5), source(3), Edge::Message, Some(1), 0),
+                    before: Some(1),
+                    contexts: Some(0),
+                    marks: vec![(6, 5)],
+                }],
+            }),
+            ranks: Vec::new(),
         }
     }
 
@@ -342,8 +403,8 @@ mod tests {
         let once = path.encode().len();
         let again = path.segments[0].clone();
         path.segments.push(again);
-        // Two numbers of sites, edge, thread, time, count.
-        assert_eq!(path.encode().len(), once + 4 + 4 + 1 + 4 + 8 + 8);
+        // Two numbers of sites, edge, rank, thread, time, count.
+        assert_eq!(path.encode().len(), once + 4 + 4 + 1 + 4 + 4 + 8 + 8);
     }
 
     #[test]

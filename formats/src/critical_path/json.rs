@@ -48,6 +48,7 @@ impl<P, N> CriticalPath<P, N> {
         });
         let segments = self.segments.iter().map(|s| {
             object(&[
+                ("rank", &OrNull(s.rank)),
                 ("thread", &OrNull(s.thread)),
                 ("seconds", &Seconds(s.time)),
                 ("share", &Float(self.share(s.time))),
@@ -81,6 +82,14 @@ impl<P, N> CriticalPath<P, N> {
                 ("end", &at(&n.end)),
             ])
         });
+        let ranks = self.ranks.iter().map(|r| {
+            object(&[
+                ("rank", &r.rank),
+                ("work", &Seconds(r.work)),
+                ("on_path", &Seconds(r.on_path)),
+                ("share", &Float(self.share(r.on_path))),
+            ])
+        });
         let lost = self.quality.lost_edges.iter();
         let lost: Vec<(&str, &dyn Display)> = lost
             .map(|(cause, n)| (cause.as_str(), n as &dyn Display))
@@ -110,6 +119,7 @@ impl<P, N> CriticalPath<P, N> {
         let lists = members(&[
             ("prediction", &list(prediction)),
             ("segments", &list(segments)),
+            ("ranks", &list(ranks)),
             ("procedures", &list(procedures)),
             ("near", &list(near)),
             ("quality", &quality),

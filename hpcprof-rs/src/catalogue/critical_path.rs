@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::code::Code;
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Segment};
 use crate::model::hash::FastMap;
-use hpc_formats::critical_path::{Edge, Near, Place, Quality};
+use hpc_formats::critical_path::{Edge, Near, Place, Quality, RankShare};
 use hpc_formats::process::program_name;
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result as SqlResult, Row};
@@ -91,7 +91,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
         let index = references.index(row.get(column)?)?;
         Ok(Arc::clone(&places[index as usize]))
     };
-    let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place FROM path_segment";
+    let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place, rank FROM path_segment";
     path.segments = of(connection, sql, process, |row| {
         let edge = row.get_ref(0)?.as_str()?;
         let edge = Edge::ALL.into_iter().find(|known| known.name() == edge);
@@ -102,6 +102,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
             count: row.get(3)?,
             begin: at(row, 4)?,
             end: at(row, 5)?,
+            rank: row.get(6)?,
         })
     })?;
     let sql = "SELECT place, work_ns, on_path_ns, zeroed_span_ns FROM path_procedure";
@@ -133,6 +134,14 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
             slack: row.get(2)?,
             begin: at(row, 3)?,
             end: at(row, 4)?,
+        })
+    })?;
+    let sql = "SELECT rank, work_ns, on_path_ns FROM path_rank";
+    path.ranks = of(connection, sql, process, |row| {
+        Ok(RankShare {
+            rank: row.get(0)?,
+            work: row.get(1)?,
+            on_path: row.get(2)?,
         })
     })?;
     let sql = "SELECT cause, edges FROM lost_edge WHERE process = ? ORDER BY edges DESC, cause";

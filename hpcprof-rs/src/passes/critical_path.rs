@@ -20,6 +20,8 @@ use hpc_formats::structure::Origin;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub mod ranks;
+
 /// Anchors that lead from one profile to the next are followed so often: they may form a cycle.
 const MOST_ANCHORS: usize = 64;
 
@@ -224,12 +226,7 @@ impl Names<'_> {
             }
         };
         let mut procedures = self.procedures(path);
-        procedures.sort_by(|a, b| {
-            let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
-            by_gain
-                .then(b.work.cmp(&a.work))
-                .then_with(|| a.name.place.name.cmp(&b.name.place.name))
-        });
+        sort_procedures(&mut procedures);
         let ordinals: BTreeMap<u32, u32> = path.threads.iter().copied().collect();
         let ordinal = |thread: &mut Option<u32>| {
             *thread = thread.and_then(|thread| ordinals.get(&thread).copied());
@@ -258,7 +255,7 @@ impl Names<'_> {
 
     fn place(&self, site: &Site) -> At {
         let found = match site {
-            Site::Unknown => None,
+            Site::Unknown | Site::Remote { .. } => None,
             Site::Address(address) => self
                 .frame(*address)
                 .and_then(|frame| own(frame, self.symbols).or_else(|| procedures(frame).next())),
@@ -372,6 +369,16 @@ impl Names<'_> {
         }
         procedures
     }
+}
+
+/// Sorts by gain.
+fn sort_procedures(procedures: &mut [Procedure]) {
+    procedures.sort_by(|a, b| {
+        let by_gain = a.zeroed_span.cmp(&b.zeroed_span);
+        by_gain
+            .then(b.work.cmp(&a.work))
+            .then_with(|| a.name.place.name.cmp(&b.name.place.name))
+    });
 }
 
 /// The user's own.

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Procedures that are listed.
 const PROCEDURES: usize = 12;
+/// Ranks that are listed.
+const RANKS: usize = 8;
 /// Processes that are named beside the one shown.
 const OTHERS: usize = 8;
 /// The burdened span is named if it is so many times the span.
@@ -133,6 +135,7 @@ impl PathView<'_> {
         for line in &remarks.advice {
             paragraph(&style, &one_line(&format!("* {line}")), width, out)?;
         }
+        self.ranks(scale, style, out)?;
         self.segments(rows, scale, style, out)?;
         self.procedures(scale, style, out)?;
         self.branches(scale, style, out)?;
@@ -140,6 +143,32 @@ impl PathView<'_> {
         writeln!(out)?;
         paragraph(&style, &one_line(&remarks.basis), width, out)?;
         self.name_others(scale, width, out)
+    }
+
+    /// The parts of several processes, the largest first.
+    fn ranks(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let path = self.path;
+        if path.ranks.is_empty() {
+            return Ok(());
+        }
+        let mut ranks = path.ranks.clone();
+        ranks.sort_by_key(|share| (std::cmp::Reverse(share.on_path), share.rank));
+        let title = format!("{:>9}  share      work  {} ranks", scale.0, ranks.len());
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for share in ranks.iter().take(RANKS) {
+            writeln!(
+                out,
+                "{:>9}{:>7}{:>10}  rank {}",
+                scale.number(share.on_path as f64),
+                percent(share.on_path, path.span),
+                scale.number(share.work as f64),
+                share.rank
+            )?;
+        }
+        match ranks.len().saturating_sub(RANKS) {
+            0 => Ok(()),
+            more => writeln!(out, "{:>9}  {more} more", "…"),
+        }
     }
 
     fn segments(
@@ -159,7 +188,11 @@ impl PathView<'_> {
             1 => "1 subpath".to_owned(),
             n => format!("{n} subpaths"),
         };
-        let title = format!("{:>9}  share  begins by  thread  {subpaths}", scale.0);
+        let whose = match path.ranks.is_empty() {
+            true => "thread",
+            false => "rank",
+        };
+        let title = format!("{:>9}  share  begins by{whose:>8}  {subpaths}", scale.0);
         writeln!(out, "\n{}", style.bold(&title))?;
         let mut work: Vec<(&Part<Arc<Place>>, &str)> =
             parts.iter().rev().map(|p| (p, "")).collect();
@@ -179,7 +212,13 @@ impl PathView<'_> {
                     writeln!(out, "{time}  {}", style.faint(&text))?;
                 }
                 Part::Segment(segment) => {
-                    let thread = segment.thread.map_or("-".to_owned(), |t| t.to_string());
+                    let number = |n: Option<u32>| n.map_or("-".to_owned(), |n| n.to_string());
+                    // A rank's first thread is not named.
+                    let thread = match (segment.rank, segment.thread) {
+                        (None, thread) if path.ranks.is_empty() => number(thread),
+                        (rank, None | Some(1)) => number(rank),
+                        (rank, thread) => format!("{}:{}", number(rank), number(thread)),
+                    };
                     let times = match segment.count {
                         1 => String::new(),
                         n => format!("x {n}  "),

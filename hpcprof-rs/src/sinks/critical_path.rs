@@ -9,8 +9,8 @@ use rusqlite::{Connection, Result, params};
 pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) -> Result<()> {
     let mut places: NumberedSet<&Place> = NumberedSet::default();
     let sql =
-        "INSERT INTO path_segment(process, edge, thread, time_ns, count, begin_place, end_place)
-        VALUES (?, ?, ?, ?, ?, ?, ?)";
+        "INSERT INTO path_segment(process, edge, rank, thread, time_ns, count, begin_place, end_place)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
     let mut segment = connection.prepare(sql)?;
     let sql = "INSERT INTO path_procedure(process, place, work_ns, on_path_ns, zeroed_span_ns)
         VALUES (?, ?, ?, ?, ?)";
@@ -40,7 +40,8 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
         for s in &path.segments {
             let (begin, end) = (id(&*s.begin), id(&*s.end));
             let (edge, time, count) = (s.edge.name(), signed(s.time), signed(s.count));
-            segment.execute(params![process, edge, s.thread, time, count, begin, end])?;
+            let of = (s.rank, s.thread);
+            segment.execute(params![process, edge, of.0, of.1, time, count, begin, end])?;
         }
         for p in &path.procedures {
             let [work, on_path, zeroed] = [p.work, p.on_path, p.zeroed_span].map(signed);
@@ -56,6 +57,12 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
                 id(&*b.begin),
                 id(&*b.end)
             ])?;
+        }
+        for r in &path.ranks {
+            let sql =
+                "INSERT INTO path_rank(process, rank, work_ns, on_path_ns) VALUES (?, ?, ?, ?)";
+            let (work, on_path) = (signed(r.work), signed(r.on_path));
+            connection.execute(sql, params![process, r.rank, work, on_path])?;
         }
         for (cause, edges) in &path.quality.lost_edges {
             // A file may name a cause twice.

@@ -59,7 +59,11 @@ fn is_same<P: PartialEq>(a: &Segment<P>, b: &Segment<P>) -> bool {
 fn add<P>(to: &mut Segment<P>, other: &Segment<P>) {
     to.time = to.time.saturating_add(other.time);
     to.count = to.count.saturating_add(other.count);
-    to.thread = to.thread.filter(|thread| other.thread == Some(*thread));
+    let is_same = to.rank == other.rank;
+    to.rank = to.rank.filter(|_| is_same);
+    to.thread = to
+        .thread
+        .filter(|thread| is_same && other.thread == Some(*thread));
 }
 
 /// Equal consecutive segments as one.
@@ -140,6 +144,7 @@ mod tests {
     fn segment(end: u32, time: u64) -> Segment<u32> {
         Segment {
             edge: Edge::Join,
+            rank: None,
             thread: Some(1),
             time,
             count: 1,
@@ -197,6 +202,7 @@ mod tests {
         path[1].thread = Some(2);
         let parts = arrange(&path, 1);
         let expected = Segment {
+            rank: None,
             thread: None,
             count: 3,
             ..segment(1, 3)

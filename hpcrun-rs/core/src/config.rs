@@ -2,8 +2,8 @@
 
 use crate::unwind::UnwinderKind;
 use hpc_formats::environment::{
-    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_LATENCY, ENV_LOCK_WAIT,
-    ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
+    ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
+    ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -61,6 +61,8 @@ pub struct Tracking {
     pub spawn_cost: u64,
     /// Cost of any other edge, nanoseconds.
     pub message_cost: u64,
+    /// The process was started by a launcher of jobs whose processes exchange messages.
+    pub in_job: bool,
 }
 
 impl Tracking {
@@ -71,6 +73,7 @@ impl Tracking {
             signal: i32::try_from(numbers.next()??).ok()?,
             spawn_cost: numbers.next()??,
             message_cost: numbers.next()??,
+            in_job: variable(ENV_JOB).is_some(),
         };
         numbers.next().is_none().then_some(tracking)
     }

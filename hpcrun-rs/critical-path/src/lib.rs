@@ -62,6 +62,7 @@
 //! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
 //! | `thread` | the operations of a thread: copy, merge, begin, end |
+//! | `remote` | strands on their way to and from other processes |
 //! | `report` | the result, in the model of `hpc-formats` |
 //! | [`table`] | all of it as functions for runtimes and programs |
 //!
@@ -73,6 +74,7 @@ mod clock;
 mod near;
 mod path;
 mod procedures;
+mod remote;
 mod report;
 mod sampled;
 mod samples;
@@ -85,6 +87,7 @@ pub use clock::{Clock, ThreadClock};
 pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
+pub use remote::key_of;
 pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;

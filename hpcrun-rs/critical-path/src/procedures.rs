@@ -17,6 +17,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Procedure(pub(crate) u32);
 
+impl Procedure {
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Procedures with an entry in every path.
 pub(crate) const DENSE: usize = 8;
 
@@ -76,6 +82,26 @@ impl Procedures {
         }
         let found = self.others.binary_search_by_key(&procedure.0, |o| o.0);
         found.map_or(Times::default(), |at| self.others[at].1)
+    }
+
+    /// The procedures with entries.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Procedure, Times)> {
+        let dense = (0..).zip(self.dense);
+        let all = dense.chain(self.others.iter().copied());
+        all.map(|(number, times)| (Procedure(number), times))
+    }
+
+    /// Those beyond the first ones, with their times on the path.
+    pub(crate) fn others(&self) -> Box<[(Procedure, u64)]> {
+        let others = self.others.iter();
+        others
+            .map(|(number, times)| (Procedure(*number), times.on_path))
+            .collect()
+    }
+
+    /// Sets what zeroing a procedure saves.
+    pub(crate) fn set_saving(&mut self, procedure: Procedure, saving: u64) {
+        self.entry(procedure).saving = saving;
     }
 
     fn entry(&mut self, procedure: Procedure) -> &mut Times {

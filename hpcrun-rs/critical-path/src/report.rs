@@ -5,6 +5,8 @@ use hpc_formats::critical_path::{CriticalPath, Near, OnPath, Place, ProcedureNam
 
 use crate::path::Site;
 use crate::procedures::Procedure;
+use crate::remote::is_nameless;
+use crate::sampled::Context;
 use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
@@ -28,6 +30,7 @@ impl Tracker {
             let mut procedures: Vec<ProcedureTimes> = names
                 .iter()
                 .enumerate()
+                .filter(|(_, known)| !is_nameless(known))
                 .map(|(number, (name, _))| ProcedureTimes {
                     name: ProcedureName::Mark(name.to_string()),
                     work: sums.get(PROCEDURES + number),
@@ -82,15 +85,20 @@ impl Tracker {
                     on_path: 0,
                     zeroed_span: span - saving.min(&span),
                 }));
-            let on_path = longest.0.sampled.on_path().into_iter();
-            let on_path = on_path.map(|(context, time)| OnPath {
-                profile: context.profile,
-                record: context.record,
-                time,
-            });
+            let on_path = longest.0.sampled.on_path();
+            let on_path = on_path.iter().map(self::on_path);
             report.on_path = on_path.collect();
             report
         })
+    }
+}
+
+/// The time of a context.
+pub(crate) fn on_path((context, time): &(Context, u64)) -> OnPath {
+    OnPath {
+        profile: context.profile,
+        record: context.record,
+        time: *time,
     }
 }
 

@@ -4,7 +4,8 @@
 //! an event costs the same with any number of functions. Savings are those of `procedures`, of every function
 //! on a sampled context: a function's time includes what it calls.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 /// A calling context: a record of a thread's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +42,8 @@ struct Content {
     savings: Vec<(Function, u64)>,
     /// The largest of them.
     most: u64,
+    /// Those of them that a message carries.
+    heaviest: OnceLock<Vec<(Function, u64)>>,
     on_path: Option<Arc<Contexts>>,
 }
 
@@ -53,11 +56,45 @@ struct Contexts {
     times: Box<[(Context, u64)]>,
 }
 
+/// The times of the contexts on a path.
+#[derive(Debug)]
+pub(crate) struct OnPath(Option<Arc<Contexts>>);
+
+impl OnPath {
+    /// Adds the lists of times to those of other paths, which share parts with them; the number of the last.
+    pub(crate) fn add_to(&self, tree: &mut ContextTree) -> Option<u32> {
+        fn add(part: Option<&Arc<Contexts>>, tree: &mut ContextTree) -> Option<u32> {
+            let part = part?;
+            if let Some(known) = tree.known.get(&Arc::as_ptr(part).addr()) {
+                return Some(*known);
+            }
+            let before = add(part.before.as_ref(), tree);
+            let number = tree.parts.len() as u32;
+            tree.parts.push((before, part.times.to_vec()));
+            tree.known.insert(Arc::as_ptr(part).addr(), number);
+            Some(number)
+        }
+        add(self.0.as_ref(), tree)
+    }
+}
+
+/// The lists of many paths, which share parts.
+#[derive(Debug, Default)]
+pub(crate) struct ContextTree {
+    known: HashMap<usize, u32>,
+    /// The part before each, and its times.
+    pub(crate) parts: Vec<(Option<u32>, Times)>,
+}
+
+/// Times of contexts.
+type Times = Vec<(Context, u64)>;
+
 impl Sampled {
     /// The path, of the given length, is found to have had `time` in the context, that is, in each of the
     /// functions.
     pub(crate) fn add(&mut self, context: Context, functions: &[Function], time: u64, length: u64) {
         let content = Arc::make_mut(self.0.get_or_insert_default());
+        content.heaviest.take();
         for function in functions {
             let savings = &mut content.savings;
             let at = match savings.binary_search_by_key(function, |known| known.0) {
@@ -89,12 +126,49 @@ impl Sampled {
     /// Merges those of a path that is shorter by `gap`.
     #[inline]
     pub(crate) fn merge(&mut self, shorter: &Sampled, gap: u64) {
-        let Some(mine) = &mut self.0 else { return };
+        let Some(mine) = &self.0 else { return };
         let other = shorter.0.as_ref();
         let is_same = other.is_some_and(|other| Arc::ptr_eq(mine, other));
-        if gap < mine.most && !is_same {
-            merge(mine, other.map_or(&[], |other| &other.savings), gap);
+        if !is_same {
+            self.merge_savings(other.map_or(&[], |other| &other.savings), gap);
         }
+    }
+
+    /// As [`Self::merge`], with the savings of the shorter path.
+    #[inline]
+    pub(crate) fn merge_savings(&mut self, shorter: &[(Function, u64)], gap: u64) {
+        if let Some(mine) = self.0.as_mut().filter(|mine| gap < mine.most) {
+            merge(mine, shorter, gap);
+        }
+    }
+
+    /// A path of another process with these savings, by function.
+    pub(crate) fn of(savings: Vec<(Function, u64)>) -> Sampled {
+        let most = savings.iter().map(|known| known.1).max();
+        Sampled(most.map(|most| {
+            Arc::new(Content {
+                savings,
+                most,
+                ..Content::default()
+            })
+        }))
+    }
+
+    /// The largest savings of functions that are not nearly all of the path, the largest first.
+    pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[(Function, u64)] {
+        let Some(content) = &self.0 else { return &[] };
+        content.heaviest.get_or_init(|| {
+            let is_part = |known: &&(Function, u64)| known.1 > 0 && known.1 / 19 < length / 20;
+            let mut all: Vec<_> = content.savings.iter().filter(is_part).copied().collect();
+            all.sort_unstable_by_key(|known| std::cmp::Reverse(known.1));
+            all.truncate(most);
+            all
+        })
+    }
+
+    /// The contexts' times, shared.
+    pub(crate) fn contexts(&self) -> OnPath {
+        OnPath(self.0.as_ref().and_then(|content| content.on_path.clone()))
     }
 
     /// What the path's length is more than that of the longest path without a function's time, by function.
@@ -130,6 +204,7 @@ fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
         return;
     };
     let content = Arc::make_mut(mine);
+    content.heaviest.take();
     for known in &mut content.savings[at..] {
         known.1 = least(known.0, known.1);
     }

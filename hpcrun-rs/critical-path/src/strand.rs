@@ -9,7 +9,7 @@ use core::ptr;
 use crate::near::{Near, NearPaths, is_near};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::procedures::{Procedure, Procedures};
-use crate::sampled::Sampled;
+use crate::sampled::{Function, Sampled};
 use crate::tracker::Settings;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
@@ -27,7 +27,7 @@ pub(crate) struct Chain {
     /// The longest chain if edges cost what the settings say.
     pub(crate) burdened: u64,
     /// The chain before the open segment, and its length.
-    list: List,
+    pub(crate) list: List,
     closed: u64,
     /// The length at the last event that may have had a context, and the open segment's last context.
     pub(crate) placed: u64,
@@ -83,9 +83,10 @@ impl Spare {
     }
 }
 
-impl Strand {
-    pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
-        Strand(Box::new(Chain {
+impl Chain {
+    /// An empty one.
+    pub(crate) fn start(thread: u32, begin: Site, edge: Edge, session: u32) -> Self {
+        Chain {
             length: 0,
             burdened: 0,
             list: List::EMPTY,
@@ -93,7 +94,7 @@ impl Strand {
             placed: 0,
             context: Site(0),
             begin,
-            edge: Edge::Start,
+            edge,
             thread,
             procedures: Procedures::default(),
             sampled: Sampled::default(),
@@ -103,7 +104,21 @@ impl Strand {
             at: begin,
             procedure: None,
             idle: false,
-        }))
+        }
+    }
+}
+
+impl Spare {
+    /// A strand of any content, without a list.
+    pub(crate) fn strand(&mut self) -> Strand {
+        let spare = self.strands.pop();
+        spare.unwrap_or_else(|| Strand::start(0, Site(0), 0))
+    }
+}
+
+impl Strand {
+    pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
+        Strand(Box::new(Chain::start(thread, begin, Edge::Start, session)))
     }
 
     /// The strand as a number that is not 0.
@@ -129,8 +144,7 @@ impl Strand {
     /// The same strand, to go on separately.
     #[inline]
     pub(crate) fn share(&self, memory: &mut Memory<'_>) -> Strand {
-        let spare = memory.spare.strands.pop();
-        let mut copy = spare.unwrap_or_else(|| Strand::start(0, Site(0), 0));
+        let mut copy = memory.spare.strand();
         let (from, to) = (&*self.0, &mut *copy.0);
         to.length = from.length;
         to.burdened = from.burdened;
@@ -192,12 +206,13 @@ impl Strand {
 
     /// The open segment, up to where the strand is.
     #[inline]
-    fn open_segment(&self) -> Segment {
+    pub(crate) fn open_segment(&self) -> Segment {
         Segment {
             begin: self.0.begin,
             end: self.0.at,
             edge: self.0.edge,
-            thread: Some(self.0.thread),
+            rank: None,
+            thread: (self.0.thread != u32::MAX).then_some(self.0.thread),
             time: self.open_time(),
             count: 1,
         }
@@ -239,6 +254,19 @@ impl Strand {
         }
         self.0.burdened = burdened;
         self.absorb(memory, other, since);
+    }
+
+    /// As `merge`, with a strand of another process that is not longer.
+    pub(crate) fn merge_shorter(
+        &mut self,
+        (length, burdened): (u64, u64),
+        procedures: &Procedures,
+        functions: &[(Function, u64)],
+    ) {
+        let slack = self.0.length - length;
+        self.0.burdened = self.0.burdened.max(burdened);
+        self.0.procedures.merge(procedures, slack);
+        self.0.sampled.merge_savings(functions, slack);
     }
 
     /// Of two strands for which the same one waits, the longer, merged with the other one.

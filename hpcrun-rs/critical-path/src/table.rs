@@ -282,8 +282,7 @@ unsafe extern "C" fn source<H: Host>(file: *const u8, length: usize, line: u32) 
 }
 
 extern "C" fn lose<H: Host>(cause: u32) {
-    let cause = Lost::ALL.get(cause as usize).copied();
-    active::<H, _>(|thread| thread.lose(cause.unwrap_or(Lost::Unknown)));
+    active::<H, _>(|thread| thread.lose(Lost::from_number(cause)));
 }
 
 extern "C" fn control<H: Host>(command: u32) {

@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
+use hpcrun_abi::RemoteStrand;
+
 use crate::clock::Clock;
-use crate::path::{Edge, Site};
-use crate::procedures::Procedure;
-use crate::sampled::{Context, Sampler};
+use crate::path::{Edge, List, Site};
+use crate::procedures::{Procedure, Procedures};
+use crate::remote::Keys;
+use crate::sampled::{Context, Function, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
@@ -21,7 +24,7 @@ const AFTER_LONG: u64 = 20_000;
 
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
-    tracker: &'t Tracker,
+    pub(crate) tracker: &'t Tracker,
     clock: C,
     /// The clock's time up to which activity is counted.
     last: u64,
@@ -31,7 +34,7 @@ pub struct Thread<'t, C> {
     idle: bool,
     /// Activity is counted up to now, and the next operation happens now.
     is_now: bool,
-    strand: Strand,
+    pub(crate) strand: Strand,
     procedure: Option<Procedure>,
     number: u32,
     /// How often it was asked to publish its strand, and has.
@@ -41,6 +44,7 @@ pub struct Thread<'t, C> {
     samples: Arc<Samples>,
     sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
+    pub(crate) keys: Keys,
 }
 
 impl<'t, C: Clock> Thread<'t, C> {
@@ -64,6 +68,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             samples: Arc::default(),
             sampler: None,
             totals,
+            keys: Keys::default(),
         }
     }
 
@@ -274,6 +279,26 @@ impl<'t, C: Clock> Thread<'t, C> {
         copy
     }
 
+    /// Counts the activity up to now. A thread that pauses does not read the clock.
+    #[inline]
+    pub(crate) fn update(&mut self) {
+        if !self.idle {
+            self.tick();
+        }
+    }
+
+    /// Length, burdened length, session.
+    #[inline]
+    pub(crate) fn lengths(&self) -> (u64, u64, u32) {
+        let chain = &self.strand.0;
+        (chain.length, chain.burdened, chain.session)
+    }
+
+    /// Gives a list's memory back.
+    pub(crate) fn release(&mut self, list: List) {
+        list.release(&self.tracker.arena, &mut self.spare.nodes);
+    }
+
     /// The strand, at `at`, has waited for the event of `strand`.
     #[inline]
     pub fn merge(&mut self, strand: Strand, at: Site, edge: Edge) {
@@ -381,6 +406,26 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// An edge to this thread is missing from the result.
     pub fn lose(&mut self, cause: Lost) {
         self.totals.add(LOST + cause as usize, 1);
+    }
+
+    /// Merges a strand of another process.
+    pub(crate) fn merge_remote(
+        &mut self,
+        remote: &RemoteStrand,
+        procedures: Procedures,
+        functions: &[(Function, u64)],
+        at: Site,
+    ) {
+        self.update();
+        if remote.length > self.strand.0.length {
+            let mut strand = self.spare.strand();
+            strand.set_remote(remote, procedures, functions);
+            return self.merge_now(strand, at, Edge::Message);
+        }
+        let burdened = remote.burdened + self.tracker.settings.message_cost;
+        let lengths = (remote.length, burdened);
+        self.strand.merge_shorter(lengths, &procedures, functions);
+        self.count(Edge::Message);
     }
 
     /// Merges at a moment up to which activity is counted.

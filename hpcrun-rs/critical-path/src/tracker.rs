@@ -14,6 +14,7 @@ use hpcrun_abi as abi;
 
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
+use crate::remote::{self, Exports};
 use crate::strand::{Memory, Spare, Strand};
 
 /// How a program is tracked.
@@ -88,18 +89,29 @@ pub enum Lost {
     Room = abi::LOST_ROOM,
     /// Samples of more contexts between two events than there is room for.
     Sample = abi::LOST_SAMPLE,
+    /// The receiver's part in a synchronous send.
+    Synchronous = abi::LOST_SYNCHRONOUS,
 }
 
 impl Lost {
     /// By number.
-    pub(crate) const ALL: [Lost; 6] = [
+    pub(crate) const ALL: [Lost; 7] = [
         Lost::Untracked,
         Lost::OtherSession,
         Lost::Unknown,
         Lost::Procedure,
         Lost::Room,
         Lost::Sample,
+        Lost::Synchronous,
     ];
+
+    /// By number; an unknown number is an unknown cause.
+    pub fn from_number(number: u32) -> Lost {
+        Lost::ALL
+            .get(number as usize)
+            .copied()
+            .unwrap_or(Lost::Unknown)
+    }
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
@@ -109,13 +121,14 @@ impl Lost {
             Lost::Unknown => "unknown",
             Lost::Procedure => "procedure",
             Lost::Sample => "sample",
+            Lost::Synchronous => "synchronous",
             Lost::Room => "room",
         }
     }
 }
 
 /// Procedures that are told apart, and places in the source.
-const MOST_NAMES: usize = 4096;
+pub(crate) const MOST_NAMES: usize = 4096;
 /// Captured contexts that a report of the program's own can name.
 const MOST_CONTEXTS: usize = 1 << 16;
 
@@ -130,6 +143,7 @@ pub struct Tracker {
     contexts: Mutex<HashMap<Site, Site>>,
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
+    pub(crate) exports: Mutex<Exports>,
     session: AtomicU32,
     /// How often all threads were asked to publish their strands.
     asked: AtomicU32,
@@ -179,7 +193,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Names by number, with lines.
-type Names = Vec<(Box<str>, u32)>;
+pub(crate) type Names = Vec<(Box<str>, u32)>;
 
 /// The number of a name; `None` if there are too many.
 fn number(names: &Mutex<Names>, name: &str, line: u32) -> Option<u32> {
@@ -276,6 +290,7 @@ impl Tracker {
                 spare: Spare::new(),
                 longest: None,
             }),
+            exports: Mutex::default(),
             session: AtomicU32::new(1),
             asked: AtomicU32::new(0),
             next_thread: AtomicU32::new(0),
@@ -291,9 +306,14 @@ impl Tracker {
         self.session.fetch_add(1, Ordering::AcqRel);
         threads.started = Instant::now();
         threads.ended = Sums::default();
-        if let Some(strand) = ends.longest.take() {
-            self.with_ends(&mut ends, |memory| strand.release(memory));
-        }
+        let old = lock(&self.exports).clear();
+        let longest = ends.longest.take();
+        self.with_ends(&mut ends, |memory| {
+            longest
+                .into_iter()
+                .for_each(|strand| strand.release(memory));
+            old.for_each(|list| list.release(memory.arena, &mut memory.spare.nodes));
+        });
     }
 
     /// The number of the current session.
@@ -316,7 +336,13 @@ impl Tracker {
 
     /// The procedure of that name; `None` if there are too many.
     pub fn procedure(&self, name: &str) -> Option<Procedure> {
+        self.with_names(|names| remote::name(names, name));
         number(&self.names, name, 0).map(Procedure)
+    }
+
+    /// Calls `change` with the names of procedures.
+    pub(crate) fn with_names<R>(&self, change: impl FnOnce(&mut Names) -> R) -> R {
+        change(&mut lock(&self.names))
     }
 
     /// The site of a line of a source file; the unknown site if there are too many.
@@ -419,6 +445,7 @@ impl Tracker {
         let threads = self.threads.try_lock();
         threads.is_ok_and(|threads| threads.live.iter().all(is_free))
             && self.ends.try_lock().is_ok()
+            && self.exports.try_lock().is_ok()
             && self.names.try_lock().is_ok()
             && self.sources.try_lock().is_ok()
             && self.contexts.try_lock().is_ok()

@@ -3,7 +3,7 @@
 //!
 //! A `vfork` child calls this as well, on its parent's memory, so nothing of ours may change except our heap.
 
-use hpc_formats::preload::{self, DEFAULT_PATH, LIBRARY_NAME};
+use hpc_formats::preload::{self, DEFAULT_PATH, LIBRARY_NAME, MPI_LIBRARY_NAME};
 use hpcrun_core::session;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -167,5 +167,6 @@ fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn is_ours(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next();
-    name.is_some_and(|n| n.starts_with(LIBRARY_NAME.as_bytes()))
+    let ours = [LIBRARY_NAME, MPI_LIBRARY_NAME];
+    name.is_some_and(|n| ours.iter().any(|our| n.starts_with(our.as_bytes())))
 }

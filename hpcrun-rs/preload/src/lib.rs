@@ -17,6 +17,7 @@
 //! | `writer` | the critical path while the program runs, and from signal to signal |
 //! | `loader` | `dlclose` |
 //! | `runtime` | registration of cooperating runtimes |
+//! | `messages` | what is known of calls of message-passing libraries |
 //! | `real` | libc's own functions |
 //! | `heap` | memory outside the program's heap |
 //!
@@ -33,6 +34,7 @@ mod fork;
 mod heap;
 mod loader;
 mod locks;
+mod messages;
 mod real;
 mod runtime;
 mod signals;

@@ -48,7 +48,7 @@ fn begin(config: Config, arguments: Vec<String>) -> Result<(), String> {
     thread_life::prepare();
     session::start(config, arguments, Libc { sigaction })?;
     if let Some(module) = session::module_of(begin as *const () as u64) {
-        agents::profiler::set_module(module);
+        agents::profiler::add_module(module);
     }
     fork::prepare();
     // Registered first, so it runs after the program's own exit functions. SAFETY: the function lives as long

@@ -20,6 +20,8 @@ pub(crate) struct Start {
     pub(crate) state: Option<&'static ThreadState>,
     /// The creator's strand on the critical path.
     pub(crate) strand: Option<Strand>,
+    /// It is created in a call of a message-passing library.
+    is_of_call: bool,
     /// The bounds of its stack, if libc does not know them. Such a thread uses its creator's thread-local
     /// storage.
     pub(crate) stack: Option<(u64, u64)>,
@@ -108,7 +110,9 @@ unsafe extern "C" fn enter(start: *mut Start, frame: *mut StartFrame) {
         }
     }
     session::arm(state);
-    if start.stack.is_none() {
+    if start.is_of_call {
+        state.path().ignore();
+    } else if start.stack.is_none() {
         state.begin_path(start.strand, start.creation, start.routine as usize as u64);
     }
 }
@@ -149,6 +153,7 @@ impl Start {
             creation,
             state: threads::acquire(),
             strand: None,
+            is_of_call: threads::current().is_some_and(ThreadState::is_in_call),
             stack: None,
         }))
     }

@@ -117,7 +117,8 @@ interpose_wait! {
 pub unsafe extern "C" fn sched_yield() -> c_int {
     // SAFETY: libc's signature.
     let real = unsafe { real!(c"sched_yield": fn() -> c_int) };
-    let state = threads::current();
+    // What a message-passing library does in its calls is work, with an overhead tag.
+    let state = threads::current().filter(|t| !t.is_in_call());
     state.inspect(|t| t.begin_yield());
     // SAFETY: libc's own function.
     let result = unsafe { real() };

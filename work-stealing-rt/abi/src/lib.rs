@@ -89,6 +89,8 @@ unsafe impl Sync for RuntimeTable {}
 unsafe impl Sync for ProfilerTable {}
 // SAFETY: as above.
 unsafe impl Sync for PathTable {}
+// SAFETY: as above.
+unsafe impl Sync for MessageTable {}
 
 /// Static description of one spawn site: emitted once per inlined call site.
 #[repr(C)]
@@ -177,6 +179,8 @@ pub const SITE_CONTEXT: Site = 1 << 62;
 /// Marks a [`Site`] that is the address of the [`TaskHeader`] of a live task with a stack context, for those
 /// functions that are unsafe.
 pub const SITE_TASK: Site = 1 << 61;
+/// Marks a [`Site`] in another process: the rank in bits 32 to 59, and the number of its export below.
+pub const SITE_REMOTE: Site = 1 << 60;
 
 /// Edge: the end of a thread or task, and whoever waited for it.
 pub const EDGE_JOIN: u32 = 2;
@@ -205,6 +209,9 @@ pub const LOST_PROCEDURE: u32 = 3;
 pub const LOST_ROOM: u32 = 4;
 /// No edge, but samples: of more contexts between two events of a thread than are kept.
 pub const LOST_SAMPLE: u32 = 5;
+
+/// Cause of a lost edge: the receiver's part in a synchronous send.
+pub const LOST_SYNCHRONOUS: u32 = 6;
 
 /// Command of [`PathTable::control`]: stop tracking.
 pub const PATH_STOP: u32 = 0;
@@ -277,4 +284,80 @@ pub struct PathTable {
     /// Writes the path so far, as the JSON of `hpcprof-rs critical-path`, if it fits into the buffer. Returns
     /// its length in bytes.
     pub report: unsafe extern "C" fn(buffer: *mut u8, size: usize) -> usize,
+}
+
+/// Name under which the profiler exports its [`Messages`] function (NUL-terminated), for the library that
+/// interposes a message-passing library.
+pub const MESSAGES_SYMBOL: &core::ffi::CStr = c"hpcrun_messages";
+
+/// `hpcrun_messages`: the functions for calls of a message-passing library; null if the process is not
+/// measured. `own`: an address in the caller's code, whose frames then are the profiler's.
+pub type Messages = unsafe extern "C" fn(own: usize) -> *const MessageTable;
+
+/// Procedures of which a message says what zeroing them saves: marks of the program first.
+pub const SAVINGS: usize = 16;
+
+/// What the path is shorter by if a procedure takes no time, in nanoseconds. The procedure: a hash of its
+/// name, equal in all processes, with the top bit set for a mark of the program.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Saving {
+    /// Which procedure.
+    pub procedure: u64,
+    /// How much.
+    pub time: u64,
+}
+
+/// A strand on its way to another process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemoteStrand {
+    /// The longest chain of activity, in nanoseconds.
+    pub length: u64,
+    /// The same with the costs of edges.
+    pub burdened: u64,
+    /// The rank that exported it.
+    pub rank: u32,
+    /// Its number among the exports of that rank.
+    pub export: u32,
+    /// The tracker's session there; 0: it was not tracked.
+    pub session: u32,
+    /// How many of `savings` are used.
+    pub count: u32,
+    /// The largest savings, by procedure.
+    pub savings: [Saving; SAVINGS],
+}
+
+/// What [`MessageTable::enter`] returns in a call within another one, which is not to be reported.
+pub const CALL_NESTED: Site = 0;
+/// What [`MessageTable::enter`] returns for a call that is not tracked.
+pub const CALL_UNTRACKED: Site = 1;
+
+/// The functions for calls of a message-passing library, all about the calling thread. None of them is for
+/// signal handlers.
+///
+/// # Safety
+/// Of those that are unsafe: the pointers are valid.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MessageTable {
+    /// `size_of::<MessageTable>()` on the profiler's side.
+    pub size: u32,
+    /// [`ABI_VERSION`] on the profiler's side.
+    pub version: u32,
+    /// Whether the critical path is tracked in this run, now or at another time.
+    pub tracks: bool,
+    /// The process has this rank among so many in a job, whose id is the same for all ranks.
+    pub join: extern "C" fn(job: u64, rank: u32, ranks: u32),
+    /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the result
+    /// unless it is [`CALL_NESTED`].
+    pub enter: extern "C" fn(address: u64) -> Site,
+    /// The call ends.
+    pub leave: extern "C" fn(Site),
+    /// Copies the strand, in a call, for another process.
+    pub export: unsafe extern "C" fn(at: Site, to: *mut RemoteStrand),
+    /// The call has waited for a strand of another process.
+    pub import: unsafe extern "C" fn(from: *const RemoteStrand, at: Site),
+    /// As [`PathTable::lose`].
+    pub lose: extern "C" fn(cause: u32),
 }

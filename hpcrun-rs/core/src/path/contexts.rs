@@ -7,11 +7,11 @@
 //! Invariant: a thread's tree is read by that thread alone, or when tracking is over. Its records do not
 //! change once they are written, and stay mapped as long as the thread lives.
 
-use crate::unwind::loadmap;
+use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::{Function, Sampler, Samples};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{HEADER_SIZE, RECORD_SIZE, RecordKind, header};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -141,11 +141,37 @@ impl Known {
     /// The function with code at an address; `None` if there is no address, or no description of its code.
     fn function(&mut self, address: CodeAddress) -> Option<Function> {
         let look = || {
-            let start = loadmap::with_current(|snapshot| loadmap::function_at(snapshot, address));
-            start.flatten().map(|start| Function(start.0))
+            let start = loadmap::with_current(|snapshot| {
+                let start = loadmap::function_at(snapshot, address)?;
+                Some(named(snapshot, start))
+            });
+            start.flatten()
         };
         *self.functions.entry(address.0).or_insert_with(look)
     }
+}
+
+/// In a job of several processes: the addresses of functions by their numbers in messages.
+static ADDRESSES: Mutex<BTreeMap<u64, CodeAddress>> = Mutex::new(BTreeMap::new());
+
+/// A function by its address; in a job of several processes, whose addresses differ, by a number that is the
+/// same in all of them: a hash of its module and its place there.
+fn named(snapshot: &Snapshot, start: CodeAddress) -> Function {
+    if !super::is_in_job() {
+        return Function(start.0);
+    }
+    let module = snapshot.modules().iter().find(|m| m.id == start.module());
+    let module = module.map_or("", |module| module.path.as_str());
+    let key = critical_path::key_of(&format!("{module}:{:x}", start.offset())) << 1 >> 1;
+    let mut addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    addresses.insert(key, start);
+    Function(key)
+}
+
+/// The addresses of functions by their numbers in messages.
+pub(super) fn addresses() -> BTreeMap<u64, CodeAddress> {
+    let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    addresses.clone()
 }
 
 fn captured(thread: u32, record: u32) -> Functions {

@@ -1,14 +1,14 @@
 //! The critical path in the measurement directory: a file of each process image, which replaces the one
 //! before as a whole.
 
-use super::Path;
+use super::{Job, Path, contexts};
 use crate::image::{self, Image};
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
 use critical_path::Site;
 use hpc_formats::address::{CodeAddress, ModuleId};
-use hpc_formats::critical_path as format;
-use hpcrun_abi::{SITE_CONTEXT, SITE_SOURCE};
+use hpc_formats::critical_path::{self as format, ProcedureName};
+use hpcrun_abi::{SITE_CONTEXT, SITE_REMOTE, SITE_SOURCE};
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -53,7 +53,23 @@ fn warn(error: &io::Error) {
 
 fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     let mut report = path.tracker.report();
-    let named = report.segments.iter().filter_map(|s| s.thread);
+    if let Some(job) = path.job.get() {
+        report.rank = Some(rank(path, job));
+    }
+    if super::is_in_job() {
+        // Those that are known from messages only have no address here.
+        let addresses = contexts::addresses();
+        report.procedures.retain_mut(|p| match &mut p.name {
+            ProcedureName::Mark(_) => true,
+            ProcedureName::Function(function) => {
+                let address = addresses.get(&function.0);
+                address.map(|address| *function = *address).is_some()
+            }
+        });
+    }
+    let exports = report.rank.iter().flat_map(format::Rank::segments);
+    let segments = report.segments.iter().chain(exports);
+    let named = segments.filter_map(|s| s.thread);
     let near = report.near.iter().filter_map(|n| n.thread);
     let named: BTreeSet<u32> = named.chain(near).collect();
     report.threads = path.threads().clone();
@@ -67,6 +83,23 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     };
     let resolved = loadmap::with_current(|s| resolved(Some(s))).unwrap_or_else(|| resolved(None));
     resolved.encode()
+}
+
+/// What the process has exported, as a rank of its job.
+fn rank(path: &Path, job: &Job) -> format::Rank<Site> {
+    let (savings, marks) = path.tracker.savings();
+    let marks = marks.into_iter();
+    let marks = marks.map(|(key, name)| (key, ProcedureName::Mark(name)));
+    let functions = contexts::addresses().into_iter();
+    let functions = functions.map(|(key, address)| (key, ProcedureName::Function(address)));
+    format::Rank {
+        job: job.id,
+        rank: job.rank,
+        ranks: job.ranks,
+        savings: savings.iter().map(|s| (s.procedure, s.time)).collect(),
+        names: marks.chain(functions).collect(),
+        ..path.tracker.exported()
+    }
 }
 
 fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format::Site {
@@ -85,6 +118,12 @@ fn resolve(path: &Path, snapshot: Option<&Snapshot>, Site(site): Site) -> format
         return format::Site::Context {
             profile: thread as u32,
             record,
+        };
+    }
+    if site & SITE_REMOTE != 0 {
+        return format::Site::Remote {
+            rank: ((site & !SITE_REMOTE) >> 32) as u32,
+            export: site as u32,
         };
     }
     let located = snapshot.and_then(|snapshot| loadmap::locate(snapshot, site));

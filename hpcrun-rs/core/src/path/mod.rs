@@ -33,7 +33,7 @@ use objects::Objects;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What the threads of a process image share. Never freed.
 struct Path {
@@ -44,6 +44,15 @@ struct Path {
     threads: Mutex<Vec<(u32, u32)>>,
     /// Whoever has it writes the file.
     writer: Mutex<()>,
+    job: OnceLock<Job>,
+}
+
+/// The process's part in a job of several processes that exchange messages.
+#[derive(Debug)]
+struct Job {
+    id: u64,
+    rank: u32,
+    ranks: u32,
 }
 
 impl Path {
@@ -65,8 +74,27 @@ const NOBODY: u8 = 0;
 const STOP: u8 = 1;
 const FINISH: u8 = 2;
 
+/// The process is started by a launcher of jobs: it may join one.
+static IN_JOB: AtomicBool = AtomicBool::new(false);
+
+fn is_in_job() -> bool {
+    IN_JOB.load(Ordering::Relaxed)
+}
+
+/// The process has this rank in a job.
+pub fn join(id: u64, rank: u32, ranks: u32) {
+    current().inspect(|path| drop(path.job.set(Job { id, rank, ranks })));
+}
+
+/// The process's rank in its job.
+fn rank() -> u32 {
+    let job = current().and_then(|path| path.job.get());
+    job.map_or(0, |job| job.rank)
+}
+
 /// Starts to track, before the program has threads, or prepares for it.
 pub fn start(tracking: &Tracking) {
+    IN_JOB.store(tracking.in_job, Ordering::Relaxed);
     system::register_membarrier();
     let mut settings = Settings::default().without_operations();
     settings.spawn_cost = tracking.spawn_cost;
@@ -82,6 +110,7 @@ fn open(settings: Settings) {
         objects: Objects::new(),
         threads: Mutex::default(),
         writer: Mutex::default(),
+        job: OnceLock::new(),
     }));
     PATH.store(path, Ordering::Release);
 }
@@ -182,7 +211,8 @@ pub struct ThreadPath {
     /// Where the signal handler leaves samples: that of `tracked`, or null.
     samples: AtomicPtr<ThreadSamples>,
     ordinal: Cell<u32>,
-    /// Another thread, or process, has the same thread-local storage.
+    /// Events are ignored: another thread, or process, has the same thread-local storage, or see
+    /// [`Self::ignore`].
     is_shared: Cell<bool>,
 }
 
@@ -190,6 +220,12 @@ impl ThreadPath {
     /// The thread that uses this from now on, by its ordinal.
     pub fn name(&self, ordinal: u32) {
         self.ordinal.set(ordinal);
+        self.is_shared.set(false);
+    }
+
+    /// The thread belongs to a message-passing library: its activity is none of the program's.
+    pub fn ignore(&self) {
+        self.is_shared.set(true);
     }
 
     /// Calls `act` with the calling thread's tracker, unless the thread is in it already, or tracking is

@@ -9,6 +9,7 @@
 use super::objects::{Object, Queue, Sent};
 use super::{Contexts, OwnThread, Path, ThreadSamples};
 use critical_path::{Edge, Lost, Site, Strand};
+use hpcrun_abi::RemoteStrand;
 use std::sync::Arc;
 
 /// Messages that a semaphore or a futex keeps.
@@ -97,6 +98,11 @@ impl Tracked {
         if std::mem::take(&mut self.waits) {
             self.thread.resume();
         }
+    }
+
+    /// Copies the strand for another process.
+    pub fn export(&mut self, at: Site, to: &mut RemoteStrand) {
+        self.thread.export(at, super::rank(), to);
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.

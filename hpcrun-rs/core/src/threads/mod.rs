@@ -91,6 +91,8 @@ pub struct ThreadState {
     lock_wait: Cell<Option<locks::Wait>>,
     /// The thread's part in the critical path.
     path: ThreadPath,
+    /// The thread is in a call of a message-passing library.
+    in_call: Cell<bool>,
     /// Samples that arrived during a capture.
     deferred: Deferred,
     idle_weight: AtomicU64,

@@ -127,6 +127,7 @@ fn allocate() -> Option<&'static ThreadState> {
         recorder: UnsafeCell::new(Recorder::new()?),
         lock_wait: Cell::new(None),
         path: ThreadPath::default(),
+        in_call: Cell::new(false),
         deferred: Deferred::new(),
         idle_weight: AtomicU64::new(0),
         losses: [const { AtomicU64::new(0) }; LOSS_SLOTS],

@@ -8,7 +8,9 @@ use crate::activity;
 use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
-use hpcrun_abi::{CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader};
+use hpcrun_abi::{
+    CALL_NESTED, CALL_UNTRACKED, CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader,
+};
 
 impl ThreadState {
     /// The thread's part, for what is no event of its own.
@@ -34,6 +36,37 @@ impl ThreadState {
             tracked.thread.seal();
             Some(result)
         })?
+    }
+
+    /// A call of a message-passing library begins, from an address: what the thread does in it is no
+    /// activity, and a yield there is no idleness. The result is for [`Self::leave_call`]; [`CALL_NESTED`]: the
+    /// thread is in such a call already.
+    pub fn enter_call(&self, address: u64) -> u64 {
+        if self.in_call.replace(true) {
+            return CALL_NESTED;
+        }
+        if !path::is_active() {
+            return CALL_UNTRACKED;
+        }
+        let site = self.event(address, |tracked, site| {
+            tracked.thread.pause();
+            site
+        });
+        site.map_or(CALL_UNTRACKED, |site| site.0.max(CALL_UNTRACKED + 1))
+    }
+
+    /// The call ends.
+    pub fn leave_call(&self, entered: u64) {
+        self.in_call.set(false);
+        if entered != CALL_UNTRACKED {
+            self.path.with(|tracked| tracked.thread.resume());
+        }
+    }
+
+    /// Whether the thread is in a call of a message-passing library.
+    #[inline]
+    pub fn is_in_call(&self) -> bool {
+        self.in_call.get()
     }
 
     /// The current context as a site, or that in which a live task of a cooperating runtime was spawned.

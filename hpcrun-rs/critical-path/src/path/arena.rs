@@ -183,6 +183,7 @@ impl Arena {
                 begin: Site(node.begin.load(Ordering::Relaxed)),
                 end: Site(node.end.load(Ordering::Relaxed)),
                 edge: Edge::from_number(node.edge.load(Ordering::Relaxed)).unwrap_or(Edge::Folded),
+                rank: None,
                 thread: (thread != MANY_THREADS).then_some(thread),
                 time: node.time.load(Ordering::Relaxed),
                 count: node.count.load(Ordering::Relaxed),
@@ -249,7 +250,7 @@ impl Arena {
 }
 
 /// A place in a list that somebody keeps.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Cursor(u32);
 
 impl Node {
@@ -392,6 +393,7 @@ mod tests {
                 begin: Site(time),
                 end: Site(time + 1),
                 edge: Edge::Join,
+                rank: None,
                 thread: Some(3),
                 time,
                 count: 1,

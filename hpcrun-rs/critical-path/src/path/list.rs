@@ -12,6 +12,7 @@
 
 use super::arena::{Arena, Content, Cursor, Local, NodeId};
 use super::{Edge, Segment, Site};
+use std::collections::HashMap;
 
 /// The longest group of segments whose repetition is recognised.
 const LONGEST_LOOP: usize = 4;
@@ -162,16 +163,6 @@ impl List {
 
     /// The segments in order; folded ones as one of [`Edge::Folded`].
     pub(crate) fn segments(&self, arena: &Arena) -> Vec<Segment> {
-        let folded = |time: u64, count: u64| {
-            (count != 0).then_some(Segment {
-                begin: Site(0),
-                end: Site(0),
-                edge: Edge::Folded,
-                thread: None,
-                time,
-                count,
-            })
-        };
         let mut segments: Vec<Segment> =
             folded(self.folded_time, self.folded).into_iter().collect();
         let mut cursor = arena.cursor(&self.node);
@@ -185,10 +176,63 @@ impl List {
         segments
     }
 
+    /// Adds the list to others, which share nodes with it; the number of the last one.
+    pub(crate) fn add_to(&self, arena: &Arena, tree: &mut Tree) -> Option<u32> {
+        let mut new = Vec::new();
+        let mut cursor = arena.cursor(&self.node);
+        let mut last = None;
+        while let Some(at) = cursor {
+            last = tree.known.get(&at).copied();
+            if last.is_some() {
+                break;
+            }
+            new.push(at);
+            cursor = arena.before(at);
+        }
+        for at in new.into_iter().rev() {
+            let content = arena.content_at(at);
+            last = tree.add(last, folded(content.folded_time, content.folded));
+            last = tree.add(last, Some(content.segment));
+            tree.known.extend(last.map(|number| (at, number)));
+        }
+        tree.add(last, folded(self.folded_time, self.folded))
+    }
+
     /// The number of nodes.
     #[cfg(test)]
     fn len(&self, arena: &Arena) -> usize {
         arena.depth(&self.node) as usize
+    }
+}
+
+/// What stands for so many segments that were folded away, if any were.
+fn folded(time: u64, count: u64) -> Option<Segment> {
+    (count != 0).then_some(Segment {
+        begin: Site(0),
+        end: Site(0),
+        edge: Edge::Folded,
+        rank: None,
+        thread: None,
+        time,
+        count,
+    })
+}
+
+/// The segments of many lists, which share nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    known: HashMap<Cursor, u32>,
+    /// Each with the number of the one before it.
+    pub(crate) segments: Vec<(Option<u32>, Segment)>,
+}
+
+impl Tree {
+    fn add(&mut self, before: Option<u32>, segment: Option<Segment>) -> Option<u32> {
+        let Some(segment) = segment else {
+            return before;
+        };
+        self.segments.push((before, segment));
+        Some(self.segments.len() as u32 - 1)
     }
 }
 
@@ -249,6 +293,7 @@ mod tests {
             begin: Site(place),
             end: Site(place + 1),
             edge: Edge::Spawn,
+            rank: None,
             thread: Some(1),
             time,
             count: 1,

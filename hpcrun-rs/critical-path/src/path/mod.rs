@@ -10,7 +10,7 @@ pub use hpc_formats::critical_path::Edge;
 use hpcrun_abi as abi;
 
 pub(crate) use arena::{Arena, Local};
-pub(crate) use list::List;
+pub(crate) use list::{List, Tree};
 
 /// A place in the program: an address, or whatever number the caller resolves to a name after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

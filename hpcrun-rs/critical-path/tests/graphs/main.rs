@@ -9,4 +9,5 @@ mod hooks;
 mod known;
 mod limits;
 mod random;
+mod remote;
 mod world;

@@ -7,10 +7,10 @@ use crate::world::{Fiber, Half, Pipe, Point, Shared, World};
 /// More than the procedures that a path keeps without a list.
 const PROCEDURES: usize = 20;
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

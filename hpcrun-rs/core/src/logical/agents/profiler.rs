@@ -4,13 +4,19 @@ use super::Owner;
 use hpc_formats::address::ModuleId;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-static MODULE: AtomicU16 = AtomicU16::new(0);
+/// The preloaded library, and the one that observes message-passing libraries.
+static MODULES: [AtomicU16; 2] = [const { AtomicU16::new(0) }; 2];
 
-/// Declares the module whose frames are the profiler's.
-pub fn set_module(id: ModuleId) {
-    MODULE.store(id.0, Ordering::Release);
+/// Declares a module whose frames are the profiler's.
+pub fn add_module(id: ModuleId) {
+    let free = |module: &&AtomicU16| [0, id.0].contains(&module.load(Ordering::Relaxed));
+    MODULES
+        .iter()
+        .find(free)
+        .inspect(|module| module.store(id.0, Ordering::Release));
 }
 
 pub(super) fn owner_of(module: ModuleId) -> Option<Owner> {
-    (module.0 == MODULE.load(Ordering::Acquire)).then_some(Owner::Profiler)
+    let is_it = |known: &AtomicU16| module.0 == known.load(Ordering::Acquire);
+    MODULES.iter().any(is_it).then_some(Owner::Profiler)
 }

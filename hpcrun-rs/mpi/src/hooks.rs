@@ -1,0 +1,197 @@
+//! The interposed functions, for C and for Fortran: which of them does what. Each is MPI's function of that
+//! name; its arguments are words, in Fortran with the address of the error code behind them.
+
+use crate::call::{Call, Caller};
+use crate::library::Real;
+use crate::{collectives as c, messages as m, requests as r};
+use std::ffi::c_int;
+
+macro_rules! interpose {
+    ($([$act:path] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
+        interpose!(@c $act, $name ($($argument)*));
+        interpose!(@fortran $act, $fortran ($($argument)*));
+    )*)* };
+    (@c $act:path, $name:ident ($($argument:ident)*)) => {
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for MPI's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: usize,)* caller: Caller) -> c_int {
+            static REAL: Real = Real::new(concat!("P", stringify!($name), "\0"));
+            let arguments = [$($argument),*];
+            let real = |arguments: &[usize]| {
+                let [$($argument),*] = arguments[..] else { return -1 };
+                type Function = unsafe extern "C" fn($(interpose!(@word $argument)),*) -> c_int;
+                // SAFETY: MPI's function of this name; all its arguments are words.
+                unsafe {
+                    std::mem::transmute::<usize, Function>(REAL.address())($($argument),*)
+                }
+            };
+            let call = Call {
+                arguments: &arguments,
+                fortran: false,
+                address: caller.address(arguments.len()),
+            };
+            // SAFETY: the caller's arguments.
+            unsafe { $act(call, real) }
+        }
+    };
+    (@fortran $act:path, $fortran:ident ($($argument:ident)*)) => {
+        /// Interposed; see the module.
+        ///
+        /// # Safety
+        /// As for MPI's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $fortran($($argument: usize,)* error: *mut c_int, caller: Caller) {
+            static REAL: Real = Real::new(concat!("p", stringify!($fortran), "\0"));
+            let arguments = [$($argument),*];
+            let real = |arguments: &[usize]| {
+                let [$($argument),*] = arguments[..] else { return -1 };
+                type Function = unsafe extern "C" fn($(interpose!(@word $argument),)* *mut c_int);
+                // SAFETY: as above; Fortran's returns its error code at the address behind them.
+                unsafe {
+                    std::mem::transmute::<usize, Function>(REAL.address())($($argument,)* error);
+                    *error
+                }
+            };
+            let call = Call {
+                arguments: &arguments,
+                fortran: true,
+                address: caller.address(arguments.len() + 1),
+            };
+            // SAFETY: the caller's arguments.
+            unsafe { $act(call, real) };
+        }
+    };
+    (@word $argument:ident) => { usize };
+}
+
+interpose! {
+    [m::finalize]
+    MPI_Finalize mpi_finalize_();
+    [m::send]
+    MPI_Send mpi_send_(a b c d e f);
+    MPI_Bsend mpi_bsend_(a b c d e f);
+    MPI_Rsend mpi_rsend_(a b c d e f);
+    MPI_Isend mpi_isend_(a b c d e f g);
+    MPI_Ibsend mpi_ibsend_(a b c d e f g);
+    MPI_Irsend mpi_irsend_(a b c d e f g);
+    [m::synchronous_send]
+    MPI_Ssend mpi_ssend_(a b c d e f);
+    MPI_Issend mpi_issend_(a b c d e f g);
+    [m::prepare_send]
+    MPI_Send_init mpi_send_init_(a b c d e f g);
+    MPI_Bsend_init mpi_bsend_init_(a b c d e f g);
+    MPI_Rsend_init mpi_rsend_init_(a b c d e f g);
+    [m::prepare_synchronous_send]
+    MPI_Ssend_init mpi_ssend_init_(a b c d e f g);
+    [m::receive]
+    MPI_Recv mpi_recv_(a b c d e f g);
+    [m::begin_receive]
+    MPI_Irecv mpi_irecv_(a b c d e f g);
+    [m::prepare_receive]
+    MPI_Recv_init mpi_recv_init_(a b c d e f g);
+    [m::send_and_receive]
+    MPI_Sendrecv mpi_sendrecv_(a b c d e f g h i j k l);
+    [m::send_and_replace]
+    MPI_Sendrecv_replace mpi_sendrecv_replace_(a b c d e f g h i);
+    [m::probe]
+    MPI_Probe mpi_probe_(a b c d);
+    [m::try_probe]
+    MPI_Iprobe mpi_iprobe_(a b c d e);
+    [m::take]
+    MPI_Mprobe mpi_mprobe_(a b c d e);
+    [m::try_take]
+    MPI_Improbe mpi_improbe_(a b c d e f);
+    [m::other]
+    MPI_Mrecv mpi_mrecv_(a b c d e);
+    MPI_Imrecv mpi_imrecv_(a b c d e);
+    [r::wait]
+    MPI_Wait mpi_wait_(a b);
+    [r::test]
+    MPI_Test mpi_test_(a b c);
+    [r::wait_all]
+    MPI_Waitall mpi_waitall_(a b c);
+    [r::test_all]
+    MPI_Testall mpi_testall_(a b c d);
+    [r::wait_any]
+    MPI_Waitany mpi_waitany_(a b c d);
+    [r::test_any]
+    MPI_Testany mpi_testany_(a b c d e);
+    [r::wait_some]
+    MPI_Waitsome mpi_waitsome_(a b c d e);
+    MPI_Testsome mpi_testsome_(a b c d e);
+    [r::start]
+    MPI_Start mpi_start_(a);
+    [r::start_all]
+    MPI_Startall mpi_startall_(a b);
+    [r::cancel]
+    MPI_Cancel mpi_cancel_(a);
+    [r::free]
+    MPI_Request_free mpi_request_free_(a);
+    [c::all]
+    MPI_Barrier mpi_barrier_(a);
+    MPI_Allreduce mpi_allreduce_(a b c d e f);
+    MPI_Allgather mpi_allgather_(a b c d e f g);
+    MPI_Allgatherv mpi_allgatherv_(a b c d e f g h);
+    MPI_Alltoall mpi_alltoall_(a b c d e f g);
+    MPI_Alltoallv mpi_alltoallv_(a b c d e f g h i);
+    MPI_Alltoallw mpi_alltoallw_(a b c d e f g h i);
+    MPI_Reduce_scatter mpi_reduce_scatter_(a b c d e f);
+    MPI_Reduce_scatter_block mpi_reduce_scatter_block_(a b c d e f);
+    [c::begin_all]
+    MPI_Ibarrier mpi_ibarrier_(a b);
+    MPI_Iallreduce mpi_iallreduce_(a b c d e f g);
+    MPI_Iallgather mpi_iallgather_(a b c d e f g h);
+    MPI_Iallgatherv mpi_iallgatherv_(a b c d e f g h i);
+    MPI_Ialltoall mpi_ialltoall_(a b c d e f g h);
+    MPI_Ialltoallv mpi_ialltoallv_(a b c d e f g h i j);
+    MPI_Ialltoallw mpi_ialltoallw_(a b c d e f g h i j);
+    MPI_Ireduce_scatter mpi_ireduce_scatter_(a b c d e f g);
+    MPI_Ireduce_scatter_block mpi_ireduce_scatter_block_(a b c d e f g);
+    [c::from_root]
+    MPI_Bcast mpi_bcast_(a b c d e);
+    MPI_Scatter mpi_scatter_(a b c d e f g h);
+    MPI_Scatterv mpi_scatterv_(a b c d e f g h i);
+    [c::begin_from_root]
+    MPI_Ibcast mpi_ibcast_(a b c d e f);
+    MPI_Iscatter mpi_iscatter_(a b c d e f g h i);
+    MPI_Iscatterv mpi_iscatterv_(a b c d e f g h i j);
+    [c::to_root]
+    MPI_Reduce mpi_reduce_(a b c d e f g);
+    MPI_Gather mpi_gather_(a b c d e f g h);
+    MPI_Gatherv mpi_gatherv_(a b c d e f g h i);
+    [c::begin_to_root]
+    MPI_Ireduce mpi_ireduce_(a b c d e f g h);
+    MPI_Igather mpi_igather_(a b c d e f g h i);
+    MPI_Igatherv mpi_igatherv_(a b c d e f g h i j);
+    [c::upwards]
+    MPI_Scan mpi_scan_(a b c d e f);
+    MPI_Exscan mpi_exscan_(a b c d e f);
+    [c::begin_upwards]
+    MPI_Iscan mpi_iscan_(a b c d e f g);
+    MPI_Iexscan mpi_iexscan_(a b c d e f g);
+    [m::make_comm]
+    MPI_Comm_dup mpi_comm_dup_(a b);
+    MPI_Comm_dup_with_info mpi_comm_dup_with_info_(a b c);
+    MPI_Comm_split mpi_comm_split_(a b c d);
+    MPI_Comm_split_type mpi_comm_split_type_(a b c d e);
+    MPI_Comm_create mpi_comm_create_(a b c);
+    MPI_Comm_create_group mpi_comm_create_group_(a b c d);
+    MPI_Cart_create mpi_cart_create_(a b c d e f);
+    MPI_Cart_sub mpi_cart_sub_(a b c);
+    MPI_Graph_create mpi_graph_create_(a b c d e f);
+    MPI_Dist_graph_create mpi_dist_graph_create_(a b c d e f g h i);
+    MPI_Dist_graph_create_adjacent mpi_dist_graph_create_adjacent_(a b c d e f g h i j);
+    MPI_Intercomm_merge mpi_intercomm_merge_(a b c);
+    [m::free_comm]
+    MPI_Comm_free mpi_comm_free_(a);
+    MPI_Comm_disconnect mpi_comm_disconnect_(a);
+}
+
+// Fortran programs have no arguments to pass.
+interpose!(@c m::init, MPI_Init (a b));
+interpose!(@c m::init, MPI_Init_thread (a b c d));
+interpose!(@fortran m::init, mpi_init_ ());
+interpose!(@fortran m::init, mpi_init_thread_ (a b));

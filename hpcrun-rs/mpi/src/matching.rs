@@ -1,0 +1,439 @@
+//! Which strand belongs to a message that a receive has got.
+//!
+//! Of messages from one sender in one communicator with one tag, the first that was sent goes to the first
+//! receive that was posted, whichever receive the program waits for first. So a receive takes the strand after
+//! as many others as there are receives that were posted before it, took such a message, and have not got
+//! their strand yet. Whether an earlier receive with a wildcard did so is known when it is complete; until
+//! then the strand is unknown, and so it stays: the receive remains as a *debt*, by which later ones find
+//! theirs, and which takes its strand in its turn without using it.
+//!
+//! Threads that receive or send such messages at the same time, in no order of the program's, may take each
+//! other's strands.
+
+use hpcrun_abi::RemoteStrand;
+use std::collections::VecDeque;
+
+/// A strand that was sent beside a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// The communicator's number, equal at both ends.
+    pub(crate) comm: u64,
+    pub(crate) tag: i32,
+    pub(crate) strand: RemoteStrand,
+}
+
+/// A message, as a completed receive knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) comm: u64,
+    /// Rank of the sender in the job.
+    pub(crate) source: u32,
+    pub(crate) tag: i32,
+}
+
+/// What a receive accepts; `None` is a wildcard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) comm: u64,
+    pub(crate) source: Option<u32>,
+    pub(crate) tag: Option<i32>,
+}
+
+impl Wanted {
+    fn accepts(&self, message: &Message) -> bool {
+        self.comm == message.comm
+            && self.source.is_none_or(|source| source == message.source)
+            && self.tag.is_none_or(|tag| tag == message.tag)
+    }
+
+    fn is_exact(&self) -> bool {
+        self.source.is_some() && self.tag.is_some()
+    }
+}
+
+/// A receive that was posted and has not got its strand.
+#[derive(Debug)]
+struct Posted {
+    number: u64,
+    wanted: Wanted,
+    /// It is complete, and owed a strand that nobody will use.
+    debt: Option<Message>,
+}
+
+/// What is found for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Its strand.
+    Strand,
+    /// It cannot be told which one is the message's.
+    Ambiguous,
+    /// It is not there: the sender is not observed, or there was no room.
+    Missing,
+}
+
+/// Where strands come from, and what else is known of receives.
+pub(crate) trait World {
+    /// Puts the next strand that has come from a rank into `into`; false: there is none.
+    fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool;
+    /// The message of a posted receive, by its number, if it is complete; `Err`: it may or may not be.
+    fn completed(&mut self, number: u64) -> Result<Message, ()>;
+}
+
+/// The receives and strands of a process.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    /// By rank: strands that were taken out of the ring, for messages that are not received yet.
+    arrived: Vec<VecDeque<Arrived>>,
+    posted: Vec<Posted>,
+    next: u64,
+}
+
+impl Matching {
+    pub(crate) fn new(ranks: usize) -> Matching {
+        Matching {
+            arrived: vec![VecDeque::new(); ranks],
+            posted: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// A receive is posted; its number.
+    pub(crate) fn post(&mut self, wanted: Wanted) -> u64 {
+        self.next += 1;
+        self.posted.push(Posted {
+            number: self.next,
+            wanted,
+            debt: None,
+        });
+        self.next
+    }
+
+    /// The receive got no message, and will not.
+    pub(crate) fn withdraw(&mut self, number: u64) {
+        self.posted.retain(|posted| posted.number != number);
+    }
+
+    /// Nobody will ask for the receive's strand. False: it is not known which one that will be.
+    pub(crate) fn abandon(&mut self, number: u64) -> bool {
+        let Some(posted) = self.posted.iter_mut().find(|p| p.number == number) else {
+            return true;
+        };
+        let Wanted { comm, source, tag } = posted.wanted;
+        posted.debt = source
+            .zip(tag)
+            .map(|(source, tag)| Message { comm, source, tag });
+        posted.debt.is_some()
+    }
+
+    /// The strand of a message that a receive has got: a posted one, or one that is posted now, after all
+    /// others.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        number: Option<u64>,
+        message: Message,
+        world: &mut impl World,
+        into: &mut Arrived,
+    ) -> Found {
+        let is_only = match self.posted[..] {
+            [] => true,
+            [ref one] => Some(one.number) == number,
+            _ => false,
+        };
+        if is_only && self.arrived[message.source as usize].is_empty() {
+            // As nearly always.
+            if world.arrival(message.source, into) {
+                if (into.comm, into.tag) == (message.comm, message.tag) {
+                    self.posted.clear();
+                    return Found::Strand;
+                }
+                self.arrived[message.source as usize].push_back(*into);
+            }
+        }
+        let at = number.and_then(|number| self.posted.iter().position(|p| p.number == number));
+        let found = match self.place(at, &message, world) {
+            Err(()) => Found::Ambiguous,
+            Ok(None) => Found::Missing,
+            Ok(Some(place)) => {
+                let arrived = self.arrived[message.source as usize].remove(place);
+                arrived.map_or(Found::Missing, |arrived| {
+                    *into = arrived;
+                    Found::Strand
+                })
+            }
+        };
+        match (found, at) {
+            (Found::Strand, Some(at)) => drop(self.posted.remove(at)),
+            (Found::Strand, None) => {}
+            (_, Some(at)) => self.posted[at].debt = Some(message),
+            (_, None) => {
+                let Message { comm, source, tag } = message;
+                let wanted = Wanted {
+                    comm,
+                    source: Some(source),
+                    tag: Some(tag),
+                };
+                self.post(wanted);
+                self.posted.last_mut().expect("it was just posted").debt = Some(message);
+            }
+        }
+        self.settle(world);
+        found
+    }
+
+    /// The strand of a message that was found, and will be received later.
+    pub(crate) fn peek(
+        &mut self,
+        message: Message,
+        world: &mut impl World,
+        into: &mut Arrived,
+    ) -> Found {
+        match self.place(None, &message, world) {
+            Err(()) => Found::Ambiguous,
+            Ok(None) => Found::Missing,
+            Ok(Some(place)) => {
+                *into = self.arrived[message.source as usize][place];
+                Found::Strand
+            }
+        }
+    }
+
+    /// Where the strand of the message is that the receive at a place has got; `None` if it is not there,
+    /// `Err` if it cannot be told.
+    fn place(
+        &mut self,
+        at: Option<usize>,
+        message: &Message,
+        world: &mut impl World,
+    ) -> Result<Option<usize>, ()> {
+        let mut ahead = 0;
+        for earlier in &self.posted[..at.unwrap_or(self.posted.len())] {
+            let took = match earlier.debt {
+                Some(debt) => debt == *message,
+                None if !earlier.wanted.accepts(message) => false,
+                // MPI gives a message to the first receive that accepts it, so this one has got another.
+                None if earlier.wanted.is_exact() => true,
+                None => world.completed(earlier.number)? == *message,
+            };
+            ahead += usize::from(took);
+        }
+        let arrived = &mut self.arrived[message.source as usize];
+        let (mut place, mut seen) = (0, 0);
+        loop {
+            while let Some(strand) = arrived.get(place) {
+                if (strand.comm, strand.tag) == (message.comm, message.tag) {
+                    if seen == ahead {
+                        return Ok(Some(place));
+                    }
+                    seen += 1;
+                }
+                place += 1;
+            }
+            let mut next = Arrived::default();
+            if !world.arrival(message.source, &mut next) {
+                return Ok(None);
+            }
+            arrived.push_back(next);
+        }
+    }
+
+    /// Gives debts their strands.
+    fn settle(&mut self, world: &mut impl World) {
+        let mut at = 0;
+        while let Some(posted) = self.posted.get(at) {
+            let settled = posted.debt.and_then(|debt| {
+                let place = self.place(Some(at), &debt, world).ok()??;
+                self.arrived[debt.source as usize].remove(place)
+            });
+            match settled {
+                Some(_) => drop(self.posted.remove(at)),
+                None => at += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One sender beside a library that matches as MPI does: each message goes to the first posted receive that
+    /// accepts it, or waits.
+    #[derive(Default)]
+    struct Model {
+        /// Strands on their way: of messages from ranks 0 and 1.
+        sent: [VecDeque<Arrived>; 2],
+        /// Messages that no receive accepts yet, with the number of their strand.
+        unexpected: Vec<(Message, u32)>,
+        receives: Vec<Receive>,
+        next: u32,
+        /// A pending receive tells whether it is complete.
+        tells: bool,
+    }
+
+    struct Receive {
+        number: u64,
+        wanted: Wanted,
+        got: Option<(Message, u32)>,
+    }
+
+    impl World for Model {
+        fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
+            let first = self.sent[source as usize].pop_front();
+            *into = first.unwrap_or_default();
+            first.is_some()
+        }
+
+        fn completed(&mut self, number: u64) -> Result<Message, ()> {
+            let receive = self.receives.iter().find(|r| r.number == number);
+            let got = receive.and_then(|r| r.got).filter(|_| self.tells);
+            got.map(|(message, _)| message).ok_or(())
+        }
+    }
+
+    impl Model {
+        fn send(&mut self, message: Message) {
+            self.next += 1;
+            let strand = RemoteStrand {
+                export: self.next,
+                ..RemoteStrand::default()
+            };
+            let Message { comm, source, tag } = message;
+            self.sent[source as usize].push_back(Arrived { comm, tag, strand });
+            let accepts = |r: &&mut Receive| r.got.is_none() && r.wanted.accepts(&message);
+            match self.receives.iter_mut().find(accepts) {
+                Some(receive) => receive.got = Some((message, self.next)),
+                None => self.unexpected.push((message, self.next)),
+            }
+        }
+
+        fn post(&mut self, number: u64, wanted: Wanted) {
+            let found = self.unexpected.iter().position(|(m, _)| wanted.accepts(m));
+            let got = found.map(|at| self.unexpected.remove(at));
+            self.receives.push(Receive {
+                number,
+                wanted,
+                got,
+            });
+        }
+    }
+
+    /// Random sends and receives, waited for in any order: a strand that is found is always the right one,
+    /// without wildcards it is always found, and in the end none is left.
+    #[test]
+    fn strands_are_those_of_the_messages() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 33) % bound
+        };
+        let (mut ambiguous, mut found, mut got) = (0, 0, Arrived::default());
+        for round in 0..400 {
+            let (wildcards, tells) = (round % 4 > 0, round % 4 > 1);
+            let mut model = Model {
+                tells,
+                ..Model::default()
+            };
+            let mut matching = Matching::new(2);
+            for step in 0..120 {
+                let (source, tag) = (below(2) as u32, below(2) as i32);
+                let message = Message {
+                    comm: below(2),
+                    source,
+                    tag,
+                };
+                match below(3) {
+                    0 if step < 60 => model.send(message),
+                    1 if step < 60 => {
+                        let wanted = Wanted {
+                            comm: message.comm,
+                            source: Some(source).filter(|_| !wildcards || below(3) > 0),
+                            tag: Some(tag).filter(|_| !wildcards || below(3) > 0),
+                        };
+                        let number = matching.post(wanted);
+                        model.post(number, wanted);
+                    }
+                    _ => {
+                        let complete = |r: &Receive| r.got.is_some();
+                        let count = model.receives.iter().filter(|r| complete(r)).count() as u64;
+                        let Some(chosen) = count.checked_sub(1).map(|last| below(last + 1)) else {
+                            continue;
+                        };
+                        let mut places = model.receives.iter().enumerate();
+                        let nth = places
+                            .by_ref()
+                            .filter(|(_, r)| complete(r))
+                            .nth(chosen as usize);
+                        let at = nth.expect("there are so many").0;
+                        let receive = model.receives.remove(at);
+                        let (message, strand) = receive.got.expect("it is complete");
+                        match matching.take(Some(receive.number), message, &mut model, &mut got) {
+                            Found::Strand => {
+                                assert_eq!(got.strand.export, strand);
+                                found += 1;
+                            }
+                            Found::Ambiguous => {
+                                assert!(wildcards);
+                                ambiguous += 1;
+                            }
+                            Found::Missing => panic!("every strand was sent before its message"),
+                        }
+                    }
+                }
+            }
+            while let Some(receive) = model.receives.pop() {
+                match receive.got {
+                    Some((message, _)) => {
+                        matching.take(Some(receive.number), message, &mut model, &mut got);
+                    }
+                    None => matching.withdraw(receive.number),
+                }
+            }
+            for (message, strand) in std::mem::take(&mut model.unexpected) {
+                assert_eq!(
+                    matching.take(None, message, &mut model, &mut got),
+                    Found::Strand
+                );
+                assert_eq!(got.strand.export, strand);
+            }
+            assert!(matching.posted.is_empty(), "{:?}", matching.posted);
+            assert!(matching.arrived.iter().all(VecDeque::is_empty));
+            assert!(model.sent.iter().all(VecDeque::is_empty));
+        }
+        assert!(
+            found > 5 * ambiguous && ambiguous > 100,
+            "{found} {ambiguous}"
+        );
+    }
+
+    #[test]
+    fn a_strand_that_comes_late_is_not_taken_for_another_message() {
+        let mut model = Model::default();
+        let mut matching = Matching::new(2);
+        let message = Message {
+            comm: 1,
+            source: 0,
+            tag: 5,
+        };
+        let take = |matching: &mut Matching, model: &mut Model| {
+            let mut got = Arrived::default();
+            let found = matching.take(None, message, model, &mut got);
+            (found, got.strand.export)
+        };
+        assert_eq!(take(&mut matching, &mut model).0, Found::Missing);
+        model.send(message);
+        model.send(message);
+        assert_eq!(take(&mut matching, &mut model), (Found::Strand, 2));
+        let freed = matching.post(Wanted {
+            comm: 1,
+            source: Some(0),
+            tag: Some(5),
+        });
+        assert!(matching.abandon(freed));
+        model.send(message);
+        model.send(message);
+        assert_eq!(take(&mut matching, &mut model), (Found::Strand, 4));
+    }
+}
