@@ -91,7 +91,7 @@ pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
 pub use remote::{Export, Exported, key_of};
 pub use report::{Prediction, ProcedureTimes, Quality, Report};
-pub use sampled::{Context, Function, Sampler};
+pub use sampled::{Context, ContextTimes, Function, Sampler};
 pub use samples::Samples;
 pub use strand::Strand;
 pub use thread::Thread;

@@ -15,7 +15,7 @@ use hpcrun_abi::{RemoteStrand, SAVINGS, SITE_REMOTE, Saving};
 use crate::clock::Clock;
 use crate::path::{Edge, List, Segment, Site, Tree};
 use crate::procedures::{DENSE, Procedure, Procedures};
-use crate::sampled::{Context, ContextTree, Function, OnPath, Sampled};
+use crate::sampled::{ContextTimes, ContextTree, Function, OnPath, Sampled};
 use crate::strand::Strand;
 use crate::thread::Thread;
 use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
@@ -81,7 +81,7 @@ pub struct Exported {
     /// Segments, each with the number of the one before it.
     pub segments: Vec<(Option<u32>, Segment)>,
     /// Times of sampled contexts, each list with the number of the one that it adds to.
-    pub contexts: Vec<(Option<u32>, Vec<(Context, u64)>)>,
+    pub contexts: Vec<ContextTimes>,
     /// The exports in order.
     pub exports: Vec<Export>,
 }

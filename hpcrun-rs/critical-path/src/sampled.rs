@@ -78,12 +78,15 @@ impl OnPath {
     }
 }
 
+/// A list of contexts' times, and the number of the one that it adds to.
+pub type ContextTimes = (Option<u32>, Vec<(Context, u64)>);
+
 /// The lists of many paths, which share parts.
 #[derive(Debug, Default)]
 pub(crate) struct ContextTree {
     known: HashMap<usize, u32>,
     /// The part before each, and its times.
-    pub(crate) parts: Vec<(Option<u32>, Vec<(Context, u64)>)>,
+    pub(crate) parts: Vec<ContextTimes>,
 }
 
 impl Sampled {
