@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use critical_path::{Clock, Edge, Segment, Settings, Site, Thread, Tracker, key_of};
+use critical_path::{Edge, Segment, Settings, Site, Thread, Tracker, key_of};
 use hpcrun_abi::{RemoteStrand, SITE_REMOTE};
 
 use crate::dag::Dag;
