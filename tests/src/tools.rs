@@ -213,7 +213,11 @@ pub fn optional_program(
     };
     let extension = Path::new(source).extension().expect("a source has one");
     let empty = scratch().join("empty").with_extension(extension);
-    write_if_new(&empty, "int main(void) { return 0; }\n");
+    let nothing = match extension.to_str() {
+        Some("f90") => "end\n",
+        _ => "int main(void) { return 0; }\n",
+    };
+    write_if_new(&empty, nothing);
     let tried = compile(&empty, &program);
     if !tried.as_ref().is_ok_and(|output| output.status.success()) {
         let why = tried.map_or_else(

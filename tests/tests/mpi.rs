@@ -353,6 +353,24 @@ fn messages_that_are_waited_for_in_another_order_have_their_own_strands() {
     }
 }
 
+/// A chain of 30 ms and three times 20 ms.
+#[test]
+fn programs_in_fortran_are_observed() {
+    let _cores = exclusive_cores();
+    for name in ["openmpi", "mpich"] {
+        let compiler = format!("mpif90.{name}");
+        let program = optional_program(&format!("mpi-fortran-{name}"), &compiler, "mpi.f90", &[]);
+        let Some(program) = program else { continue };
+        let run = Mpi { name, program }.run("fortran", 4, &["--critical-path"], &[]);
+        assert!(run.output.status.success(), "{}", run.stderr());
+        let path = path(&run.database());
+        let span = seconds(&path["span"]);
+        assert!((span - 0.09).abs() < 0.005, "{span} s");
+        assert_eq!(ranks(&path), [0, 1, 2, 3]);
+        assert_eq!(path["quality"]["lost_edges"], serde_json::json!({}));
+    }
+}
+
 /// As between hosts: every rank counts as one.
 #[test]
 fn strands_travel_in_messages_of_their_own_where_no_memory_is_shared() {

@@ -25,7 +25,7 @@ use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
 /// Exports that a process keeps: the oldest are forgotten beyond.
 const MOST_EXPORTS: usize = 1 << 16;
 /// Functions that a message names at most.
-const FUNCTIONS: usize = 8;
+const FUNCTIONS: usize = 12;
 /// Marks the number of a procedure that the program has marked; others are functions.
 const MARK: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.

@@ -78,16 +78,16 @@ impl OnPath {
     }
 }
 
+/// A list of contexts' times, and the number of the one that it adds to.
+pub(crate) type ContextTimes = (Option<u32>, Vec<(Context, u64)>);
+
 /// The lists of many paths, which share parts.
 #[derive(Debug, Default)]
 pub(crate) struct ContextTree {
     known: HashMap<usize, u32>,
     /// The part before each, and its times.
-    pub(crate) parts: Vec<(Option<u32>, Times)>,
+    pub(crate) parts: Vec<ContextTimes>,
 }
-
-/// Times of contexts.
-type Times = Vec<(Context, u64)>;
 
 impl Sampled {
     /// The path, of the given length, is found to have had `time` in the context, that is, in each of the
@@ -154,13 +154,14 @@ impl Sampled {
         }))
     }
 
-    /// The largest savings of functions that are not nearly all of the path, the largest first.
+    /// The largest savings of functions, those that are nearly all of the path last.
     pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[(Function, u64)] {
         let Some(content) = &self.0 else { return &[] };
         content.heaviest.get_or_init(|| {
-            let is_part = |known: &&(Function, u64)| known.1 > 0 && known.1 / 19 < length / 20;
-            let mut all: Vec<_> = content.savings.iter().filter(is_part).copied().collect();
-            all.sort_unstable_by_key(|known| std::cmp::Reverse(known.1));
+            let savings = content.savings.iter().filter(|known| known.1 > 0);
+            let mut all: Vec<_> = savings.copied().collect();
+            let is_whole = |saving: u64| saving / 19 >= length / 20;
+            all.sort_unstable_by_key(|known| (is_whole(known.1), std::cmp::Reverse(known.1)));
             all.truncate(most);
             all
         })

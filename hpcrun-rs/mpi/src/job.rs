@@ -9,7 +9,7 @@ use crate::collectives::Operations;
 use crate::library::{Library, THREAD_MULTIPLE, at, library, pmpi};
 use crate::matching::{Arrived, Found, Matching, Message, World};
 use crate::requests::Requests;
-use crate::ring::{LINE, Ring};
+use crate::ring::Ring;
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of all rings of a host, of one ring at most and at least, as far as that is possible.
+/// Bytes of all rings of a host, as far as that is possible with the fewest lines of a ring; and the most.
 const ROOM: usize = 32 << 20;
-const RING: [usize; 2] = [64 << 10, 4 << 10];
+const FEWEST: usize = 64;
+const MOST: usize = 1024;
 /// Strands that wait for room in a ring, for each receiver. Beyond, the rest of the run is lost there.
 const MOST_WAITING: usize = 1 << 14;
 /// How long a strand of another host may be later than its message.
@@ -224,7 +225,9 @@ unsafe fn connect(
         .collect();
     let me = local.iter().position(|other| *other == rank).unwrap_or(0);
     let rings = local.len() * local.len();
-    let bytes = (ROOM / rings).clamp(RING[1], RING[0]) / LINE * LINE;
+    let lines = (ROOM / rings / Ring::bytes(1)).clamp(FEWEST, MOST);
+    let lines = 1 << lines.ilog2();
+    let bytes = Ring::bytes(lines);
     let path = format!("/dev/shm/hpcrun-{:016x}", hellos[local[0]].random);
     let is_first = me == 0;
     // SAFETY: as for `begin`.
@@ -261,8 +264,8 @@ unsafe fn connect(
     let ring = |from: usize, to: usize| {
         let memory = memory?;
         let start = memory.wrapping_add((from * local.len() + to) * bytes);
-        // SAFETY: zeros from the system, aligned to pages, and never unmapped.
-        Some(unsafe { Ring::new(start, bytes) })
+        // SAFETY: zeros from the system, aligned to lines, and never unmapped.
+        Some(unsafe { Ring::new(start, lines) })
     };
     let mut ways = (Vec::new(), Vec::new());
     for other in 0..hellos.len() {

@@ -187,8 +187,8 @@ unsafe fn receive_at(
         false => None,
     };
     call.with_statuses(rank + 3, 1, real, |result, status| {
-        // SAFETY: the status of the receive.
         match result {
+            // SAFETY: the status of the receive.
             0 => unsafe { From::receive(from.comm, number, status, observed, job) },
             _ => {
                 if let Some(number) = number {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 8;
 /// Bytes of a line.
-pub(crate) const LINE: usize = WORDS * size_of::<u64>();
+const LINE: usize = WORDS * size_of::<u64>();
 /// The words of an entry before its savings.
 const HEAD: usize = 6;
 /// Bits of a session's number.
@@ -36,14 +36,19 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A queue of so many bytes.
+    /// Bytes of a queue of so many lines.
+    pub(crate) const fn bytes(lines: usize) -> usize {
+        (lines + 1) * LINE
+    }
+
+    /// A queue of so many lines, a power of two.
     ///
     /// # Safety
     /// Zeros at first, aligned to lines, and never unmapped. At most one ring for each end.
-    pub(crate) unsafe fn new(shared: *const u8, bytes: usize) -> Ring {
+    pub(crate) unsafe fn new(shared: *const u8, lines: usize) -> Ring {
         Ring {
             shared: shared.cast(),
-            lines: (bytes / LINE - 1) as u64,
+            lines: lines as u64,
             position: 0,
             known: 0,
         }
@@ -57,7 +62,7 @@ impl Ring {
     /// A word of an entry that begins at a position.
     #[inline]
     fn word_of(&self, position: u64, word: usize) -> &AtomicU64 {
-        let line = (position + (word / WORDS) as u64) % self.lines;
+        let line = (position + (word / WORDS) as u64) & (self.lines - 1);
         self.word((line as usize + 1) * WORDS + word % WORDS)
     }
 
@@ -163,7 +168,7 @@ mod tests {
         const ENTRIES: u64 = 20_000;
         let memory: Vec<[AtomicU64; WORDS]> = (0..9).map(|_| Default::default()).collect();
         // SAFETY: zeros that live longer than both ends; alignment matters for speed alone.
-        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() * LINE) };
+        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1) };
         let (mut sender, mut receiver) = (end(), end());
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -188,7 +193,7 @@ mod tests {
     fn a_full_ring_refuses_and_goes_on() {
         let memory: Vec<[AtomicU64; WORDS]> = (0..5).map(|_| Default::default()).collect();
         // SAFETY: as above.
-        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() * LINE) };
+        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1) };
         let (mut sender, mut receiver) = (end(), end());
         let empty = |number| Arrived {
             strand: RemoteStrand::default(),

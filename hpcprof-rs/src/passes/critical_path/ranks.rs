@@ -39,6 +39,13 @@ struct Part {
     marks: HashMap<u64, u64>,
 }
 
+impl Part {
+    fn add_mark(&mut self, key: u64, time: u64) {
+        let sum = self.marks.entry(key).or_default();
+        *sum = sum.saturating_add(time);
+    }
+}
+
 /// Finds the jobs, and gives each process its part of its job's path.
 pub fn join(processes: &mut [ProcessInput], warnings: &mut Warnings) -> Vec<Job> {
     let mut jobs: BTreeMap<(usize, u64), BTreeMap<u32, usize>> = BTreeMap::new();
@@ -156,7 +163,7 @@ fn follow(
     let keys: HashMap<&ProcedureName, u64> = rank.names.iter().map(|(k, n)| (n, *k)).collect();
     for procedure in path.procedures.iter().filter(|p| p.on_path > 0) {
         if let Some(key) = keys.get(&procedure.name) {
-            *part.marks.entry(*key).or_default() += procedure.on_path;
+            part.add_mark(*key, procedure.on_path);
         }
     }
     // A damaged file might lead in a circle.
@@ -199,7 +206,7 @@ fn follow(
             contexts = *before;
         }
         for (key, time) in &export.marks {
-            *part.marks.entry(*key).or_default() += time;
+            part.add_mark(*key, *time);
         }
     }
     pieces.push((at, segments));
@@ -268,11 +275,11 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
         let at = next.entry(*process).or_default();
         let segment = part.segments.get(*at)?;
         *at += 1;
-        shares.entry(*rank).or_default().on_path += segment.time;
-        let segment = segment.clone();
+        let share = shares.entry(*rank).or_default();
+        share.on_path = share.on_path.saturating_add(segment.time);
         joined.segments.push(Segment {
             rank: Some(*rank),
-            ..segment
+            ..segment.clone()
         });
     }
     let mut procedures: FastMap<Arc<Place>, Procedure> = FastMap::default();
@@ -284,15 +291,16 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     for (rank, part) in parts.values() {
         let share = shares.entry(*rank).or_default();
         (share.rank, share.work) = (*rank, part.work);
-        joined.work += part.work;
+        joined.work = joined.work.saturating_add(part.work);
         joined.wall = joined.wall.max(part.wall);
         joined.burdened_span = joined.burdened_span.max(part.burdened_span);
         joined.complete &= part.complete;
-        quality.resyncs += part.quality.resyncs;
-        quality.exact_edges += part.quality.exact_edges;
-        quality.woken_edges += part.quality.woken_edges;
+        quality.resyncs = quality.resyncs.saturating_add(part.quality.resyncs);
+        quality.exact_edges = quality.exact_edges.saturating_add(part.quality.exact_edges);
+        quality.woken_edges = quality.woken_edges.saturating_add(part.quality.woken_edges);
         for (cause, edges) in &part.quality.lost_edges {
-            *lost.entry(cause.clone()).or_default() += edges;
+            let sum = lost.entry(cause.clone()).or_default();
+            *sum = sum.saturating_add(*edges);
         }
         for procedure in &part.procedures {
             let sum = procedures
@@ -302,8 +310,8 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
                     on_path: 0,
                     ..procedure.clone()
                 });
-            sum.work += procedure.work;
-            sum.on_path += procedure.on_path;
+            sum.work = sum.work.saturating_add(procedure.work);
+            sum.on_path = sum.on_path.saturating_add(procedure.on_path);
             sum.zeroed_span = sum.zeroed_span.min(procedure.zeroed_span);
         }
     }
@@ -312,4 +320,148 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     sort_procedures(&mut joined.procedures);
     joined.ranks = shares.into_values().collect();
     Some(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hpc_formats::critical_path::{Export, Procedure as Measured};
+
+    fn segment(begin: Site, edge: Edge, time: u64) -> file::Segment<Site> {
+        let thread = (edge != Edge::Message || !matches!(begin, Site::Remote { .. })).then_some(0);
+        let end = Site::Unknown;
+        file::Segment {
+            begin,
+            end,
+            edge,
+            rank: None,
+            thread,
+            time,
+            count: 1,
+        }
+    }
+
+    fn process(
+        rank: u32,
+        span: u64,
+        segments: Vec<file::Segment<Site>>,
+        part: Rank<Site>,
+    ) -> ProcessInput {
+        let path = file::CriticalPath {
+            span,
+            segments,
+            procedures: vec![Measured {
+                name: ProcedureName::Mark("f".to_owned()),
+                work: 40,
+                on_path: 5,
+                zeroed_span: 0,
+            }],
+            rank: Some(Rank {
+                job: 1,
+                rank,
+                ranks: 3,
+                names: vec![(7, ProcedureName::Mark("f".to_owned()))],
+                ..part
+            }),
+            ..file::CriticalPath::default()
+        };
+        ProcessInput {
+            run: 0,
+            pid: rank,
+            start_monotonic_ns: 1,
+            process: None,
+            critical_path: Some(path),
+            threads: BTreeMap::new(),
+        }
+    }
+
+    fn remote(rank: u32, export: u32, time: u64) -> file::Segment<Site> {
+        segment(Site::Remote { rank, export }, Edge::Message, time)
+    }
+
+    fn sender() -> ProcessInput {
+        let on_path = |time| OnPath {
+            profile: 1,
+            record: 2,
+            time,
+        };
+        let export = |length, time, before| Export {
+            length,
+            last: segment(Site::Unknown, Edge::Message, time),
+            before,
+            contexts: Some(1),
+            marks: vec![(7, 30)],
+        };
+        let part = Rank {
+            savings: vec![(7, 10)],
+            first: 4,
+            segments: vec![
+                (None, segment(Site::Unknown, Edge::Start, 20)),
+                (Some(0), segment(Site::Unknown, Edge::Barrier, 9)),
+            ],
+            contexts: vec![(None, vec![on_path(3)]), (Some(0), vec![on_path(4)])],
+            exports: vec![export(25, 5, Some(0)), export(50, 21, Some(1))],
+            ..Rank::default()
+        };
+        process(0, 60, vec![segment(Site::Unknown, Edge::Start, 60)], part)
+    }
+
+    fn receiver(export: u32, time: u64) -> ProcessInput {
+        let part = Rank {
+            savings: vec![(7, 35)],
+            ..Rank::default()
+        };
+        process(
+            2,
+            time + 20,
+            vec![
+                remote(0, export, time),
+                segment(Site::Unknown, Edge::Message, 20),
+            ],
+            part,
+        )
+    }
+
+    #[test]
+    fn the_path_goes_on_where_it_came_from() {
+        let mut processes = [sender(), receiver(5, 50)];
+        let mut warnings = Warnings::default();
+        let jobs = join(&mut processes, &mut warnings);
+        assert_eq!(jobs[0].order, [0, 0, 0, 1]);
+        assert!(!jobs[0].is_whole, "rank 1 is missing");
+        let [sender, receiver] = processes.map(|p| p.critical_path.expect("it has one"));
+        let times =
+            |path: &file::CriticalPath| path.segments.iter().map(|s| s.time).collect::<Vec<_>>();
+        assert_eq!(
+            (times(&sender), times(&receiver)),
+            (vec![20, 9, 21], vec![20])
+        );
+        assert_eq!(
+            sender.on_path,
+            [OnPath {
+                profile: 1,
+                record: 2,
+                time: 7
+            }]
+        );
+        // Without the procedure the sender's end counts, too: 70 - min(35, 70 - 60 + 10).
+        let times = |path: &file::CriticalPath| {
+            (path.procedures[0].on_path, path.procedures[0].zeroed_span)
+        };
+        assert_eq!((times(&sender), times(&receiver)), ((30, 50), (5, 50)));
+    }
+
+    #[test]
+    fn what_is_not_known_any_more_is_folded() {
+        for (export, time) in [(3, 50), (9, 50), (5, 49)] {
+            let mut processes = [sender(), receiver(export, time)];
+            let jobs = join(&mut processes, &mut Warnings::default());
+            assert_eq!(jobs[0].order, [1, 1], "export {export}");
+            let path = processes[1].critical_path.as_ref().expect("it has one");
+            assert_eq!(
+                (path.segments[0].edge, path.segments[0].time),
+                (Edge::Folded, time)
+            );
+        }
+    }
 }
