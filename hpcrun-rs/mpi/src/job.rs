@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) matching: Matching,
     pub(crate) requests: Requests,
     to: Vec<Outgoing>,
+    /// Strands wait for room in a ring.
+    waits: bool,
     from: Vec<Incoming>,
     /// The communicator of strands that travel in messages.
     own: usize,
@@ -179,6 +181,7 @@ unsafe fn meet() -> (Job, u64) {
             matching: Matching::new(size as usize),
             requests: HashMap::default(),
             to,
+            waits: false,
             from,
             own,
             sent: VecDeque::new(),
@@ -406,6 +409,7 @@ impl State {
             Outgoing::Ring(ring, waiting) if waiting.is_empty() => {
                 if !ring.send(&arrived) {
                     waiting.push_back(arrived);
+                    self.waits = true;
                 }
             }
             Outgoing::Ring(ring, waiting) => {
@@ -441,11 +445,18 @@ impl State {
     }
 
     /// Sends what has waited for room.
+    #[inline]
     pub(crate) fn flush(&mut self) {
-        for to in &mut self.to {
-            if let Outgoing::Ring(ring, waiting) = to {
+        if self.waits {
+            let rings = self.to.iter_mut().filter_map(|to| match to {
+                Outgoing::Ring(ring, waiting) => Some((ring, waiting)),
+                _ => None,
+            });
+            let left = rings.map(|(ring, waiting)| {
                 flush(ring, waiting);
-            }
+                waiting.len()
+            });
+            self.waits = left.sum::<usize>() > 0;
         }
     }
 
