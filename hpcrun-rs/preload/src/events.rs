@@ -64,7 +64,8 @@ pub(crate) fn tell<R>(place: Place, event: impl FnOnce(&mut Tracked, Site) -> R)
     if !path::is_active() {
         return None;
     }
-    let thread = threads::current()?;
+    // What a message-passing library does in its calls is its own.
+    let thread = threads::current().filter(|thread| !thread.is_in_call())?;
     keeping_errno(|| thread.event(place.0, event))
 }
 
