@@ -160,13 +160,11 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// The strand, for another process.
+    /// The strand, for another process; of its savings, those that count.
     #[inline]
-    pub(crate) fn export(&self) -> RemoteStrand {
-        let mut strand = RemoteStrand::default();
-        // SAFETY: a local.
-        unsafe { (self.table.export)(self.site, &mut strand) };
-        strand
+    pub(crate) fn export(&self, to: &mut RemoteStrand) {
+        // SAFETY: a reference.
+        unsafe { (self.table.export)(self.site, to) };
     }
 
     /// Has waited for another process.

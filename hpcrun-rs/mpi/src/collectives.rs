@@ -162,7 +162,8 @@ impl Companion {
         // SAFETY: MPI's function on a local.
         unsafe { pmpi!(Comm_rank(comm, at(&mut rank))) };
         let is_root = rank == root;
-        let strand = observed.export();
+        let mut strand = RemoteStrand::default();
+        observed.export(&mut strand);
         let mut companion = Box::new(Companion {
             sent: strand,
             received: strand,
