@@ -101,8 +101,8 @@ impl Call<'_> {
         unsafe { *ptr::with_exposed_provenance::<c_int>(self.arguments[index]).add(at) }
     }
 
-    /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and then
-    /// `read` with the statuses.
+    /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and
+    /// then `read` with the statuses.
     pub(crate) fn with_statuses<R>(
         &self,
         index: usize,
