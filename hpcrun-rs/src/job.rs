@@ -15,8 +15,8 @@ pub(crate) struct Job {
     ranks: u32,
 }
 
-/// The variables of launchers: rank, number of ranks, and what names a job together. A launcher that names none
-/// (MPICH's Hydra) is known by its process.
+/// The variables of launchers: rank, number of ranks, and what names a job together. A launcher that names
+/// none (MPICH's Hydra) is known by its process.
 const LAUNCHERS: [(&str, &str, &[&str]); 4] = [
     (
         "OMPI_COMM_WORLD_RANK",

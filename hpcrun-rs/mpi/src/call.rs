@@ -101,8 +101,8 @@ impl Call<'_> {
         unsafe { *ptr::with_exposed_provenance::<c_int>(self.arguments[index]).add(at) }
     }
 
-    /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and then
-    /// `read` with the statuses.
+    /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and
+    /// then `read` with the statuses.
     pub(crate) fn with_statuses<R>(
         &self,
         index: usize,
@@ -160,13 +160,11 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// The strand, for another process.
+    /// The strand, for another process; of its savings, those that count.
     #[inline]
-    pub(crate) fn export(&self) -> RemoteStrand {
-        let mut strand = RemoteStrand::default();
-        // SAFETY: a local.
-        unsafe { (self.table.export)(self.site, &mut strand) };
-        strand
+    pub(crate) fn export(&self, to: &mut RemoteStrand) {
+        // SAFETY: a reference.
+        unsafe { (self.table.export)(self.site, to) };
     }
 
     /// Has waited for another process.

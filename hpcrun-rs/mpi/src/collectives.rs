@@ -162,7 +162,8 @@ impl Companion {
         // SAFETY: MPI's function on a local.
         unsafe { pmpi!(Comm_rank(comm, at(&mut rank))) };
         let is_root = rank == root;
-        let strand = observed.export();
+        let mut strand = RemoteStrand::default();
+        observed.export(&mut strand);
         let mut companion = Box::new(Companion {
             sent: strand,
             received: strand,
@@ -178,7 +179,8 @@ impl Companion {
         let (sent, received) = (at(&mut c.sent), at(&mut c.received));
         let (request, root) = (at(&mut c.request), root as usize);
         let Operations { kind, longest } = job.operations;
-        // SAFETY: as MPI's functions ask; the strands and the request stay where they are until it is complete.
+        // SAFETY: as MPI's functions ask; the strands and the request stay where they are until it is
+        // complete.
         unsafe {
             match (direction, is_blocking) {
                 (Direction::All, true) => {
@@ -211,8 +213,9 @@ impl Companion {
     }
 }
 
-// What is unsafe here relies on the caller's arguments being those that MPI's function takes: the communicator
-// is the last one, before it the root, if there is one, behind it the request of a nonblocking one.
+// What is unsafe here relies on the caller's arguments being those that MPI's function takes: the
+// communicator is the last one, before it the root, if there is one, behind it the request of a nonblocking
+// one.
 macro_rules! directions {
     ($($blocking:ident $nonblocking:ident $direction:ident;)*) => { $(
         pub(crate) unsafe fn $blocking(call: Call<'_>, real: impl Function) -> c_int {

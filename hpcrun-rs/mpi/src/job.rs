@@ -10,7 +10,7 @@ use crate::library::{Library, THREAD_MULTIPLE, at, library, pmpi};
 use crate::matching::{Arrived, Found, Matching, Message, World};
 use crate::requests::Requests;
 use crate::ring::Ring;
-use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
+use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::fs::OpenOptions;
@@ -50,6 +50,8 @@ pub(crate) struct State {
     world_group: usize,
     pub(crate) matching: Matching,
     pub(crate) requests: Requests,
+    /// The strand that is about to leave, or has just come: it is large, so it is never moved.
+    strand: Box<Arrived>,
     to: Vec<Outgoing>,
     /// Strands wait for room in a ring.
     waits: bool,
@@ -122,10 +124,11 @@ pub(crate) fn end() {
         {
             state.reap(true);
             pmpi!(Barrier(state.own));
-            let mut unused = Arrived::default();
             for source in 0..state.from.len() as u32 {
                 state.matching(
-                    |_, world| while world.by_message(source, Duration::ZERO, &mut unused) {},
+                    |_, world, unused| {
+                        while world.by_message(source, Duration::ZERO, unused) {}
+                    },
                 );
             }
         }
@@ -180,6 +183,7 @@ unsafe fn meet() -> (Job, u64) {
             world_group,
             matching: Matching::new(size as usize),
             requests: HashMap::default(),
+            strand: Box::default(),
             to,
             waits: false,
             from,
@@ -394,26 +398,20 @@ impl State {
             .copied()
     }
 
-    /// Sends a strand beside the message that follows.
+    /// Sends the strand beside the message that follows.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        message: (u64, c_int),
-        to: u32,
-        strand: RemoteStrand,
-        observed: Observed,
-    ) {
-        let (comm, tag) = message;
-        let arrived = Arrived { comm, tag, strand };
+    pub(crate) fn send(&mut self, (comm, tag): (u64, c_int), to: u32, observed: Observed) {
+        (self.strand.comm, self.strand.tag) = (comm, tag);
+        observed.export(&mut self.strand.strand);
         match &mut self.to[to as usize] {
             Outgoing::Ring(ring, waiting) if waiting.is_empty() => {
-                if !ring.send(&arrived) {
-                    waiting.push_back(arrived);
+                if !ring.send(&self.strand) {
+                    waiting.push_back(*self.strand);
                     self.waits = true;
                 }
             }
             Outgoing::Ring(ring, waiting) => {
-                waiting.push_back(arrived);
+                waiting.push_back(*self.strand);
                 flush(ring, waiting);
                 if waiting.len() > MOST_WAITING {
                     waiting.clear();
@@ -423,7 +421,7 @@ impl State {
             }
             Outgoing::Message => {
                 self.reap(false);
-                let mut strand = Box::new(arrived);
+                let mut strand = self.strand.clone();
                 let mut request = 0;
                 let bytes = size_of::<Arrived>();
                 // SAFETY: the buffer lives until the request is complete.
@@ -479,9 +477,12 @@ impl State {
         }
     }
 
-    /// Calls `find` with the matching and what it asks.
+    /// Calls `find` with the matching, what it asks, and where it puts a strand.
     #[inline]
-    fn matching<R>(&mut self, find: impl FnOnce(&mut Matching, &mut Arrivals<'_>) -> R) -> R {
+    fn matching<R>(
+        &mut self,
+        find: impl FnOnce(&mut Matching, &mut Arrivals<'_>, &mut Arrived) -> R,
+    ) -> R {
         let mut arrivals = Arrivals {
             from: &mut self.from,
             comms: &self.comms,
@@ -490,23 +491,25 @@ impl State {
             own: self.own,
             is_threaded: self.is_threaded,
         };
-        find(&mut self.matching, &mut arrivals)
+        find(&mut self.matching, &mut arrivals, &mut self.strand)
     }
 
-    /// The strand of a message that a receive has got.
+    /// Merges the strand of a message that a receive has got.
     #[inline]
-    pub(crate) fn take(
-        &mut self,
-        number: Option<u64>,
-        message: Message,
-        into: &mut Arrived,
-    ) -> Found {
-        self.matching(|matching, world| matching.take(number, message, world, into))
+    pub(crate) fn take(&mut self, number: Option<u64>, message: Message, observed: Observed) {
+        match self.matching(|matching, world, to| matching.take(number, message, world, to)) {
+            Found::Strand => observed.import(&self.strand.strand),
+            Found::Missing => observed.lose(LOST_ROOM),
+            Found::Ambiguous => observed.lose(LOST_UNKNOWN),
+        }
     }
 
-    /// The strand of a message that is there.
-    pub(crate) fn peek(&mut self, message: Message, into: &mut Arrived) -> Found {
-        self.matching(|matching, world| matching.peek(message, world, into))
+    /// Merges the strand of a message that is there. The receive will count what cannot be told.
+    pub(crate) fn peek(&mut self, message: Message, observed: Observed) {
+        let found = self.matching(|matching, world, to| matching.peek(message, world, to));
+        if found == Found::Strand {
+            observed.import(&self.strand.strand);
+        }
     }
 }
 

@@ -16,8 +16,8 @@
 //! | `hooks` | the interposed functions: a table |
 //!
 //! What a rank does in a call of MPI is no activity. Where strands travel beside messages, MPI's rule that
-//! messages do not overtake each other tells which strand belongs to a message. What it does not tell, in some
-//! uses of wildcards, is counted as a lost edge.
+//! messages do not overtake each other tells which strand belongs to a message. What it does not tell, in
+//! some uses of wildcards, is counted as a lost edge.
 //!
 //! The library is built with `panic = "abort"`, so no panic of ours unwinds into the program.
 

@@ -18,7 +18,8 @@ pub(crate) struct Library {
     pub(crate) no_comm: usize,
     pub(crate) any_source: c_int,
     pub(crate) proc_null: c_int,
-    /// Stands for a status, or an array of them, that the caller does not want; in Fortran, for one, for many.
+    /// Stands for a status, or an array of them, that the caller does not want; in Fortran, for one, for
+    /// many.
     ignore: [usize; 3],
     /// Of a status in integers: its size, and where the source is; the tag follows.
     pub(crate) status: usize,

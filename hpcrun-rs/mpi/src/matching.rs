@@ -1,11 +1,11 @@
 //! Which strand belongs to a message that a receive has got.
 //!
 //! Of messages from one sender in one communicator with one tag, the first that was sent goes to the first
-//! receive that was posted, whichever receive the program waits for first. So a receive takes the strand after
-//! as many others as there are receives that were posted before it, took such a message, and have not got
-//! their strand yet. Whether an earlier receive with a wildcard did so is known when it is complete; until
-//! then the strand is unknown, and so it stays: the receive remains as a *debt*, by which later ones find
-//! theirs, and which takes its strand in its turn without using it.
+//! receive that was posted, whichever receive the program waits for first. So a receive takes the strand
+//! after as many others as there are receives that were posted before it, took such a message, and have not
+//! got their strand yet. Whether an earlier receive with a wildcard did so is known when it is complete;
+//! until then the strand is unknown, and so it stays: the receive remains as a *debt*, by which later ones
+//! find theirs, and which takes its strand in its turn without using it.
 //!
 //! Threads that receive or send such messages at the same time, in no order of the program's, may take each
 //! other's strands.
@@ -257,8 +257,8 @@ impl Matching {
 mod tests {
     use super::*;
 
-    /// One sender beside a library that matches as MPI does: each message goes to the first posted receive that
-    /// accepts it, or waits.
+    /// One sender beside a library that matches as MPI does: each message goes to the first posted receive
+    /// that accepts it, or waits.
     #[derive(Default)]
     struct Model {
         /// Strands on their way: of messages from ranks 0 and 1.

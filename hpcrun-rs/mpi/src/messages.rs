@@ -3,9 +3,9 @@
 use crate::call::{Call, Function, Observed, observe};
 use crate::job::{Job, State};
 use crate::library::{ANY_TAG, library};
-use crate::matching::{Arrived, Found, Message, Wanted};
+use crate::matching::{Message, Wanted};
 use crate::requests::Request;
-use hpcrun_abi::{LOST_ROOM, LOST_SYNCHRONOUS, LOST_UNKNOWN};
+use hpcrun_abi::{LOST_SYNCHRONOUS, LOST_UNKNOWN};
 use std::ffi::c_int;
 
 /// How a send waits for its receiver.
@@ -62,7 +62,7 @@ impl To {
         };
         let message = (comm.id, self.tag);
         state.flush();
-        state.send(message, rank, observed.export(), observed);
+        state.send(message, rank, observed);
         if self.mode == Mode::Synchronous {
             observed.lose(LOST_SYNCHRONOUS);
         }
@@ -133,19 +133,12 @@ impl From {
         observed: Observed,
         job: &Job,
     ) {
-        let mut arrived = Arrived::default();
         let mut state = job.state();
         // SAFETY: the caller's promise.
-        let found = match unsafe { From::message(comm, status, &mut state) } {
-            Ok(Some(message)) => state.take(number, message, &mut arrived),
-            Ok(None) => return,
-            Err(()) => Found::Ambiguous,
-        };
-        drop(state);
-        match found {
-            Found::Strand => observed.import(&arrived.strand),
-            Found::Missing => observed.lose(LOST_ROOM),
-            Found::Ambiguous => observed.lose(LOST_UNKNOWN),
+        match unsafe { From::message(comm, status, &mut state) } {
+            Ok(Some(message)) => state.take(number, message, observed),
+            Ok(None) => {}
+            Err(()) => observed.lose(LOST_UNKNOWN),
         }
     }
 }
@@ -297,13 +290,7 @@ unsafe fn probe_by(
                 let mut state = job.state();
                 let message = From::message(from.comm, status, &mut state);
                 if let Ok(Some(message)) = message {
-                    let mut arrived = Arrived::default();
-                    let found = state.peek(message, &mut arrived);
-                    drop(state);
-                    // The receive will count what cannot be told.
-                    if found == Found::Strand {
-                        observed.import(&arrived.strand);
-                    }
+                    state.peek(message, observed);
                 }
             }
             result

@@ -1,5 +1,5 @@
-//! Waits for nonblocking and persistent operations. A strand is merged when the program knows that its message
-//! is there: at the wait, not where the receive was posted.
+//! Waits for nonblocking and persistent operations. A strand is merged when the program knows that its
+//! message is there: at the wait, not where the receive was posted.
 
 use crate::call::{Call, Function, Observed, observe};
 use crate::collectives::Companion;
@@ -97,7 +97,9 @@ enum Ends {
 
 // What is unsafe here relies on the caller's arguments being those that MPI's function takes.
 macro_rules! waits {
-    ($($name:ident: count $count:expr, requests $requests:literal, statuses $statuses:literal, $ends:expr;)*) => { $(
+    ($(
+        $name:ident: count $count:expr, requests $requests:literal, statuses $statuses:literal, $ends:expr;
+    )*) => { $(
         pub(crate) unsafe fn $name(call: Call<'_>, real: impl Function) -> c_int {
             let count: Option<usize> = $count;
             // SAFETY: see above.

@@ -1,7 +1,7 @@
 //! Queues of strands in memory that the processes of a host share: one for each sender and receiver.
 //!
-//! A queue is a ring of lines of 64 bytes. An entry takes as many as it has savings for. Its first word is one
-//! more than the number of its first line since the start, and is written last: so the receiver reads an
+//! A queue is a ring of lines of 64 bytes. An entry takes as many as it has savings for. Its first word is
+//! one more than the number of its first line since the start, and is written last: so the receiver reads an
 //! entry without reading anything else of the sender's. The receiver says now and then how far it is, and the
 //! sender looks when there seems to be no room.
 //!
@@ -95,8 +95,8 @@ impl Ring {
             put(HEAD + 2 * index, saving.procedure);
             put(HEAD + 2 * index + 1, saving.time);
         }
-        // At the begin of any other line is the number of an entry of an earlier round, which is less than any
-        // that the receiver expects there, or a procedure's, which is a hash and never that small.
+        // At the begin of any other line is the number of an entry of an earlier round, which is less than
+        // any that the receiver expects there, or a procedure's, which is a hash and never that small.
         let number = self.word_of(self.position, 0);
         number.store(self.position + 1, Ordering::Release);
         self.position += lines;

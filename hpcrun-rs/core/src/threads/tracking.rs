@@ -39,8 +39,8 @@ impl ThreadState {
     }
 
     /// A call of a message-passing library begins, from an address: what the thread does in it is no
-    /// activity, and a yield there is no idleness. The result is for [`Self::leave_call`]; [`CALL_NESTED`]: the
-    /// thread is in such a call already.
+    /// activity, and a yield there is no idleness. The result is for [`Self::leave_call`]; [`CALL_NESTED`]:
+    /// the thread is in such a call already.
     pub fn enter_call(&self, address: u64) -> u64 {
         if self.in_call.replace(true) {
             return CALL_NESTED;
