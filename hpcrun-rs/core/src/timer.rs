@@ -15,7 +15,7 @@
 //! overrun count.
 //!
 //! A thread that is switched so often that a perf event's timer costs too much (`switches`) has a POSIX timer
-//! instead, until it is switched less often.
+//! instead, until it is switched less often. Each tick samples it then, with the weight of a tick.
 //!
 //! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the
 //! thread's own handler opens a new one when it is gone.
@@ -117,6 +117,8 @@ const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
 /// CPU time between two checks of a perf event, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
+/// CPU time after which a timer that stands in for a perf event fires, in the next tick.
+const EACH_TICK_NS: u64 = 1_000;
 /// Lower bound of our descriptors: programs may expect small numbers, or close the first 1024.
 pub const MOVED_FROM: i32 = 512;
 const MOVED_FAR: i32 = 1024;
@@ -492,14 +494,19 @@ impl Source {
         self.handle.store(i64::from(timer), Ordering::Relaxed);
         self.kind
             .store(SourceKind::PosixTimer as u8, Ordering::Release);
-        let first = if pace.leaves_room() {
+        let first = if pace.leaves_room() || self.stands_in.load(Ordering::Relaxed) {
             self.begin(pace, clock, cookie)
         } else {
             self.clock.begin(clock);
             self.jitter.end();
             pace.period
         };
-        set_timer(timer, first, pace.period).inspect_err(|_| self.disarm())
+        let times = match self.stands_in.load(Ordering::Relaxed) {
+            // Each tick that finds the thread running.
+            true => (1, EACH_TICK_NS),
+            false => (first, pace.period),
+        };
+        set_timer(timer, times.0, times.1).inspect_err(|_| self.disarm())
     }
 
     /// Stops delivery. Any thread may call this; a second call has no effect.
@@ -549,9 +556,12 @@ impl Source {
         let kind = self.kind.load(Ordering::Relaxed);
         let word = |offset| word_at(info, offset);
         match info.si_code {
-            TRAP_PERF if word(24) == cookie && self.jitter.is_on() => Some(self.next()),
             // From an event that another timer has replaced meanwhile.
-            TRAP_PERF if word(24) == cookie => Some(0),
+            TRAP_PERF if word(24) == cookie && self.stands_in.load(Ordering::Relaxed) => Some(0),
+            TRAP_PERF if word(24) == cookie => Some(self.next()),
+            SI_TIMER if word(24) == cookie && self.stands_in.load(Ordering::Relaxed) => {
+                Some(self.jitter.weigh_tick())
+            }
             // From the watching timer, which found the perf event alive.
             SI_TIMER if word(24) == cookie && self.perf_descriptor().is_some() => Some(0),
             SI_TIMER if word(24) == cookie && self.jitter.is_on() => Some(self.next()),
