@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Nanoseconds of a switch, as measured by [`measure_cost`].
 static COST: AtomicU64 = AtomicU64::new(0);
 /// A perf event is too expensive if switches take more than this part of the thread's CPU time.
-const TOO_EXPENSIVE: u64 = 8;
+const TOO_EXPENSIVE: u64 = 4;
 /// It is cheap enough again if they would take less than this part.
-const CHEAP: u64 = 32;
+const CHEAP: u64 = 16;
 
 /// Measures the cost of a switch by `set`, which stops and starts a timer, with both distances in turn.
 pub(super) fn measure_cost(set: impl Fn(u64), distances: [u64; 2]) {
