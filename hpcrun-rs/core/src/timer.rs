@@ -14,25 +14,20 @@
 //! timer uses whole ticks. A timer that would fire in every tick has equal distances instead, weighted by its
 //! overrun count.
 //!
-//! A thread that is switched so often that a perf event's timer costs too much (`switches`) has a POSIX timer
-//! instead, until it is switched less often. Each tick samples it then, with the weight of a tick.
-//!
 //! A perf event is a descriptor, which a program may close. So a slow POSIX timer watches it, and the
 //! thread's own handler opens a new one when it is gone.
 //!
-//! Async-signal-safe: [`Source::claim`]; [`Source::is_lost`], [`Source::is_unfit`] and [`Source::arm`] in
-//! the handler of their thread.
+//! Async-signal-safe: [`Source::claim`]; [`Source::is_lost`] and [`Source::arm`] in the handler of their
+//! thread.
 
 mod interpolated_clock;
 mod jitter;
-mod switches;
 
 use crate::config::{Config, Event, SourceKind};
 use crate::system::{self, close};
 use interpolated_clock::{InterpolatedClock, time_of};
 use jitter::{Jitter, Pace};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use switches::Switches;
 
 /// The signal of all sources except SIGTRAP's. Its default action is "ignore", so a signal that is pending
 /// when `exec` replaces the program is harmless.
@@ -64,9 +59,6 @@ pub struct Source {
     watch: AtomicI64,
     clock: InterpolatedClock,
     jitter: Jitter,
-    switches: Switches,
-    /// Whether a POSIX timer stands in for a perf event, because of the thread's switches.
-    stands_in: AtomicBool,
 }
 
 /// `struct perf_event_attr` up to `sig_data` (PERF_ATTR_SIZE_VER7).
@@ -117,8 +109,6 @@ const F_SETOWN_EX: i32 = 15;
 const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
 /// CPU time between two checks of a perf event, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// CPU time after which a timer that stands in for a perf event fires, in the next tick.
-const EACH_TICK_NS: u64 = 1_000;
 /// Lower bound of our descriptors: programs may expect small numbers, or close the first 1024.
 pub const MOVED_FROM: i32 = 512;
 const MOVED_FAR: i32 = 1024;
@@ -267,7 +257,6 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
         match open_perf(kind, config.period_ns(), 0) {
             Ok(fd) => {
                 close(fd);
-                measure_switches();
                 return Ok(kind);
             }
             Err(error) if config.source.is_some() => {
@@ -278,20 +267,6 @@ pub fn choose(config: &Config) -> Result<SourceKind, String> {
         }
     }
     Ok(SourceKind::PosixTimer)
-}
-
-/// Measures what a switch costs with a perf event, by one that sends no signals.
-fn measure_switches() {
-    // Far in the future, or nearer than the kernel's other timers, so that the processor's is set.
-    const FAR: u64 = 1 << 40;
-    const NEAR: u64 = 200_000;
-    let Ok(descriptor) = open_perf(SourceKind::PerfSignal, FAR, 0) else {
-        return;
-    };
-    // SAFETY: enabling touches no memory.
-    unsafe { libc::ioctl(descriptor, PERF_EVENT_IOC_ENABLE as _, 0) };
-    switches::measure_cost(|distance| set_perf(descriptor, distance), [NEAR, FAR]);
-    close(descriptor);
 }
 
 /// The highest rate of distinct samples of a source, in Hz; 0 if the kernel's tick does not limit it.
@@ -359,8 +334,6 @@ impl Source {
             watch: AtomicI64::new(-1),
             clock: InterpolatedClock::new(),
             jitter: Jitter::new(),
-            switches: Switches::new(),
-            stands_in: AtomicBool::new(false),
         }
     }
 
@@ -368,7 +341,7 @@ impl Source {
     /// signals. Falls back to a POSIX timer if perf refuses (too many open files). Errors are those of the
     /// operating system.
     pub fn arm(&self, config: &Config, kind: SourceKind, tid: u32, cookie: u64) -> Result<(), i32> {
-        if kind == SourceKind::PosixTimer || self.stands_in.load(Ordering::Relaxed) {
+        if kind == SourceKind::PosixTimer {
             return self.arm_timer(config, kind, tid, cookie);
         }
         // First, so that little of ours follows once samples come.
@@ -441,25 +414,6 @@ impl Source {
         true
     }
 
-    /// Whether the thread is switched too often for a perf event, or seldom enough for one again. If so, disarms
-    /// the source; [`Self::arm`] starts the other kind. To be asked after a sample, with the period in
-    /// nanoseconds. Async-signal-safe.
-    #[inline]
-    pub fn is_unfit(&self, period: u64) -> bool {
-        let stands_in = self.stands_in.load(Ordering::Relaxed);
-        // A sample on time: the thread was hardly switched.
-        if !stands_in && (self.clock.was_interpolated() || self.perf_descriptor().is_none()) {
-            return false;
-        }
-        let changes = self.switches.are_too_expensive(stands_in, period) != stands_in;
-        if changes {
-            self.disarm();
-            self.stands_in.store(!stands_in, Ordering::Relaxed);
-            self.switches.look();
-        }
-        changes
-    }
-
     /// Whether the descriptor still refers to our perf event.
     fn is_own(&self, descriptor: i32) -> bool {
         perf_id(descriptor) == Some(self.perf_id.load(Ordering::Relaxed))
@@ -494,25 +448,18 @@ impl Source {
         self.handle.store(i64::from(timer), Ordering::Relaxed);
         self.kind
             .store(SourceKind::PosixTimer as u8, Ordering::Release);
-        let first = if pace.leaves_room() || self.stands_in.load(Ordering::Relaxed) {
+        let first = if pace.leaves_room() {
             self.begin(pace, clock, cookie)
         } else {
             self.clock.begin(clock);
             self.jitter.end();
             pace.period
         };
-        let times = match self.stands_in.load(Ordering::Relaxed) {
-            // Each tick that finds the thread running.
-            true => (1, EACH_TICK_NS),
-            false => (first, pace.period),
-        };
-        set_timer(timer, times.0, times.1).inspect_err(|_| self.disarm())
+        set_timer(timer, first, pace.period).inspect_err(|_| self.disarm())
     }
 
     /// Stops delivery. Any thread may call this; a second call has no effect.
     pub fn disarm(&self) {
-        self.stands_in.store(false, Ordering::Relaxed);
-        self.switches.forget();
         let kind = self.kind.swap(0, Ordering::AcqRel);
         let handle = self.handle.swap(-1, Ordering::AcqRel) as i32;
         let watch = self.watch.swap(-1, Ordering::AcqRel) as i32;
@@ -556,12 +503,7 @@ impl Source {
         let kind = self.kind.load(Ordering::Relaxed);
         let word = |offset| word_at(info, offset);
         match info.si_code {
-            // From an event that another timer has replaced meanwhile.
-            TRAP_PERF if word(24) == cookie && self.stands_in.load(Ordering::Relaxed) => Some(0),
             TRAP_PERF if word(24) == cookie => Some(self.next()),
-            SI_TIMER if word(24) == cookie && self.stands_in.load(Ordering::Relaxed) => {
-                Some(self.jitter.weigh_tick())
-            }
             // From the watching timer, which found the perf event alive.
             SI_TIMER if word(24) == cookie && self.perf_descriptor().is_some() => Some(0),
             SI_TIMER if word(24) == cookie && self.jitter.is_on() => Some(self.next()),

@@ -129,16 +129,13 @@ unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *m
     };
     take(thread, &busy, ucontext, periods);
     drop(busy);
-    if thread.source.is_unfit(image::period_ns()) {
-        start_again(thread);
-    }
     if start != 0 {
         latency::keep(latency::now().wrapping_sub(start));
     }
 }
 
-/// Restarts the source: the program has closed the thread's perf event, and the time since the last sample is
-/// lost, or another kind is cheaper.
+/// Restarts the source, because the program has closed the thread's perf event. The time since the last
+/// sample is lost.
 #[cold]
 fn start_again(thread: &ThreadState) {
     if let Some(image) = image::current().filter(|_| image::is_running()) {

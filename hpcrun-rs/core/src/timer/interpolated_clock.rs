@@ -91,12 +91,6 @@ impl InterpolatedClock {
         Some(self.real.load(Relaxed)).filter(|real| *real != 0)
     }
 
-    /// Whether the last sample was on time, so that no clock was read.
-    #[inline]
-    pub(super) fn was_interpolated(&self) -> bool {
-        self.interpolated.load(Relaxed) != 0
-    }
-
     #[inline]
     fn since_by(&self, counter: impl Fn() -> u64, time_of: impl Fn(libc::clockid_t) -> u64) -> i64 {
         let last = self.last.load(Relaxed);

@@ -14,8 +14,7 @@
 //! period always crossed the boundary, and one at its end half as often. A program with rounds of one period
 //! had its beginning weighted three times as high as its end.)
 //!
-//! Async-signal-safe: [`Jitter::next`] and [`Jitter::weigh_tick`], which only compute. The caller reads the clock
-//! and sets the timer.
+//! Async-signal-safe: [`Jitter::next`], which only computes. The caller reads the clock and sets the timer.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -125,15 +124,6 @@ impl Jitter {
         };
         let periods = self.weigh(period, since);
         Next { periods, distance }
-    }
-
-    /// The weight of a sample of a thread that every tick samples. A tick finds a thread with the probability
-    /// of its share of the time, so a tick's weight is right for a thread of any length of life, and however
-    /// often it is switched; the time since the last one is not, as the last part of a life has no sample.
-    #[inline]
-    pub(super) fn weigh_tick(&self) -> u64 {
-        let tick = self.tick.load(Relaxed);
-        self.weigh(self.period.load(Relaxed), tick as i64)
     }
 
     /// Draws a distance between half a period and one and a half.
@@ -292,29 +282,6 @@ mod tests {
                 let time = (now - all[0].0) as f64 / pace.period as f64 + 1.0;
                 assert!((time - counted as f64).abs() <= 1.0, "{time}: {counted}");
             }
-        }
-    }
-
-    /// A thread runs for a few microseconds at a time, and lives for less than a tick.
-    #[test]
-    fn ticks_weigh_lives_of_any_length() {
-        for (rate, life) in [(1000, MS / 2), (1000, 3 * MS), (700, 9 * MS)] {
-            let pace = ticking(rate);
-            let mut weights = 0;
-            for seed in 0..20_000 {
-                let jitter = Jitter::new();
-                jitter.begin(pace, seed * 0x1_0001);
-                let first = scale(pace.tick, jitter.fraction());
-                let ticks = (life + pace.tick - first) / pace.tick;
-                weights += (0..ticks).map(|_| jitter.weigh_tick()).sum::<u64>();
-            }
-            let mean = weights as f64 * pace.period as f64 / 20_000.0;
-            // Five standard errors of a sample's weight, 4 ms.
-            let error = (mean - life as f64).abs();
-            assert!(
-                error < 5.0 * 4e6 / 20_000_f64.sqrt(),
-                "{rate} Hz, {life}: {mean}"
-            );
         }
     }
 
