@@ -1,5 +1,5 @@
-//! The programs under test, in the target directory of the test run: the tools in the profile of the tests, so
-//! that both are built together, and what is profiled in release.
+//! The programs under test, in the target directory of the test run: the tools in the profile of the tests,
+//! so that both are built together, and what is profiled in release.
 //!
 //! Input: cargo and cc. Invariant: only one test at a time holds the [`ExclusiveCores`], over all test
 //! binaries, so that no measurement is disturbed by another or by a build.
