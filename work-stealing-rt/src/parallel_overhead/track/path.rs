@@ -20,7 +20,7 @@ fn with<R>(change: impl FnOnce(&'static PathTable) -> R) -> Option<R> {
     profiler::path().map(change)
 }
 
-// In all of these a strand was made by the profiler, and is given back once, since a `Strand` is not copied. A
+// In all of these a strand was made by the profiler, and is given back once: a `Strand` is not copied. A
 // place is one of the source, or a task that lives.
 
 #[inline(always)]
