@@ -78,6 +78,7 @@ impl PathReport {
             work: analysis.work,
             span: analysis.span,
             burdened_span: analysis.span_if(None, message_cost()),
+            span_at_least: analysis.span,
             wall,
             segments,
             procedures: procedures(&analysis, &Analysis::by_entry(on_path())),
@@ -85,7 +86,7 @@ impl PathReport {
                 resyncs: analysis.resyncs,
                 lost_edges: lost.into_iter().collect(),
                 exact_edges: analysis.edges,
-                woken_edges: 0,
+                ..Quality::default()
             },
             ..Report::default()
         };

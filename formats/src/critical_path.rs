@@ -92,6 +92,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub span: u64,
     /// The longest chain if edges cost what the next two say.
     pub burdened_span: u64,
+    /// The longest chain if what counts as serial, though there may be forks in it, took no time.
+    pub span_at_least: u64,
     /// Wall time while the path was tracked.
     pub wall: u64,
     /// Cost of a spawn.
@@ -267,6 +269,8 @@ pub struct Quality {
     pub exact_edges: u64,
     /// Edges of which only the wait and the wake-up were seen.
     pub woken_edges: u64,
+    /// Forks of so little activity that each of their tasks counts as serial.
+    pub grains: u64,
     /// What is missing, by cause; only what is.
     pub lost_edges: Vec<(String, u64)>,
 }
@@ -314,6 +318,7 @@ impl<P, N> Default for CriticalPath<P, N> {
             work: 0,
             span: 0,
             burdened_span: 0,
+            span_at_least: 0,
             wall: 0,
             spawn_cost: 0,
             message_cost: 0,
@@ -334,7 +339,7 @@ impl<P, N> CriticalPath<P, N> {
     pub fn prediction(&self, workers: u32) -> Prediction {
         Prediction {
             workers,
-            lower: (self.work as f64 / f64::from(workers)).max(self.span as f64),
+            lower: (self.work as f64 / f64::from(workers)).max(self.span_at_least as f64),
             upper: bound(self.work, self.span, workers),
         }
     }
@@ -399,6 +404,7 @@ impl<P, N> CriticalPath<P, N> {
             work: self.work,
             span: self.span,
             burdened_span: self.burdened_span,
+            span_at_least: self.span_at_least,
             wall: self.wall,
             spawn_cost: self.spawn_cost,
             message_cost: self.message_cost,

@@ -155,6 +155,7 @@ fn tracked(graph: &Graph) -> Run {
         work: graph.work * MS,
         span: graph.span * MS,
         burdened_span: graph.span * MS + 9,
+        span_at_least: graph.span * MS,
         wall: 70 * MS,
         segments: segments.collect(),
         procedures: functions.collect(),
@@ -390,6 +391,7 @@ fn functions_have_the_times_of_their_samples() {
         pid: run.start.pid,
         image: run.start.image,
         span: 9 * MS,
+        span_at_least: 9 * MS,
         on_path: on_path.to_vec(),
         procedures: functions.into_iter().chain([instance, mark]).collect(),
         ..CriticalPath::default()
@@ -514,10 +516,12 @@ fn doubts_come_first() {
     let mut run = tracked(&JOIN);
     let path = path_of(&mut run);
     path.complete = false;
+    path.span_at_least = 60 * MS;
     path.quality = Quality {
         resyncs: 3,
         exact_edges: 10,
         woken_edges: 20,
+        grains: 5,
         lost_edges: vec![("untracked".to_owned(), 2), ("procedure".to_owned(), 7)],
     };
     let database = database(&run);
@@ -535,8 +539,17 @@ fn doubts_come_first() {
         &flat,
         "! of most edges only a wait and its wake-up were seen",
     );
-    let quality = &json(&database, &[])["quality"];
-    let expected = json!({"resyncs": 3, "exact_edges": 10, "woken_edges": 20,
+    has(&flat, "span 65.000 ms (at least 60.000 ms)");
+    has(
+        &flat,
+        "; 5 forks were too short to follow those inside of them",
+    );
+    let path = json(&database, &[]);
+    assert_eq!(path["span_at_least"], json!(0.06));
+    // 95 ms of work: from two workers on, the least span is the bound.
+    assert_eq!(path["prediction"][1]["lower"], json!(0.06));
+    let quality = &path["quality"];
+    let expected = json!({"resyncs": 3, "exact_edges": 10, "woken_edges": 20, "grains": 5,
         "lost_edges": {"untracked": 2, "procedure": 7}});
     assert_eq!(*quality, expected);
 }

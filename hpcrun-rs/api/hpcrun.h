@@ -36,12 +36,13 @@ enum hpcrun_edge {
     HPCRUN_MESSAGE = 8
 };
 
-/* The profiler's table: hpcrun_abi::PathTable, version 4. */
+/* The profiler's table: hpcrun_abi::PathTable, version 5. */
 struct hpcrun_path {
     uint32_t size;
     uint32_t version;
     const uint8_t *active;
     hpcrun_strand (*copy)(uint64_t at);
+    hpcrun_strand (*fork)(uint64_t at);
     void (*merge)(hpcrun_strand, uint64_t at, uint32_t edge);
     hpcrun_strand (*begin)(hpcrun_strand spawned, uint64_t at);
     hpcrun_strand (*end)(hpcrun_strand left, uint64_t at);
@@ -70,7 +71,7 @@ static inline const struct hpcrun_path *hpcrun_table(void) {
         const struct hpcrun_path *(*find)(void);
         *(void **)&find = dlsym((void *)0, "hpcrun_critical_path");
         const struct hpcrun_path *found = find ? find() : NULL;
-        if (found && (found->version != 4 || found->size < sizeof *found)) {
+        if (found && (found->version != 5 || found->size < sizeof *found)) {
             found = NULL;
         }
         __atomic_store_n(&table, found, __ATOMIC_RELAXED);

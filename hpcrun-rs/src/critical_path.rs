@@ -81,8 +81,10 @@ fn joined(paths: Vec<CriticalPath>) -> Vec<CriticalPath> {
         sum.work += path.work;
         sum.span = sum.span.max(path.span);
         sum.burdened_span = sum.burdened_span.max(path.burdened_span);
+        sum.span_at_least = sum.span_at_least.max(path.span_at_least);
         sum.quality.exact_edges += path.quality.exact_edges;
         sum.quality.woken_edges += path.quality.woken_edges;
+        sum.quality.grains += path.quality.grains;
         for (cause, count) in path.quality.lost_edges {
             let known = sum
                 .quality
@@ -132,6 +134,15 @@ fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
         "hpcrun-rs:   it rests on {} edges that were seen and {} of which only the wake-up was",
         quality.exact_edges, quality.woken_edges
     );
+    if quality.grains > 0 {
+        let _ = write!(
+            text,
+            "; {} forks were too short to follow those inside of them: their tasks count as serial, and the \
+             span is at least {}",
+            quality.grains,
+            time(path.span_at_least as f64)
+        );
+    }
     let lost: u64 = quality.lost_edges.iter().map(|(_, count)| count).sum();
     if lost > 0 {
         let causes = quality

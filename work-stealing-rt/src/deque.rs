@@ -89,6 +89,8 @@ struct Owner {
     solo: bool,
     /// Nothing is private; see [`SplitDeque::set_open`].
     open: Cell<bool>,
+    /// `limit`'s value without attention.
+    limit: Cell<usize>,
     /// The owner's copy of the address.
     block: *const Block,
 }
@@ -139,17 +141,20 @@ impl SplitDeque {
         // SAFETY: just allocated.
         let base = unsafe { &raw const (*block).slots }.cast::<Latch>();
         let open = open_zone(workers) * size_of::<Latch>();
-        SplitDeque {
+        let deque = SplitDeque {
             owner: CachePadded::new(Owner {
                 head: Cell::new(base),
                 split: Cell::new(base),
                 zone: base as usize + open + size_of::<Latch>() / 2,
                 solo: workers == 1,
                 open: Cell::new(false),
+                limit: Cell::new(0),
                 block,
             }),
             block,
-        }
+        };
+        deque.owner.limit.set(deque.most());
+        deque
     }
 
     /// What thieves share, for the owner.
@@ -210,7 +215,7 @@ impl SplitDeque {
     pub(crate) fn finish_push(&self, slot: SlotPtr) -> SlotPtr {
         let open = self.owner.open.get();
         if self.own().limit.load(Ordering::Relaxed) == ATTENTION && !open {
-            let limit = self.last() as usize - self.owner.zone;
+            let limit = self.owner.limit.get();
             self.own().limit.store(limit, Ordering::Relaxed);
         }
         let mut slot = slot;
@@ -235,7 +240,22 @@ impl SplitDeque {
     #[inline(always)]
     pub(crate) fn set_open(&self, open: bool) {
         self.owner.open.set(open);
+        self.owner.limit.set(self.most());
         self.raise_attention();
+    }
+
+    /// Owner: as `set_open(false)`, but the owner takes the slow half of pushes beyond so many further slots.
+    pub(crate) fn set_open_beyond(&self, slots: usize) {
+        self.set_open(false);
+        let end = self.owner.head.get() as usize + slots * size_of::<Latch>();
+        let limit = end.saturating_sub(self.owner.zone).max(1);
+        self.owner.limit.set(limit.min(self.most()));
+    }
+
+    /// The distance of the last usable slot.
+    #[inline(always)]
+    fn most(&self) -> usize {
+        self.last() as usize - self.owner.zone
     }
 
     /// Owner: whether every task is open.
@@ -326,6 +346,12 @@ impl SplitDeque {
     #[inline(always)]
     pub(crate) fn number(&self, slot: SlotPtr) -> usize {
         self.index(slot) as usize
+    }
+
+    /// Owner: the number of the next slot.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> usize {
+        self.number(self.owner.head.get())
     }
 
     /// Anyone: whether the slot belongs to this deque.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 2,
+    major: 3,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -67,7 +67,7 @@ structures! {
     Procedure, Procedure { name work on_path zeroed_span }
     Near<u32>, Near { begin end thread time slack }
     OnPath, OnPath { profile record time }
-    Quality, Quality { resyncs exact_edges woken_edges lost_edges }
+    Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
     Export<u32>, Export { length last before contexts marks }
 }
@@ -206,9 +206,10 @@ impl Field for (Numbered, Vec<Site>) {
         path.pid.write(w);
         path.image.write(w);
         path.complete.write(w);
-        let totals = [path.work, path.span, path.burdened_span, path.wall];
-        let costs = [path.spawn_cost, path.message_cost];
-        totals.iter().chain(&costs).for_each(|time| time.write(w));
+        let spans = [path.span, path.burdened_span, path.span_at_least];
+        let others = [path.wall, path.spawn_cost, path.message_cost];
+        path.work.write(w);
+        spans.iter().chain(&others).for_each(|time| time.write(w));
         path.quality.write(w);
         sites.write(w);
         path.segments.write(w);
@@ -227,6 +228,7 @@ impl Field for (Numbered, Vec<Site>) {
             work: r.u64()?,
             span: r.u64()?,
             burdened_span: r.u64()?,
+            span_at_least: r.u64()?,
             wall: r.u64()?,
             spawn_cost: r.u64()?,
             message_cost: r.u64()?,
@@ -312,6 +314,7 @@ mod tests {
             work: 95,
             span: 65,
             burdened_span: 71,
+            span_at_least: 60,
             wall: 80,
             spawn_cost: 4,
             message_cost: 2,
@@ -341,6 +344,7 @@ mod tests {
                 resyncs: 1,
                 exact_edges: 2,
                 woken_edges: 3,
+                grains: 5,
                 lost_edges: vec![("untracked".to_owned(), 4)],
             },
             rank: Some(Rank {

@@ -99,6 +99,7 @@ impl<P, N> CriticalPath<P, N> {
             ("lost_edges", &object(&lost)),
             ("exact_edges", &self.quality.exact_edges),
             ("woken_edges", &self.quality.woken_edges),
+            ("grains", &self.quality.grains),
         ]);
         let (schema, unit, clock) = (
             Text("hpcprof-rs/critical-path/1"),
@@ -111,6 +112,7 @@ impl<P, N> CriticalPath<P, N> {
             ("work", &Seconds(self.work)),
             ("span", &Seconds(self.span)),
             ("burdened_span", &Seconds(self.burdened_span)),
+            ("span_at_least", &Seconds(self.span_at_least)),
             ("wall", &Seconds(self.wall)),
             ("parallelism", &Float(self.parallelism())),
             ("spawn_cost", &Seconds(self.spawn_cost)),

@@ -71,8 +71,14 @@ fn basis(path: &CriticalPath) -> String {
         0 => "none woken".to_owned(),
         n => format!("{n} woken (only a wait and its wake-up were seen)"),
     };
+    let grains = match quality.grains {
+        0 => String::new(),
+        n => format!(
+            "; {n} forks were too short to follow those inside of them: their tasks count as serial"
+        ),
+    };
     format!(
-        "rests on {} exact edges, {woken}, {lost}",
+        "rests on {} exact edges, {woken}, {lost}{grains}",
         quality.exact_edges
     )
 }

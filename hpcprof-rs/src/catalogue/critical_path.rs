@@ -65,13 +65,14 @@ fn read_processes(connection: &Connection) -> SqlResult<Vec<TrackedProcess>> {
 
 fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<CriticalPath> {
     let sql = "SELECT complete, work_ns, span_ns, burdened_span_ns, wall_ns, spawn_cost_ns, message_cost_ns,
-        resyncs, exact_edges, woken_edges FROM critical_path WHERE process = ?";
+        resyncs, exact_edges, woken_edges, span_at_least_ns, grains FROM critical_path WHERE process = ?";
     let mut path = connection.query_row(sql, [process], |row| {
         Ok(CriticalPath {
             complete: row.get(0)?,
             work: row.get(1)?,
             span: row.get(2)?,
             burdened_span: row.get(3)?,
+            span_at_least: row.get(10)?,
             wall: row.get(4)?,
             spawn_cost: row.get(5)?,
             message_cost: row.get(6)?,
@@ -79,6 +80,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
                 resyncs: row.get(7)?,
                 exact_edges: row.get(8)?,
                 woken_edges: row.get(9)?,
+                grains: row.get(11)?,
                 lost_edges: Vec::new(),
             },
             ..CriticalPath::default()

@@ -18,6 +18,8 @@ const PROCEDURES: usize = 12;
 const RANKS: usize = 8;
 /// Processes that are named beside the one shown.
 const OTHERS: usize = 8;
+/// The least span is named if it is at most this part of the span.
+const NOTABLE_DOUBT: f64 = 0.98;
 /// The burdened span is named if it is so many times the span.
 const NOTABLE_COSTS: f64 = 1.01;
 /// A procedure with more of the work is the program itself.
@@ -111,8 +113,12 @@ impl PathView<'_> {
         for doubt in &remarks.doubts {
             paragraph(&style, &one_line(&format!("! {doubt}")), width, out)?;
         }
+        let at_least = match ratio(path.span_at_least, path.span) <= NOTABLE_DOUBT {
+            true => format!(" (at least {})", scale.time(path.span_at_least as f64)),
+            false => String::new(),
+        };
         let head = format!(
-            "work {}   span {}   parallelism {:.2}   wall {}",
+            "work {}   span {}{at_least}   parallelism {:.2}   wall {}",
             scale.time(path.work as f64),
             scale.time(path.span as f64),
             path.parallelism(),

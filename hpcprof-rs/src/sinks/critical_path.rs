@@ -21,19 +21,21 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
     for (index, path) in paths {
         let process = *index as i64 + 1;
         connection.execute(
-            "INSERT INTO critical_path VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO critical_path VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 process,
                 path.complete,
                 signed(path.work),
                 signed(path.span),
                 signed(path.burdened_span),
+                signed(path.span_at_least),
                 signed(path.wall),
                 signed(path.spawn_cost),
                 signed(path.message_cost),
                 signed(path.quality.resyncs),
                 signed(path.quality.exact_edges),
-                signed(path.quality.woken_edges)
+                signed(path.quality.woken_edges),
+                signed(path.quality.grains)
             ],
         )?;
         let mut id = |place| places.insert_full(place).0 as i64 + 1;

@@ -71,6 +71,7 @@
 
 mod calibrate;
 mod clock;
+mod grain;
 mod near;
 mod path;
 mod procedures;

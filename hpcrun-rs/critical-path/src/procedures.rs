@@ -63,6 +63,17 @@ impl Procedures {
         entry.saving += time;
     }
 
+    /// The path becomes longer by another one.
+    pub(crate) fn append(&mut self, other: &Procedures) {
+        for (procedure, times) in other.iter() {
+            if times != Times::default() {
+                let entry = self.entry(procedure);
+                entry.on_path += times.on_path;
+                entry.saving += times.saving;
+            }
+        }
+    }
+
     /// Merges those of a path that is shorter by `gap`.
     #[inline]
     pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {

@@ -248,6 +248,7 @@ impl Strand {
         chain.placed = remote.length;
         chain.at = Site(0);
         chain.burdened = remote.burdened;
+        chain.least = remote.length;
         chain.procedures = procedures;
         chain.sampled = Sampled::of(functions.to_vec());
     }

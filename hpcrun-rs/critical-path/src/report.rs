@@ -7,7 +7,7 @@ use crate::path::Site;
 use crate::procedures::Procedure;
 use crate::remote::is_nameless;
 use crate::sampled::Context;
-use crate::tracker::{EXACT, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
+use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
 pub type Report = CriticalPath<Site>;
@@ -50,6 +50,7 @@ impl Tracker {
                 work: sums.get(WORK),
                 span,
                 burdened_span: span,
+                span_at_least: span,
                 wall,
                 spawn_cost: self.settings.spawn_cost,
                 message_cost: self.settings.message_cost,
@@ -59,6 +60,7 @@ impl Tracker {
                     lost_edges: lost.filter(|(_, count)| *count != 0).collect(),
                     exact_edges: sums.get(EXACT),
                     woken_edges: sums.get(WOKEN),
+                    grains: sums.get(GRAINS),
                 },
                 ..Report::default()
             };
@@ -66,6 +68,7 @@ impl Tracker {
                 return report;
             };
             report.burdened_span = longest.0.burdened;
+            report.span_at_least = longest.0.least;
             report.segments = longest.segments(&self.arena);
             let near = longest.near().iter().map(|near| Near {
                 begin: near.begin,

@@ -93,22 +93,40 @@ impl Sampled {
     /// The path, of the given length, is found to have had `time` in the context, that is, in each of the
     /// functions.
     pub(crate) fn add(&mut self, context: Context, functions: &[Function], time: u64, length: u64) {
+        let functions = functions.iter().map(|function| (*function, time));
+        self.extend(functions, vec![(context, time)], length);
+    }
+
+    /// The path becomes longer by another one.
+    pub(crate) fn append(&mut self, other: &Sampled, length: u64) {
+        if other.0.is_some() {
+            let savings = other.savings().iter().copied();
+            self.extend(savings, other.on_path(), length);
+        }
+    }
+
+    /// Adds times of functions, and of contexts in their order.
+    fn extend(
+        &mut self,
+        functions: impl Iterator<Item = (Function, u64)>,
+        mut times: Vec<(Context, u64)>,
+        length: u64,
+    ) {
         let content = Arc::make_mut(self.0.get_or_insert_default());
         content.heaviest.take();
-        for function in functions {
+        for (function, time) in functions {
             let savings = &mut content.savings;
-            let at = match savings.binary_search_by_key(function, |known| known.0) {
+            let at = match savings.binary_search_by_key(&function, |known| known.0) {
                 Ok(at) => at,
                 Err(_) if savings.len() >= MOST_FUNCTIONS => continue,
                 Err(at) => {
-                    savings.insert(at, (*function, 0));
+                    savings.insert(at, (function, 0));
                     at
                 }
             };
             savings[at].1 = (savings[at].1 + time).min(length);
             content.most = content.most.max(savings[at].1);
         }
-        let mut times = vec![(context, time)];
         let mut before = content.on_path.take();
         while let Some(last) = before
             .as_ref()

@@ -6,11 +6,13 @@
 
 use core::ptr;
 
+use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths, is_near};
 use crate::path::{Arena, Edge, List, Local, Segment, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::sampled::{Function, Sampled};
 use crate::tracker::Settings;
+use hpcrun_abi::SERIAL;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
 /// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory
@@ -26,6 +28,9 @@ pub(crate) struct Chain {
     pub(crate) length: u64,
     /// The longest chain if edges cost what the settings say.
     pub(crate) burdened: u64,
+    /// The longest chain if grains took no time.
+    pub(crate) least: u64,
+    pub(crate) grain: Grain,
     /// The chain before the open segment, and its length.
     pub(crate) list: List,
     closed: u64,
@@ -89,6 +94,8 @@ impl Chain {
         Chain {
             length: 0,
             burdened: 0,
+            least: 0,
+            grain: Grain::default(),
             list: List::EMPTY,
             closed: 0,
             placed: 0,
@@ -126,14 +133,20 @@ impl Strand {
         Box::into_raw(self.0).expose_provenance()
     }
 
-    /// The strand of a number; `None` for 0.
+    /// The strand of a number, whose bit [`SERIAL`] is no part of it; `None` for 0.
     ///
     /// # Safety
     /// The number is 0, or comes from [`Strand::into_raw`] and is used here for the first time.
     pub unsafe fn from_raw(number: usize) -> Option<Strand> {
-        // SAFETY: a box's address, which this owns from here on (this function's contract).
+        let number = number & !SERIAL;
+        // SAFETY: a box's address, which is even and which this owns from here on (this function's contract).
         (number != 0)
             .then(|| unsafe { Strand(Box::from_raw(ptr::with_exposed_provenance_mut(number))) })
+    }
+
+    /// Whether the strand is in a grain.
+    pub(crate) fn is_in_grain(&self) -> bool {
+        self.0.grain.is_open()
     }
 
     /// The thread that ran it last.
@@ -148,6 +161,8 @@ impl Strand {
         let (from, to) = (&*self.0, &mut *copy.0);
         to.length = from.length;
         to.burdened = from.burdened;
+        to.least = from.least;
+        to.grain = Grain::default();
         to.list = from.list.share(memory.arena);
         to.closed = from.closed;
         to.placed = from.length;
@@ -180,6 +195,9 @@ impl Strand {
     pub(crate) fn extend(&mut self, time: u64, procedure: Option<Procedure>) {
         self.0.length += time;
         self.0.burdened += time;
+        if !self.0.grain.extend(time) {
+            self.0.least += time;
+        }
         if let Some(procedure) = procedure {
             self.0.procedures.add(procedure, time);
         }
@@ -244,16 +262,43 @@ impl Strand {
         transition: &Transition,
     ) {
         let burdened = self.0.burdened.max(other.0.burdened + transition.cost);
+        let least = self.0.least.max(other.0.least);
         // The common length, if they come from a fork.
         let since = other.0.since.or(self.parted(&other));
         if other.0.length > self.0.length {
             other.proceed(memory, transition);
             other.0.since = self.0.since;
+            core::mem::swap(&mut self.0.grain, &mut other.0.grain);
+            // What it goes on after knows what was before it.
+            other.0.grain.is_part &= transition.edge == Edge::Join;
             core::mem::swap(self, &mut other);
             other.0.at = transition.to;
         }
         self.0.burdened = burdened;
+        self.0.least = least;
         self.absorb(memory, other, since);
+    }
+
+    /// The strand has waited for the end of `other`, and is about to be merged with it: what is known of the
+    /// grains of both.
+    #[inline]
+    pub(crate) fn join_grain(&mut self, other: &Strand, estimates: &mut Estimates) {
+        if other.0.grain.is_part {
+            self.append(other);
+        } else if other.0.grain.is_half() {
+            self.0.grain.close();
+        }
+        self.0.grain.join(&other.0.grain, estimates);
+    }
+
+    /// A part of the strand's own grain, that another thread has run: as if it had run here.
+    #[cold]
+    fn append(&mut self, part: &Strand) {
+        let time = part.0.length;
+        self.0.length += time;
+        self.0.burdened += time;
+        self.0.procedures.append(&part.0.procedures);
+        self.0.sampled.append(&part.0.sampled, self.0.length);
     }
 
     /// As `merge`, with a strand of another process that is not longer.
@@ -265,6 +310,7 @@ impl Strand {
     ) {
         let slack = self.0.length - length;
         self.0.burdened = self.0.burdened.max(burdened);
+        self.0.least = self.0.least.max(length);
         self.0.procedures.merge(procedures, slack);
         self.0.sampled.merge_savings(functions, slack);
     }
@@ -278,6 +324,7 @@ impl Strand {
         }
         longer.0.since = since;
         longer.0.burdened = longer.0.burdened.max(other.0.burdened);
+        longer.0.least = longer.0.least.max(other.0.least);
         longer.absorb(memory, other, parted);
         longer
     }

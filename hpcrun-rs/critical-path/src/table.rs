@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use core::{ptr, slice};
 
 use hpcrun_abi::{
-    ABI_VERSION, PATH_START, PATH_STOP, PathTable, SITE_CONTEXT, SITE_TASK, TaskHeader,
+    ABI_VERSION, PATH_START, PATH_STOP, PathTable, SERIAL, SITE_CONTEXT, SITE_TASK, TaskHeader,
 };
 
 use crate::clock::ThreadClock;
@@ -53,6 +53,7 @@ pub fn table<H: Host>() -> PathTable {
         version: ABI_VERSION,
         active: H::active(),
         copy: copy::<H>,
+        fork: fork::<H>,
         merge: merge::<H>,
         begin: begin::<H>,
         end: end::<H>,
@@ -155,6 +156,19 @@ unsafe extern "C" fn copy<H: Host>(at: u64) -> usize {
     }))
 }
 
+unsafe extern "C" fn fork<H: Host>(at: u64) -> usize {
+    let forked = active::<H, _>(|thread| {
+        if thread.leaves_out_fork() {
+            return SERIAL;
+        }
+        // SAFETY: see above.
+        let (site, at) = unsafe { (plain(at).1, place::<H>(thread, at)) };
+        let forked = thread.fork(at, site);
+        (usize::from(forked.is_in_grain()) * SERIAL) | forked.into_raw()
+    });
+    forked.unwrap_or(0)
+}
+
 unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
     // SAFETY: see above.
     let strand = unsafe { Strand::from_raw(strand) };
@@ -173,13 +187,17 @@ unsafe extern "C" fn merge<H: Host>(strand: usize, at: u64, edge: u32) {
 }
 
 unsafe extern "C" fn begin<H: Host>(spawned: usize, at: u64) -> usize {
+    let is_part = spawned == SERIAL;
     // SAFETY: see above.
     let (spawned, (task, at)) = unsafe { (Strand::from_raw(spawned), plain(at)) };
     // A task begins where it was spawned.
     let context = spawned.as_ref().map(Strand::at);
     let context = context.filter(|at| task.is_some() && at.0 & SITE_CONTEXT != 0);
     let at = context.unwrap_or(at);
-    raw(idle::<H, _>(|thread| thread.begin(spawned, at)))
+    raw(idle::<H, _>(|thread| match is_part {
+        true => thread.begin_part(at),
+        false => thread.begin(spawned, at),
+    }))
 }
 
 unsafe extern "C" fn end<H: Host>(left: usize, at: u64) -> usize {

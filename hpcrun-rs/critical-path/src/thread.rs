@@ -1,26 +1,29 @@
 //! The operations of a thread: what it does to its strand, and what it hands to others.
 //!
 //! One duty: measure activity between events, and carry strands along edges. An operation among many reads
-//! the clock once, so its own time, some ten nanoseconds, counts as activity. One after a long segment reads
-//! it twice and does not count.
+//! the clock once, so its own time counts as activity, less what operations take in the mean
+//! ([`Settings::operation_cost`](crate::Settings)). One after other activity reads it twice and does not count.
 
 use std::sync::Arc;
 
 use hpcrun_abi::RemoteStrand;
 
 use crate::clock::Clock;
+use crate::grain::{Estimates, Grain};
 use crate::path::{Edge, List, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::remote::Keys;
 use crate::sampled::{Context, Function, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
-use crate::tracker::{EXACT, LOST, Lost, Totals, Tracker, WOKEN};
+use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
 
 /// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.
 const LONG: u64 = 100_000;
-/// What follows it within this time finds the caches cold.
-const AFTER_LONG: u64 = 20_000;
+/// After a segment of this time the tracker's memory is no longer in the processor's first caches; operations
+/// within a further time find it so.
+const OTHER: u64 = 2_000;
+const AFTER_OTHER: u64 = 20_000;
 
 /// A thread that is tracked; it belongs to one thread of the program.
 pub struct Thread<'t, C> {
@@ -44,6 +47,7 @@ pub struct Thread<'t, C> {
     samples: Arc<Samples>,
     sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
+    estimates: Estimates,
     pub(crate) keys: Keys,
 }
 
@@ -68,6 +72,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             samples: Arc::default(),
             sampler: None,
             totals,
+            estimates: Estimates::new(),
             keys: Keys::default(),
         }
     }
@@ -168,8 +173,8 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn advance(&mut self, now: u64) {
         let time = (now - self.last).saturating_sub(self.tracker.settings.operation_cost);
         self.last = now;
-        if time >= LONG {
-            self.cold = now + AFTER_LONG;
+        if time >= OTHER {
+            self.cold = now + AFTER_OTHER;
         }
         if !self.idle {
             self.strand.extend(time, self.procedure);
@@ -183,8 +188,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
     }
 
-    /// Ends an operation. After a long segment the tracker's memory is no longer in the processor's caches,
-    /// and the first operations take microseconds: they read the clock again, so as not to count as activity.
+    /// Ends an operation. One that finds the caches cold may take microseconds: it reads the clock again, so as
+    /// not to count as activity.
     #[inline]
     fn settle(&mut self) {
         if self.last < self.cold {
@@ -270,12 +275,52 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// a receive, the next acquisition of a lock.
     #[inline]
     pub fn copy(&mut self, at: Site) -> Strand {
+        if self.strand.0.grain.is_part {
+            // It does not know how long the chain before it is.
+            self.lose(Lost::Untracked);
+        }
+        self.copy_now(at)
+    }
+
+    #[inline]
+    fn copy_now(&mut self, at: Site) -> Strand {
         self.tick();
         let mut copy = self.with_memory(|memory, strand| strand.share(memory));
         copy.0.at = at;
         copy.0.since = None;
         copy.0.procedure = self.procedure;
         self.settle();
+        copy
+    }
+
+    /// Whether a fork that follows is one of those in a grain ([`Settings::grain`](crate::Settings)) that are
+    /// left out: nothing is told of it, unless another thread runs its second half
+    /// ([`begin_part`](Self::begin_part)). It need not be asked of each.
+    #[inline]
+    pub fn leaves_out_fork(&mut self) -> bool {
+        if !self.strand.0.grain.is_open() {
+            return false;
+        }
+        self.tick();
+        let limit = self.tracker.settings.grain;
+        let is_too_long = self.strand.0.grain.is_too_long(limit);
+        if is_too_long {
+            self.strand.0.grain.close();
+        }
+        !is_too_long
+    }
+
+    /// As [`copy`](Self::copy), for the second half of a fork, which the current strand joins, as it does
+    /// those of later forks before. `site`: where in the code the fork is.
+    #[inline]
+    pub fn fork(&mut self, at: Site, site: Site) -> Strand {
+        let limit = self.tracker.settings.grain;
+        let mut copy = self.copy_now(at);
+        if limit != 0 {
+            copy.0.grain = self.strand.0.grain.fork(site, &self.estimates, limit);
+            let is_grain = copy.0.grain.is_open();
+            self.totals.add(GRAINS, is_grain.into());
+        }
         copy
     }
 
@@ -325,7 +370,21 @@ impl<'t, C: Clock> Thread<'t, C> {
             None => Strand::start(self.number, at, self.strand.0.session),
         };
         strand.0.since = Some(strand.0.length);
-        let mut left = core::mem::replace(&mut self.strand, strand);
+        self.leave(strand, procedure)
+    }
+
+    /// Leaves the current strand, and begins the second half of a fork that was left out, at `at`. The
+    /// result is for [`Thread::end`].
+    pub fn begin_part(&mut self, at: Site) -> Strand {
+        self.tick();
+        let mut strand = Strand::start(self.number, at, self.strand.0.session);
+        strand.0.grain = Grain::part();
+        self.leave(strand, None)
+    }
+
+    #[inline]
+    fn leave(&mut self, next: Strand, procedure: Option<Procedure>) -> Strand {
+        let mut left = core::mem::replace(&mut self.strand, next);
         left.0.procedure = core::mem::replace(&mut self.procedure, procedure);
         left.0.idle = core::mem::replace(&mut self.idle, false);
         self.settle();
@@ -434,6 +493,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         let Some(other) = self.same_session(strand) else {
             return;
         };
+        if edge == Edge::Join {
+            self.strand.join_grain(&other, &mut self.estimates);
+        }
         let transition = self.transition(at, edge);
         self.with_memory(|memory, strand| strand.merge(memory, other, &transition));
         self.count(edge);

@@ -31,6 +31,9 @@ pub struct Settings {
     pub message_cost: u64,
     /// What an operation takes, in nanoseconds, that is no activity of the program.
     pub operation_cost: u64,
+    /// A fork of less activity than this, in nanoseconds, is followed without the forks inside of its halves,
+    /// which count as serial. 0: every fork is followed.
+    pub grain: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
     /// Branches shorter than this many nanoseconds are not remembered.
@@ -45,6 +48,7 @@ impl Default for Settings {
             spawn_cost: 0,
             message_cost: 0,
             operation_cost: 0,
+            grain: 0,
             near: 0.05,
             near_least: 10_000,
         }
@@ -179,7 +183,9 @@ pub(crate) const RESYNCS: usize = 1;
 /// Edges whose operation was seen, and those of which only the wake-up was; lost ones, by cause.
 pub(crate) const EXACT: usize = 2;
 pub(crate) const WOKEN: usize = 3;
-pub(crate) const LOST: usize = 4;
+/// Forks whose halves are grains.
+pub(crate) const GRAINS: usize = 4;
+pub(crate) const LOST: usize = 5;
 /// Activity in procedures, by procedure.
 pub(crate) const PROCEDURES: usize = LOST + Lost::ALL.len();
 

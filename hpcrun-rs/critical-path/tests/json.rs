@@ -77,7 +77,8 @@ fn another_reader_understands_it() {
         ("procedures", json!([procedure])),
         (
             "quality",
-            json!({"resyncs": 0, "lost_edges": {"untracked": 2}, "exact_edges": 2, "woken_edges": 0}),
+            json!({"resyncs": 0, "lost_edges": {"untracked": 2}, "exact_edges": 2, "woken_edges": 0,
+                   "grains": 0}),
         ),
     ];
     for (member, expected) in members {

@@ -11,7 +11,7 @@ use std::string::String;
 use std::thread_local;
 use std::vec::Vec;
 
-use crate::{PathTable, Site, Strand as Word};
+use crate::{PathTable, SERIAL, Site, Strand as Word};
 
 /// A [`Strand`](Word) that somebody has, and gives back once. Dropped, it is not given back.
 #[derive(Debug)]
@@ -22,6 +22,18 @@ impl Strand {
     #[inline(always)]
     pub fn new(word: Word) -> Option<Self> {
         NonZeroUsize::new(word).map(Strand)
+    }
+
+    /// Whether the fork is not followed ([`SERIAL`]).
+    #[inline(always)]
+    pub fn is_serial(&self) -> bool {
+        self.0.get() == SERIAL
+    }
+
+    /// Whether the forks in the task need not be told.
+    #[inline(always)]
+    pub fn is_grain(&self) -> bool {
+        self.0.get() & SERIAL != 0
     }
 
     /// What a function takes.

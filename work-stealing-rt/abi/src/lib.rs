@@ -19,7 +19,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Version of all tables. Changes when the meaning of a field changes.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// Name under which the profiler exports its [`CriticalPath`] function (NUL-terminated), for programs that
 /// tell it of their own synchronisation.
@@ -166,6 +166,9 @@ pub struct ProfilerTable {
 /// A strand in [`PathTable`]'s functions: a copy of a thread's or task's path on its way along an edge. 0
 /// stands for none. Every other one is given back to exactly one function, [`PathTable::share`] aside.
 pub type Strand = usize;
+/// No strand: stands for the task of a fork that is not followed. If the spawner's thread runs it, nothing is
+/// told of it. Another one gives this to [`PathTable::begin`]. Nothing is to be given back.
+pub const SERIAL: Strand = 1;
 
 /// A place in [`PathTable`]'s functions. 0: unknown. With [`SITE_SOURCE`]: from [`PathTable::source`]. With
 /// [`SITE_CONTEXT`]: from [`ProfilerTable::capture_context`]. With [`SITE_TASK`]: where a task was spawned.
@@ -242,6 +245,10 @@ pub struct PathTable {
     /// A copy of the current strand at an event for which another one may wait: a fork, a send, a release, an
     /// arrival. 0: the thread cannot be tracked, since it ends.
     pub copy: unsafe extern "C" fn(at: Site) -> Strand,
+    /// As [`copy`](Self::copy), for a fork whose task this strand joins, and those of later forks before.
+    /// [`SERIAL`]: the fork is part of so little activity that it is not followed. With the bit [`SERIAL`]: none
+    /// of the forks in its two halves need be told.
+    pub fork: unsafe extern "C" fn(at: Site) -> Strand,
     /// The current strand has waited for another one: the longer of both goes on. The edge: `EDGE_…`.
     pub merge: unsafe extern "C" fn(strand: Strand, at: Site, edge: u32),
     /// Leaves the current strand and begins a spawned one, from its spawner's copy. 0: the spawner is

@@ -17,7 +17,11 @@ struct Program;
 impl Host for Program {
     fn tracker() -> &'static Tracker {
         static TRACKER: OnceLock<Tracker> = OnceLock::new();
-        TRACKER.get_or_init(|| Tracker::new(Settings::default()))
+        TRACKER.get_or_init(|| {
+            let mut settings = Settings::default();
+            settings.grain = 20_000;
+            Tracker::new(settings)
+        })
     }
 
     fn active() -> &'static AtomicU8 {

@@ -287,17 +287,20 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     joined.work = 0;
     joined.complete = job.is_whole;
     let quality = &mut joined.quality;
-    (quality.resyncs, quality.exact_edges, quality.woken_edges) = (0, 0, 0);
+    (quality.resyncs, quality.grains) = (0, 0);
+    (quality.exact_edges, quality.woken_edges) = (0, 0);
     for (rank, part) in parts.values() {
         let share = shares.entry(*rank).or_default();
         (share.rank, share.work) = (*rank, part.work);
         joined.work = joined.work.saturating_add(part.work);
         joined.wall = joined.wall.max(part.wall);
         joined.burdened_span = joined.burdened_span.max(part.burdened_span);
+        joined.span_at_least = joined.span_at_least.max(part.span_at_least);
         joined.complete &= part.complete;
         quality.resyncs = quality.resyncs.saturating_add(part.quality.resyncs);
         quality.exact_edges = quality.exact_edges.saturating_add(part.quality.exact_edges);
         quality.woken_edges = quality.woken_edges.saturating_add(part.quality.woken_edges);
+        quality.grains = quality.grains.saturating_add(part.quality.grains);
         for (cause, edges) in &part.quality.lost_edges {
             let sum = lost.entry(cause.clone()).or_default();
             *sum = sum.saturating_add(*edges);

@@ -194,6 +194,7 @@ unsafe extern "C" fn hpcrun_critical_path() -> *const PathTable {
         version: ABI_VERSION,
         active: &raw const ACTIVE,
         copy,
+        fork: copy,
         merge,
         begin,
         end,

@@ -5,6 +5,7 @@
 //! (`dag`) knows nothing of the tracker's merges.
 
 mod dag;
+mod grains;
 mod hooks;
 mod known;
 mod limits;

@@ -23,7 +23,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
         let task = found.task();
         let site = task.site();
         let address = ptr::from_ref(worker).cast();
-        let tracked = track::begin_stolen(worker, found.slot, task);
+        let tracked = track::begin_found(worker, found.slot, task);
         match profiler::counts(task.0) {
             None => boundary::enter(task.0, address, site.entry),
             Some(counts) => {
@@ -34,7 +34,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
                 counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);
             }
         }
-        track::end_stolen(tracked);
+        track::end_found(worker, tracked);
         track::rest();
         if found.slot == NONE {
             (site.finish)(task.0);

@@ -9,6 +9,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use hpcrun_abi::Site;
@@ -19,26 +20,90 @@ use crate::deque::CAPACITY;
 /// Records that are allocated at once.
 const CHUNK: usize = 64;
 
-/// The records of a worker; none until one is needed.
-pub(crate) struct Forks(OnceLock<Box<[Chunk]>>);
+/// What is known of a worker's forks.
+pub(crate) struct Forks {
+    /// None until one is needed.
+    records: OnceLock<Box<[Chunk]>>,
+    pub(crate) grain: Grain,
+}
 
 type Chunk = OnceLock<Box<[Record]>>;
 
 impl Forks {
     pub(crate) fn new() -> Self {
-        Forks(OnceLock::new())
+        Forks {
+            records: OnceLock::new(),
+            grain: Grain {
+                from: AtomicUsize::new(usize::MAX),
+                until: AtomicUsize::new(usize::MAX),
+            },
+        }
     }
 
     /// The record of a slot.
     #[inline(always)]
     pub(crate) fn record(&self, slot: usize) -> &Record {
-        let chunks = self.0.get_or_init(|| {
+        let chunks = self.records.get_or_init(|| {
             let chunks = CAPACITY.div_ceil(CHUNK);
             (0..chunks).map(|_| OnceLock::new()).collect()
         });
         let chunk =
             chunks[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Record::default()).collect());
         &chunk[slot % CHUNK]
+    }
+}
+
+/// The slots of forks that the profiler need not be told of: those in one half of a fork that it has said so
+/// of, which is in the slot before. They have no records. Written by the owner alone. A thief that has such a
+/// fork finds its slot here: the owner does not leave the half before it has joined the fork.
+pub(crate) struct Grain {
+    from: AtomicUsize,
+    /// Not the owner's last pending fork, if it does something else meanwhile.
+    until: AtomicUsize,
+}
+
+impl Grain {
+    /// Anyone who has the slot: whether the fork is one of these.
+    #[inline(always)]
+    pub(crate) fn contains(&self, slot: usize) -> bool {
+        slot >= self.from.load(Ordering::Relaxed) && slot < self.until.load(Ordering::Relaxed)
+    }
+
+    /// Owner: whether further forks are.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.from.load(Ordering::Relaxed) != usize::MAX
+            && self.until.load(Ordering::Relaxed) == usize::MAX
+    }
+
+    /// Owner: whether they are in a half of the fork in the slot.
+    pub(crate) fn is_of(&self, slot: usize) -> bool {
+        self.from.load(Ordering::Relaxed) == slot + 1
+    }
+
+    /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain already.
+    pub(crate) fn enter(&self, slot: usize) -> bool {
+        let free = self.from.load(Ordering::Relaxed) == usize::MAX;
+        if free {
+            self.from.store(slot, Ordering::Relaxed);
+        }
+        free
+    }
+
+    /// Owner: the half is over.
+    pub(crate) fn leave(&self) {
+        self.from.store(usize::MAX, Ordering::Relaxed);
+        self.until.store(usize::MAX, Ordering::Relaxed);
+    }
+
+    /// Owner: further forks, the first one in the slot, are told.
+    pub(crate) fn suspend(&self, slot: usize) {
+        self.until.store(slot, Ordering::Relaxed);
+    }
+
+    /// Owner: as before [`Grain::suspend`].
+    pub(crate) fn resume(&self) {
+        self.until.store(usize::MAX, Ordering::Relaxed);
     }
 }
 

@@ -20,7 +20,7 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{Ordering, fence};
 
-use hpcrun_abi::{LOST_UNKNOWN, SITE_TASK, Site};
+use hpcrun_abi::{LOST_UNKNOWN, SERIAL, SITE_TASK, Site};
 
 use self::forks::Record;
 pub(crate) use self::path::{Strand, at, end, finish, is_active};
@@ -29,6 +29,9 @@ use crate::deque::{NONE, SlotPtr};
 use crate::sched::state::begin_work;
 use crate::task::TaskRef;
 use crate::worker::Worker;
+
+/// Forks inside of each other that the profiler is not told of. Beyond, it may see that there are too many.
+const DEPTH: usize = 12;
 
 /// What follows is a wait. The result is for [`resume`].
 #[inline(always)]
@@ -80,8 +83,9 @@ pub(crate) fn begin(spawned: Option<Strand>, site: Site) -> Option<Strand> {
 #[inline(always)]
 pub(crate) fn fork(worker: &Worker, slot: SlotPtr) {
     let active = is_active();
-    if active != worker.joins.is_open() {
-        worker.joins.set_open(active);
+    let open = active && !worker.forks.grain.is_open();
+    if open != worker.joins.is_open() {
+        worker.joins.set_open(open);
     }
     if active {
         track_fork(worker, slot);
@@ -93,9 +97,35 @@ pub(crate) fn fork(worker: &Worker, slot: SlotPtr) {
 fn track_fork(worker: &Worker, slot: SlotPtr) {
     // SAFETY: the slot is the worker's, and has a task, which lies in a frame that the caller returns to.
     let (task, ip) = unsafe { (task(slot), task(slot).site().ip as Site) };
-    let record = worker.forks.record(worker.joins.number(slot));
+    let number = worker.joins.number(slot);
+    let forked = path::fork(spawn_of(task));
+    let followed = forked.as_ref().filter(|forked| !forked.is_serial());
+    let grain = &worker.forks.grain;
+    if followed.is_some() && grain.contains(number) {
+        // The profiler has changed its mind; forks that are pending stay in the grain.
+        grain.suspend(number);
+        worker.joins.set_open(true);
+    } else if followed.is_some_and(Strand::is_grain) {
+        // The deque stays open until the fork's task is.
+        grain.enter(number + 1);
+    }
     // SAFETY: nobody else knows of the task.
-    unsafe { record.set(ip, path::copy(spawn_of(task))) };
+    unsafe { worker.forks.record(number).set(ip, forked) };
+}
+
+/// What the calling worker forks is not told from now on, and need not be open to thieves at once. False: the
+/// worker is in a grain already.
+fn enter_grain(worker: &Worker) -> bool {
+    let entered = worker.forks.grain.enter(worker.joins.next());
+    if entered {
+        worker.joins.set_open_beyond(DEPTH);
+    }
+    entered
+}
+
+fn leave_grain(worker: &Worker) {
+    worker.forks.grain.leave();
+    worker.joins.set_open(true);
 }
 
 /// The fork is done; `pushed`: [`NONE`] if the deque was full.
@@ -104,7 +134,12 @@ pub(crate) fn forked(worker: &Worker, slot: SlotPtr, pushed: SlotPtr) {
     if worker.joins.is_open() {
         if pushed == NONE {
             forget_fork(worker, slot);
+        } else if worker.forks.grain.is_open() {
+            worker.joins.set_open_beyond(DEPTH);
         }
+        return;
+    }
+    if worker.forks.grain.is_open() {
         return;
     }
     // The tracking may have started while this fork lowered the attention that it raised. With thieves, the
@@ -122,7 +157,11 @@ pub(crate) fn forked(worker: &Worker, slot: SlotPtr, pushed: SlotPtr) {
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn forget_fork(worker: &Worker, slot: SlotPtr) {
-    let record = worker.forks.record(worker.joins.number(slot));
+    let number = worker.joins.number(slot);
+    if worker.forks.grain.is_of(number) {
+        leave_grain(worker);
+    }
+    let record = worker.forks.record(number);
     // SAFETY: the task was never open to others.
     path::discard(unsafe { record.take() });
     path::lose(LOST_UNKNOWN);
@@ -131,26 +170,42 @@ fn forget_fork(worker: &Worker, slot: SlotPtr) {
 /// Runs the task in the slot, which was taken back, if its fork was tracked.
 #[inline(always)]
 pub(crate) fn run_taken_back(worker: &Worker, slot: SlotPtr) -> bool {
-    slot != NONE && worker.joins.is_open() && run_tracked(worker, slot)
+    let is_told = worker.joins.is_open() || worker.forks.grain.is_open();
+    slot != NONE && is_told && run_tracked(worker, slot)
 }
 
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
-    let record = worker.forks.record(worker.joins.number(slot));
+    let number = worker.joins.number(slot);
+    if worker.forks.grain.contains(number) {
+        return false;
+    }
+    if worker.forks.grain.is_of(number) {
+        leave_grain(worker);
+    }
+    let record = worker.forks.record(number);
     // SAFETY: the slot is the worker's alone again. The record is empty before the task can fork.
     let Some(forked) = (unsafe { record.take() }) else {
         return false;
     };
+    if forked.is_serial() {
+        return false;
+    }
+    let is_grain = forked.is_grain();
     // SAFETY: the slot keeps the task's address until the next push; the task waits in its spawner's frame,
     // and is run by nobody else.
     let task = unsafe { task(slot) };
     let site = spawn_of(task);
     let left = path::begin(Some(forked), site);
+    let entered = is_grain && enter_grain(worker);
     worker.own.in_order.set(true);
     // SAFETY: as above; entries catch every panic.
     unsafe { boundary::enter(task.0, ptr::from_ref(worker).cast(), task.site().entry) };
     begin_work(worker);
+    if entered {
+        leave_grain(worker);
+    }
     if let Some(left) = left {
         path::end_and_join(left, site);
     }
@@ -173,54 +228,86 @@ fn spawn_of(task: TaskRef) -> Site {
     SITE_TASK | task.0.expose_provenance() as Site
 }
 
-/// A stolen task that is tracked.
-pub(crate) struct Stolen<'a> {
-    left: Strand,
-    record: &'a Record,
-    site: Site,
+/// A task that the worker has found, and runs.
+pub(crate) struct Found<'a> {
+    stolen: Option<Stolen<'a>>,
+    /// The worker is in the middle of a grain, of which the task is no part.
+    suspended: bool,
 }
 
-/// The calling worker, which has stolen the task of the slot, begins it. Tasks without a slot are tracked by
-/// their own entries.
+/// A stolen task that is tracked.
+struct Stolen<'a> {
+    left: Strand,
+    record: &'a Record,
+    task: TaskRef,
+    entered: bool,
+}
+
+/// The calling worker begins a task that it has found. Tasks without a slot are tracked by their own entries.
 #[inline(always)]
-pub(crate) fn begin_stolen(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Option<Stolen<'_>> {
-    if slot == NONE || !is_active() {
-        return None;
+pub(crate) fn begin_found(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Found<'_> {
+    let suspended = worker.forks.grain.is_open();
+    if suspended {
+        worker.forks.grain.suspend(worker.joins.next());
+        worker.joins.set_open(true);
     }
-    begin_tracked(worker, slot, spawn_of(task))
+    let stolen = match slot != NONE && is_active() {
+        true => begin_tracked(worker, slot, task),
+        false => None,
+    };
+    Found { stolen, suspended }
 }
 
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-fn begin_tracked(worker: &Worker, slot: SlotPtr, site: Site) -> Option<Stolen<'_>> {
+fn begin_tracked(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Option<Stolen<'_>> {
     let owner = worker.pool().owner_of(slot);
-    let record = owner.forks.record(owner.joins.number(slot));
-    // SAFETY: whoever has stolen the task has its record, until the task's end is announced.
-    let forked = unsafe { record.take() };
-    let left = begin(forked, site)?;
-    Some(Stolen { left, record, site })
+    let number = owner.joins.number(slot);
+    let record = owner.forks.record(number);
+    let forked = match owner.forks.grain.contains(number) {
+        true => Strand::new(SERIAL),
+        // SAFETY: whoever has stolen the task has its record, until the task's end is announced.
+        false => unsafe { record.take() },
+    };
+    let is_grain = forked.as_ref().is_some_and(Strand::is_grain);
+    let left = begin(forked, spawn_of(task))?;
+    Some(Stolen {
+        left,
+        record,
+        task,
+        entered: is_grain && enter_grain(worker),
+    })
 }
 
 /// Ends it, before its end is announced.
 #[inline(always)]
-pub(crate) fn end_stolen(stolen: Option<Stolen<'_>>) {
-    if let Some(stolen) = stolen {
-        end_tracked(stolen);
+pub(crate) fn end_found(worker: &Worker, found: Found<'_>) {
+    if let Some(stolen) = found.stolen {
+        end_tracked(worker, stolen);
+    }
+    if found.suspended {
+        worker.forks.grain.resume();
+        worker.joins.set_open_beyond(DEPTH);
     }
 }
 
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
-fn end_tracked(stolen: Stolen<'_>) {
-    let ended = end(stolen.left, stolen.site);
+fn end_tracked(worker: &Worker, stolen: Stolen<'_>) {
+    if stolen.entered {
+        leave_grain(worker);
+    }
+    // SAFETY: the task lives until its end is announced.
+    let site = unsafe { stolen.task.site() };
+    let ended = end(stolen.left, spawn_of(stolen.task));
     // SAFETY: as in `begin_tracked`.
-    unsafe { stolen.record.set(stolen.record.site(), ended) };
+    unsafe { stolen.record.set(site.ip as Site, ended) };
 }
 
 /// The calling worker has waited for the stolen task of the slot.
 #[inline(always)]
 pub(crate) fn join_stolen(worker: &Worker, slot: SlotPtr) {
-    if is_active() {
+    if is_active() || worker.forks.grain.is_open() {
         join_tracked(worker, slot);
     }
 }
@@ -228,7 +315,11 @@ pub(crate) fn join_stolen(worker: &Worker, slot: SlotPtr) {
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn join_tracked(worker: &Worker, slot: SlotPtr) {
-    let record = worker.forks.record(worker.joins.number(slot));
+    let number = worker.joins.number(slot);
+    if worker.forks.grain.is_of(number) {
+        leave_grain(worker);
+    }
+    let record = worker.forks.record(number);
     // SAFETY: the task's end was announced.
     path::join(unsafe { record.take() }, record.site());
 }

@@ -29,6 +29,13 @@ pub(crate) fn copy(at: abi::Site) -> Option<Strand> {
     with(|path| Strand::new(unsafe { (path.copy)(at) })).flatten()
 }
 
+/// As `copy`, for a fork.
+#[inline(always)]
+pub(crate) fn fork(at: abi::Site) -> Option<Strand> {
+    // SAFETY: see above.
+    with(|path| Strand::new(unsafe { (path.fork)(at) })).flatten()
+}
+
 /// The calling strand has waited for the end of another one; `None`: that was not tracked.
 #[inline(always)]
 pub(crate) fn join(ended: Option<Strand>, at: abi::Site) {
