@@ -41,7 +41,7 @@ const TRIALS: u16 = 16;
 /// The part of a mean, and of a longest time, that each further fork replaces.
 const FADING: (u32, u32) = (8, 1024);
 /// In grains, the longest fork is less than so many times as long as the mean may be.
-const LONG: u64 = 8;
+const LONG: u64 = 64;
 
 /// What is known of each kind of fork.
 #[derive(Debug)]
