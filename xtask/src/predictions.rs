@@ -30,7 +30,7 @@ enum From {
 }
 
 /// Name, origin, and arguments as in [`real_programs::Program`]; `{workers}` is as many as cores.
-const PROGRAMS: [(&str, From, &str); 13] = [
+const PROGRAMS: [(&str, From, &str); 12] = [
     (
         "cholesky",
         From::Built("examples/cholesky"),
@@ -41,7 +41,6 @@ const PROGRAMS: [(&str, From, &str); 13] = [
     ("matmul", From::Kernel, "matmul rayon {workers} 40"),
     ("par_sort", From::Kernel, "par_sort rayon {workers} 5"),
     ("sum", From::Kernel, "sum rayon {workers} 8"),
-    ("pipeline", From::Built("paths"), "pipeline"),
     ("oxipng", From::OnRayon, ""),
     ("dssim", From::OnRayon, ""),
     ("b3sum", From::OnRayon, ""),
