@@ -123,11 +123,13 @@ fn build() {
     } else {
         "dev"
     };
+    // As `cargo test --workspace` has built them, down to the features of every dependency: those that only
+    // tests need count where an example is asked for.
+    let tools =
+        "--bin hpcrun-rs --bin cargo-hpcrun --bin hpcprof-rs --bin hpcstruct-rs --example cholesky";
     for arguments in [
-        &format!("--profile {as_tests} -p hpcrun-rs -p cargo-hpcrun -p hpcprof-rs -p hpcstruct-rs"),
+        &format!("--workspace --profile {as_tests} {tools}"),
         "--release -p hpcrun-fixtures",
-        "--release -p work-stealing-rt --example cholesky",
-        "--release -p work-stealing-actors --example truth",
     ] {
         check(
             Command::new(&cargo)

@@ -32,7 +32,7 @@ fn handlers<'n>(node: &'n Node, outer: &[&'n Node], found: &mut Vec<Vec<&'n Node
 fn a_chain_of_messages_beside_fillers() {
     let _cores = exclusive_cores();
     let unit = format!("{}", UNIT / 1000);
-    let spec = Spec::new("actors", release("examples/truth")).arguments(&[&unit, "T16"]);
+    let spec = Spec::new("actors", release("truth")).arguments(&[&unit, "T16"]);
     let run = spec.rate(1000).critical_path("").succeed();
     let seconds = |units: u64| (units * UNIT) as f64 * 1e-9;
     let (fillers, chain) = (seconds(FILLERS), seconds(CHAIN));

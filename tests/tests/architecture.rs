@@ -34,7 +34,10 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),
-    ("hpcrun-fixtures", &["work-stealing-rt"]),
+    (
+        "hpcrun-fixtures",
+        &["work-stealing-actors", "work-stealing-rt"],
+    ),
     ("hpcrun-tests", &["hpc-formats", "hpcstruct-rs"]),
     ("xtask", &["hpc-formats"]),
 ];

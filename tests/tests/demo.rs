@@ -17,13 +17,16 @@ const SERIAL: [&str; 6] = [
     "cholesky::free_matrix",
 ];
 
+/// The greatest share of idleness in the factorisation.
+const MOST_IDLE: f64 = 0.08;
+
 fn effort(values: &Values) -> f64 {
     METRICS.iter().map(|m| value(values, m)).sum()
 }
 
 /// Profiles the case study.
 fn profile() -> Database {
-    let run = Spec::new("cholesky", release("examples/cholesky"))
+    let run = Spec::new("cholesky", release("cholesky"))
         .arguments(&["-n", "3000", "-z", "30000", "--threads", "2"])
         .rate(1000)
         .succeed();
@@ -41,17 +44,19 @@ fn factorisation(view: &View) -> (f64, f64) {
 #[test]
 fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
     let _cores = exclusive_cores();
-    // A neighbour that takes one of the cores makes the other worker idle: the best of three runs.
-    let runs: Vec<(Database, View)> = (0..3)
-        .map(|_| {
-            let database = profile();
-            let view = database.top_down();
-            (database, view)
-        })
-        .collect();
-    let idle = |view: &View| value(&view.totals, "idleness");
-    let best = runs.iter().min_by(|a, b| idle(&a.1).total_cmp(&idle(&b.1)));
-    let (database, top_down) = best.expect("three runs");
+    // A neighbour that takes one of the cores makes the other worker idle: the first of three runs that
+    // none has disturbed, or the last.
+    let mut runs = (0..3).map(|_| {
+        let database = profile();
+        let view = database.top_down();
+        (database, view)
+    });
+    let mut run = runs.next().expect("three runs");
+    while factorisation(&run.1).1 >= MOST_IDLE {
+        let Some(next) = runs.next() else { break };
+        run = next;
+    }
+    let (database, top_down) = &run;
     let quality = &top_down.quality;
     assert!(
         quality.rooted as f64 >= 0.999 * quality.samples as f64,
@@ -60,7 +65,7 @@ fn factorisation_is_effective_and_idleness_sits_in_the_serial_helpers() {
 
     let (seconds, idle_share) = factorisation(top_down);
     assert!(
-        idle_share < 0.08,
+        idle_share < MOST_IDLE,
         "factorisation: {:.1} % of its effort is idleness",
         100.0 * idle_share
     );

@@ -97,7 +97,8 @@ fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
         .manifest(
             "blocked",
             &format!(
-                "[dependencies]\nrayon = \"1.11\"\nhpcrun-fixtures = {{ path = {fixtures:?} }}"
+                "[dependencies]\nrayon = \"1.11\"\n\
+                 hpcrun-fixtures = {{ path = {fixtures:?}, default-features = false }}"
             ),
         )
         .file(
