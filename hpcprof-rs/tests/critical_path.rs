@@ -99,7 +99,7 @@ const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, NEARLY_CRITI
 /// A function of a path, known by its samples.
 fn function(address: CodeAddress, zeroed: u64) -> Procedure {
     Procedure {
-        name: ProcedureName::Function(address),
+        name: ProcedureName::Function(address, 0),
         work: 0,
         on_path: 0,
         zeroed_span: zeroed * MS,
