@@ -200,15 +200,17 @@ impl<P> Segment<P> {
 pub enum ProcedureName {
     /// The name that the program gave to a part of its own.
     Mark(String),
-    /// An address in its code.
-    Function(CodeAddress),
+    /// An address in its code, and how many procedures are around it there: 0 for the one that has the
+    /// machine code, more for one that is inlined in it.
+    Function(CodeAddress, u32),
 }
 
 impl fmt::Display for ProcedureName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProcedureName::Mark(mark) => f.write_str(mark),
-            ProcedureName::Function(address) => write!(f, "[{address}]"),
+            ProcedureName::Function(address, 0) => write!(f, "[{address}]"),
+            ProcedureName::Function(address, depth) => write!(f, "[{address} {depth}]"),
         }
     }
 }
@@ -428,7 +430,7 @@ impl CriticalPath {
             _ => None,
         });
         let functions = self.procedures.iter().filter_map(|p| match p.name {
-            ProcedureName::Function(address) => Some(address),
+            ProcedureName::Function(address, _) => Some(address),
             ProcedureName::Mark(_) => None,
         });
         sites.chain(functions)

@@ -6,6 +6,7 @@
 //! * [`critical_path`]: the critical path of one process image.
 //! * [`structure`]: procedures, inlined scopes, lines and overhead tags of one load module.
 //! * [`address`]: the normalised code address of profiles and process files.
+//! * [`inlined`]: which procedures contain the code at an address, inlined ones included.
 //! * [`loss`]: the causes for which a sample is lost or partial.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
 //! * [`preload`]: which programs that library cannot be preloaded into.
@@ -21,6 +22,7 @@ pub mod address;
 pub mod bytes;
 pub mod critical_path;
 pub mod environment;
+pub mod inlined;
 pub mod json;
 pub mod loss;
 pub mod preload;

@@ -233,12 +233,11 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
         others: &processes,
         workers: args.workers.unwrap_or(process.cores),
     };
+    let period = catalogue.statistics.period_ns.max(0) as u64;
+    let remarks = remarks(&path, view.workers, period);
     match args.format {
-        PathFormat::Text => {
-            let remarks = remarks(&path, view.workers);
-            view.text(&remarks, args.rows, style, out)
-        }
-        PathFormat::Json => view.json(out),
+        PathFormat::Text => view.text(&remarks, args.rows, style, out),
+        PathFormat::Json => view.json(&remarks, out),
     }
     .map_err(Error::output)
 }

@@ -12,6 +12,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) events: Events,
     pub(crate) cores: u32,
     pub(crate) critical_path: Option<WhileRunning>,
+    /// The table of inlined procedures.
+    pub(crate) inlined: Option<&'a Path>,
     pub(crate) source: &'a str,
     pub(crate) unwinder: &'a str,
     pub(crate) library: &'a Path,
@@ -42,6 +44,9 @@ pub(crate) fn add_sampler(command: &mut Command, settings: &Settings<'_>) {
     }
     if settings.events.lock_wait {
         command.env(names::ENV_LOCK_WAIT, "1");
+    }
+    if let Some(table) = settings.inlined {
+        command.env(names::ENV_INLINED, table);
     }
     if let Some(WhileRunning { every, signal }) = settings.critical_path {
         // Once for all processes of the run.

@@ -17,6 +17,7 @@ mod cores;
 mod critical_path;
 mod environment;
 mod failure;
+mod inlined;
 mod job;
 mod library;
 mod output;
@@ -138,7 +139,7 @@ struct Prepared {
 fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let events = options.events()?;
     let program = program::find(&options.program)?;
-    let inspected = program::inspect(&program)?;
+    let mut inspected = program::inspect(&program)?;
     let mut command = environment::command(&program, &options.program);
     let mut directory = None;
     let job = Job::current();
@@ -147,10 +148,17 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
         let library = library::install()?;
         let mpi = job.as_ref().map(|_| library::install_mpi()).transpose()?;
         let made = output::create(options.output.as_deref(), &program, job.as_ref())?;
+        let mut inlined = None;
+        if options.critical_path.is_some() {
+            let (table, lacks) = inlined::table(&program, &made);
+            inlined = table;
+            inspected.warnings.extend(lacks);
+        }
         let settings = environment::Settings {
             events,
             cores,
             critical_path: options.critical_path,
+            inlined: inlined.as_deref(),
             source: &options.source,
             unwinder: &options.unwinder,
             library: &library,

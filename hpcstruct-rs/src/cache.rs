@@ -54,6 +54,11 @@ impl Cache {
         }
     }
 
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// As [`crate::analyse`], taking the answer from the cache where it has it. An answer from
     /// there may have more procedures than were asked for.
     ///
@@ -122,7 +127,7 @@ impl Cache {
         debug_file
             .map(|(path, _)| (stamp(&path), path))
             .hash(&mut key);
-        options.debug_directories.hash(&mut key);
+        (options.loops, &options.debug_directories).hash(&mut key);
         options.rules.texts().for_each(|text| text.hash(&mut key));
         let mut name = debug_file::hex(image.build_id.get(..8).unwrap_or(&image.build_id));
         // Writing to a string cannot fail.

@@ -16,7 +16,7 @@
 //! | [`code`] | machine code: transfers of control, control flow graphs, loops |
 //! | `loops` | the place of each loop among the scopes, and its source line |
 //! | `structure` | the whole [`Structure`] |
-//! | `output` | other formats: text, HPCToolkit's XML |
+//! | `output` | other formats: text, HPCToolkit's XML, a table of inlined procedures |
 //!
 //! Invariants: bad input is a typed error or a note, never a panic; the result does not depend on
 //! the number of threads.
@@ -42,7 +42,7 @@ pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
 pub use input::{measurements, sigbus};
 pub use names::rust_source;
-pub use output::{load_module, text, xml};
+pub use output::{inlined, load_module, text, xml};
 pub use overhead::rules::Rules;
 pub use structure::assemble::TagUse;
 pub use structure::columns;
@@ -51,7 +51,7 @@ use base::parallel;
 use code::disasm::loaded_image::LoadedImage;
 use code_map::CodeMap;
 use dwarf::split_dwarf as split;
-use hpc_formats::structure::Origin;
+use hpc_formats::structure::{Columns, Origin};
 use input::address_filter::AddressFilter;
 use input::file_bytes::FileBytes;
 use input::image::Image;
@@ -69,6 +69,8 @@ use unit_analysis::classify::Classifier;
 pub struct Options {
     /// Addresses, as the module states them, whose procedures are wanted; `None` = all.
     pub addresses: Option<Vec<u64>>,
+    /// Whether loops are wanted, and the columns of calls that begin parallel ones.
+    pub loops: bool,
     /// Which procedures, modules and files are overhead.
     pub rules: Rules,
     /// Threads to use; 0 counts as 1.
@@ -91,10 +93,11 @@ pub struct Analysis {
 }
 
 impl Default for Options {
-    /// All procedures, the built-in rules, a thread per core, `/usr/lib/debug`.
+    /// All procedures with their loops, the built-in rules, a thread per core, `/usr/lib/debug`.
     fn default() -> Self {
         Options {
             addresses: None,
+            loops: true,
             rules: Rules::built_in(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             debug_directories: vec![PathBuf::from("/usr/lib/debug")],
@@ -235,10 +238,16 @@ fn analyse_in(
         threads,
     };
     let noted = columns::entries(&code_map, &classifier);
-    let found = loops::find(&code_map, &by_procedure, wanted.is_all(), &noted, &sources);
+    let found = match options.loops {
+        true => loops::find(&code_map, &by_procedure, wanted.is_all(), &noted, &sources),
+        false => loops::Found::default(),
+    };
     notes.extend(found.note.iter().cloned());
     let (parts, tags) = assemble::assemble(&inputs, &products, &code_map, &by_procedure, &found);
-    let columns = columns::find(&inputs, &parts, &code_map, &found.calls);
+    let columns = match options.loops {
+        true => columns::find(&inputs, &parts, &code_map, &found.calls),
+        false => Columns::default(),
+    };
     files.check_unchanged()?;
     split_files
         .iter()

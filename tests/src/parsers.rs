@@ -8,7 +8,7 @@ use hpc_formats::process::Process;
 use hpc_formats::profile::{MAX_METRICS, Profile, Record, VALUES_PER_RECORD};
 use hpc_formats::structure::Structure;
 use hpcstruct_rs::code::{Architecture, loops_of_bytes};
-use hpcstruct_rs::{Options, Rules, analyse_bytes};
+use hpcstruct_rs::{Options, analyse_bytes};
 
 /// A thread's profile: every record that is handed out has its parent before it, and every value a metric.
 pub fn profile(data: &[u8]) {
@@ -64,11 +64,9 @@ pub fn structure(data: &[u8]) {
 /// A binary under analysis.
 pub fn analyse(data: &[u8]) {
     let options = Options {
-        addresses: None,
-        rules: Rules::built_in(),
         threads: 1,
         debug_directories: Vec::new(),
-        progress: None,
+        ..Options::default()
     };
     if let Ok(structure) = analyse_bytes("fuzzed", data, &options) {
         assert_structure(&structure);

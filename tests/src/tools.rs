@@ -144,10 +144,11 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 20] = [
+    let flags: [(&str, &[&str]); 21] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
+        ("inlined", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),

@@ -30,7 +30,10 @@ const CRATES: [(&str, &[&str]); 18] = [
         &["hpcrun-core", "hpcrun-abi", "hpc-formats", "critical-path"],
     ),
     ("start-up", &["work-stealing-rt"]),
-    ("hpcrun-rs", &["hpc-formats", "start-up", "critical-path"]),
+    (
+        "hpcrun-rs",
+        &["hpc-formats", "hpcstruct-rs", "start-up", "critical-path"],
+    ),
     ("cargo-hpcrun", &["hpcrun-rs", "hpcprof-rs"]),
     ("hpcstruct-rs", &["hpc-formats"]),
     ("hpcprof-rs", &["hpcstruct-rs", "hpc-formats", "start-up"]),

@@ -5,7 +5,7 @@
 use hpc_formats::critical_path::{CriticalPath, Procedure, Site};
 use hpcrun_tests::graph::{Graph, Node, Times};
 use hpcrun_tests::run::{Condition, Run, Spec};
-use hpcrun_tests::tools::{Rayon, c_program, exclusive_cores, rayon_program};
+use hpcrun_tests::tools::{Rayon, c_program, exclusive_cores, rayon_program, release};
 use std::collections::BTreeSet;
 
 /// The fixtures' unit, nanoseconds.
@@ -372,6 +372,54 @@ fn places_of_tasks_are_the_users_own() {
             .as_str()
             .is_none_or(|f| f.ends_with("bin/loops.rs"));
         assert!(is_users, "{place} in {json}");
+    }
+}
+
+/// By samples, which are 1 ms or a tick of the kernel apart.
+#[test]
+fn inlined_procedures_have_a_span_without_them() {
+    let _cores = exclusive_cores();
+    let graph = Graph::default()
+        .chain(&[n("f"), n("g")], &[])
+        .chain(&[("f", 1), n("h")], &[]);
+    for (test, program, path) in [
+        ("path-inlined-c", c_program("inlined"), ""),
+        ("path-inlined-rust", release("inlined"), "inlined::"),
+    ] {
+        let structure = hpcstruct_rs::analyse(&program, &hpcstruct_rs::Options::default());
+        let structure = structure.expect("it can be analysed");
+        let run = Spec::new(test, program)
+            .rate(1000)
+            .critical_path("")
+            .succeed();
+        let times = Times::of_run(&run);
+        let json = run.database().text("critical-path", &["--format", "json"]);
+        let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let all = found["procedures"].as_array().expect("a list");
+        for name in ["f", "g", "h"] {
+            let full = format!("{path}{name}");
+            // Of f, one part is out of line.
+            let mut machine = structure.procedures.iter();
+            let is_machine = machine.any(|p| structure.string(p.name) == full);
+            assert_eq!(is_machine, name == "f", "{full}");
+            let own: Vec<_> = all.iter().filter(|p| p["name"] == full[..]).collect();
+            let (_, on_path) = graph.longest(&times, None);
+            let on_path = on_path.iter().filter(|node| node.0 == name);
+            let on_path: f64 = on_path.map(|node| times.of(*node)).sum();
+            // The others have no time on the path.
+            assert_eq!(own.len(), usize::from(name != "h"), "{full} in {json}");
+            assert_eq!(on_path == 0.0, own.is_empty(), "{full}: {on_path}");
+            for (member, truth) in [
+                ("zeroed_span", graph.longest(&times, Some(name)).0),
+                ("on_path", on_path),
+                ("work", times.total(Some(name))),
+            ] {
+                let Some(own) = own.first() else { continue };
+                let shown = own[member].as_f64().expect("a number");
+                let is_right = (shown - truth).abs() <= 0.04 * truth + 0.005;
+                assert!(is_right, "{full}, {member}: {shown}, truth {truth}\n{json}");
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 3,
+    major: 4,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -182,16 +182,17 @@ impl Field for ProcedureName {
                 w.u8(0);
                 w.string(name);
             }
-            ProcedureName::Function(address) => {
+            ProcedureName::Function(address, depth) => {
                 w.u8(1);
                 w.u64(address.0);
+                w.u32(*depth);
             }
         }
     }
     fn read(r: &mut ByteReader<'_>) -> Option<Self> {
         Some(match r.u8()? {
             0 => ProcedureName::Mark(r.string()?),
-            1 => ProcedureName::Function(CodeAddress(r.u64()?)),
+            1 => ProcedureName::Function(CodeAddress(r.u64()?), r.u32()?),
             _ => return None,
         })
     }
@@ -324,7 +325,7 @@ mod tests {
                 segment(Site::Address(address), context, Edge::Folded, None, 5),
             ],
             procedures: vec![
-                procedure(ProcedureName::Function(address), 80, 50, 15),
+                procedure(ProcedureName::Function(address, 0), 80, 50, 15),
                 procedure(ProcedureName::Mark("a mark".to_owned()), u64::MAX, 0, 65),
             ],
             near: vec![Near {
@@ -352,7 +353,7 @@ mod tests {
                 rank: 1,
                 ranks: 4,
                 savings: vec![(5, 10)],
-                names: vec![(5, ProcedureName::Function(address))],
+                names: vec![(5, ProcedureName::Function(address, 2))],
                 first: 3,
                 segments: vec![
                     (

@@ -320,6 +320,13 @@ impl Names<'_> {
         same.min_by_key(name).map(|(p, line)| (*p, Some(*line)))
     }
 
+    /// The procedure that contains an address, with so many around it.
+    fn function(&self, address: CodeAddress, depth: u32) -> Option<ProcedureIndex> {
+        let scopes = self.frame(address)?.scopes.iter();
+        let mut procedures = scopes.filter(|scope| scope.kind != Kind::Loop);
+        procedures.nth(depth as usize).map(|scope| scope.procedure)
+    }
+
     /// The procedures: marks as they were measured, functions with what their samples say. Instances of one
     /// generic function are one; zeroing all of them gains no less than the best of them.
     fn procedures(&self, path: &file::CriticalPath) -> Vec<Procedure> {
@@ -328,10 +335,7 @@ impl Names<'_> {
         for procedure in &path.procedures {
             let function = match &procedure.name {
                 ProcedureName::Mark(_) => None,
-                ProcedureName::Function(address) => {
-                    let frame = self.frame(*address).and_then(|frame| frame.scopes.first());
-                    frame.map(|scope| scope.procedure)
-                }
+                ProcedureName::Function(address, depth) => self.function(*address, *depth),
             };
             match (function, &procedure.name) {
                 (Some(function), _) => {

@@ -207,16 +207,16 @@ impl Walk<'_> {
         to.entry(set).or_default().add(times);
     }
 
-    /// The functions with that of a note, if it is a user-level frame.
+    /// The functions with those of a note, if it is a user-level frame.
     fn enter(&mut self, set: SetId, note: &Record) -> SetId {
         let Record::Note { lip, .. } = note else {
             return set;
         };
-        let frame = self.frames.get(&lip.0).map(|f| self.symbols.frame(*f));
-        let function = frame.and_then(|frame| frame.scopes.first());
-        match function.filter(|f| self.functions.contains(&f.procedure)) {
-            Some(function) => self.sets.with(set, function.procedure),
-            None => set,
-        }
+        let Some(frame) = self.frames.get(&lip.0).map(|f| self.symbols.frame(*f)) else {
+            return set;
+        };
+        let functions = frame.scopes.iter().map(|scope| scope.procedure);
+        let functions = functions.filter(|function| self.functions.contains(function));
+        functions.fold(set, |set, function| self.sets.with(set, function))
     }
 }

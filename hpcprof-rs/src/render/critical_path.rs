@@ -8,7 +8,7 @@ use crate::render::names::{base_name, middle, wrap};
 use crate::render::style::Style;
 use crate::views::critical_path::{Part, arrange};
 use hpc_formats::critical_path::{Beside, Edge, Near, Place, WORKERS, ratio};
-use hpc_formats::json::{Seconds, Text, members};
+use hpc_formats::json::{Seconds, Text, list, members};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -366,13 +366,15 @@ impl PathView<'_> {
     }
 
     /// Prints JSON.
-    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn json(&self, remarks: &Remarks, out: &mut impl Write) -> io::Result<()> {
+        let doubts = list(remarks.doubts.iter().map(|doubt| Text(doubt).to_string()));
+        let doubts = members(&[("doubts", &doubts)]);
         let others = self.others.iter().map(|p| {
             let fields = process_fields(p);
             format!("{{{fields},\"span\":{}}}", Seconds(p.span))
         });
         let beside = Beside {
-            process: process_fields(self.process),
+            process: format!("{},{doubts}", process_fields(self.process)),
             workers: self.workers,
             others: others.collect(),
         };

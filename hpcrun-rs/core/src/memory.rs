@@ -6,6 +6,9 @@
 use crate::system;
 use hpc_formats::loss::LossCause;
 use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
 /// Size of a page on x86-64, and on most AArch64 systems.
@@ -35,6 +38,21 @@ fn map(len: usize, protection: i32, flags: i32) -> Option<NonNull<u8>> {
         return None;
     }
     NonNull::new(p.cast())
+}
+
+/// Maps a file for reading, for ever. Not async-signal-safe.
+pub fn map_file(path: &Path) -> Option<&'static [u8]> {
+    let file = File::open(path).ok()?;
+    let len = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a fresh mapping at an address that the kernel chooses touches no existing memory.
+    let base = unsafe {
+        let fd = file.as_raw_fd();
+        libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0)
+    };
+    // SAFETY: so many bytes are mapped, and stay so. Whoever makes such a file makes it as a whole and
+    // renames it, so that it neither changes nor becomes shorter.
+    (base != libc::MAP_FAILED).then(|| unsafe { std::slice::from_raw_parts(base.cast(), len) })
 }
 
 /// Unmaps a mapping of this module.

@@ -83,7 +83,7 @@ impl Tracker {
             report
                 .procedures
                 .extend(savings.map(|(function, saving)| ProcedureTimes {
-                    name: ProcedureName::Function(CodeAddress(function.0)),
+                    name: ProcedureName::Function(CodeAddress(function.0), 0),
                     work: 0,
                     on_path: 0,
                     zeroed_span: span - saving.min(&span),
@@ -112,7 +112,7 @@ pub fn to_json(report: &Report, place: impl Fn(&Site) -> Place) -> String {
             name: name.clone(),
             ..Place::default()
         }),
-        ProcedureName::Function(_) => None,
+        ProcedureName::Function(..) => None,
     };
     report.to_json(place, mark, None)
 }

@@ -109,7 +109,7 @@ fn join_one(
         }
         let functions = rank.names.iter();
         let functions = functions.filter(|(key, name)| {
-            matches!(name, ProcedureName::Function(_)) && savings.contains_key(key)
+            matches!(name, ProcedureName::Function(..)) && savings.contains_key(key)
         });
         path.procedures
             .extend(functions.map(|(key, name)| file::Procedure {

@@ -7,17 +7,14 @@
 //! Invariant: a thread's tree is read by that thread alone, or when tracking is over. Its records do not
 //! change once they are written, and stay mapped as long as the thread lives.
 
-use crate::unwind::loadmap::{self, Snapshot};
-use critical_path::{Function, Sampler, Samples};
+use super::functions::{self, Functions};
+use critical_path::{Sampler, Samples};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{HEADER_SIZE, RECORD_SIZE, RecordKind, header};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-
-/// The functions of a context, in order.
-type Functions = Arc<[Function]>;
 
 /// Contexts whose functions a thread remembers; beyond, it looks all of them up again.
 const MOST_KNOWN: usize = 1 << 16;
@@ -37,7 +34,7 @@ pub(super) struct ThreadSamples {
 #[derive(Default)]
 struct Known {
     contexts: HashMap<u32, Functions>,
-    functions: HashMap<u64, Option<Function>>,
+    functions: HashMap<u64, Functions>,
 }
 
 /// A record of a profile under construction.
@@ -106,8 +103,8 @@ impl ThreadSamples {
             let is_note = self
                 .record(at)
                 .is_some_and(|r| r.kind == RecordKind::Note as u32);
-            if let Some(function) = known.function(CodeAddress(lip)).filter(|_| is_note) {
-                functions = with(&functions, function);
+            if is_note {
+                functions = with(&functions, &known.functions(CodeAddress(lip)));
             }
             known.contexts.insert(at, Arc::clone(&functions));
         }
@@ -138,40 +135,11 @@ impl ThreadSamples {
 }
 
 impl Known {
-    /// The function with code at an address; `None` if there is no address, or no description of its code.
-    fn function(&mut self, address: CodeAddress) -> Option<Function> {
-        let look = || {
-            let start = loadmap::with_current(|snapshot| {
-                let start = loadmap::function_at(snapshot, address)?;
-                Some(named(snapshot, start))
-            });
-            start.flatten()
-        };
-        *self.functions.entry(address.0).or_insert_with(look)
+    /// The functions with code at an address.
+    fn functions(&mut self, address: CodeAddress) -> Functions {
+        let known = self.functions.entry(address.0);
+        Arc::clone(known.or_insert_with(|| functions::at(address)))
     }
-}
-
-/// In a job of several processes: the addresses of functions by their numbers in messages.
-static ADDRESSES: Mutex<BTreeMap<u64, CodeAddress>> = Mutex::new(BTreeMap::new());
-
-/// A function by its address; in a job of several processes, whose addresses differ, by a number that is the
-/// same in all of them: a hash of its module and its place there.
-fn named(snapshot: &Snapshot, start: CodeAddress) -> Function {
-    if !super::is_in_job() {
-        return Function(start.0);
-    }
-    let module = snapshot.modules().iter().find(|m| m.id == start.module());
-    let module = module.map_or("", |module| module.path.as_str());
-    let key = critical_path::key_of(&format!("{module}:{:x}", start.offset())) << 1 >> 1;
-    let mut addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
-    addresses.insert(key, start);
-    Function(key)
-}
-
-/// The addresses of functions by their numbers in messages.
-pub(super) fn addresses() -> BTreeMap<u64, CodeAddress> {
-    let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
-    addresses.clone()
 }
 
 fn captured(thread: u32, record: u32) -> Functions {
@@ -180,15 +148,13 @@ fn captured(thread: u32, record: u32) -> Functions {
     functions.map_or_else(|| Arc::from([]), Arc::clone)
 }
 
-/// The functions and one more.
-fn with(functions: &Functions, function: Function) -> Functions {
-    match functions.binary_search(&function) {
-        Ok(_) => Arc::clone(functions),
-        Err(at) => {
-            let (before, after) = functions.split_at(at);
-            [before, &[function], after].concat().into()
-        }
+/// The functions of two lists.
+fn with(functions: &Functions, more: &Functions) -> Functions {
+    if more.iter().all(|f| functions.binary_search(f).is_ok()) {
+        return Arc::clone(functions);
     }
+    let both = functions.iter().chain(more.iter()).copied();
+    Vec::from_iter(BTreeSet::from_iter(both)).into()
 }
 
 /// Tells the tracker of a thread's samples.

@@ -1,7 +1,7 @@
 //! The critical path in the measurement directory: a file of each process image, which replaces the one
 //! before as a whole.
 
-use super::{Job, Path, contexts};
+use super::{Job, Path};
 use crate::image::{self, Image};
 use crate::system;
 use crate::unwind::loadmap::{self, Snapshot};
@@ -56,17 +56,17 @@ fn encode(path: &Path, image: &Image, complete: bool) -> Vec<u8> {
     if let Some(job) = path.job.get() {
         report.rank = Some(rank(path, job));
     }
-    if super::is_in_job() {
-        // Those that are known from messages only have no address here.
-        let addresses = contexts::addresses();
-        report.procedures.retain_mut(|p| match &mut p.name {
-            ProcedureName::Mark(_) => true,
-            ProcedureName::Function(function) => {
-                let address = addresses.get(&function.0);
-                address.map(|address| *function = *address).is_some()
-            }
-        });
-    }
+    let names = path.names.all();
+    report.procedures.retain_mut(|p| {
+        let ProcedureName::Function(number, _) = &p.name else {
+            return true;
+        };
+        let name = names.get(&number.0).cloned();
+        // In a job, those that are known from messages only have no address here.
+        let is_known = name.is_some() || !super::is_in_job();
+        p.name = name.unwrap_or_else(|| p.name.clone());
+        is_known
+    });
     let exports = report.rank.iter().flat_map(format::Rank::segments);
     let segments = report.segments.iter().chain(exports);
     let named = segments.filter_map(|s| s.thread);
@@ -90,14 +90,12 @@ fn rank(path: &Path, job: &Job) -> format::Rank<Site> {
     let (savings, marks) = path.tracker.savings();
     let marks = marks.into_iter();
     let marks = marks.map(|(key, name)| (key, ProcedureName::Mark(name)));
-    let functions = contexts::addresses().into_iter();
-    let functions = functions.map(|(key, address)| (key, ProcedureName::Function(address)));
     format::Rank {
         job: job.id,
         rank: job.rank,
         ranks: job.ranks,
         savings: savings.iter().map(|s| (s.procedure, s.time)).collect(),
-        names: marks.chain(functions).collect(),
+        names: marks.chain(path.names.all()).collect(),
         ..path.tracker.exported()
     }
 }

@@ -6,6 +6,7 @@
 //! | `objects` | strands that are left at locks, conditions, barriers, semaphores, futexes, ended threads |
 //! | `contexts` | the contexts of samples, and the functions in them |
 //! | `tracked` | what the events of a thread do to its strand |
+//! | `functions` | which functions an address is in, inlined ones included |
 //! | `file` | the result, in the measurement directory |
 //!
 //! A sample's signal makes the thread's next event ask the system for its CPU time, once: about 1 us.
@@ -18,6 +19,7 @@
 
 mod contexts;
 mod file;
+mod functions;
 mod objects;
 mod tracked;
 
@@ -40,6 +42,7 @@ struct Path {
     tracker: Tracker,
     settings: Settings,
     objects: Objects,
+    names: functions::Names,
     /// Of each thread: its number here, and its ordinal in the process.
     threads: Mutex<Vec<(u32, u32)>>,
     /// Whoever has it writes the file.
@@ -99,6 +102,7 @@ fn rank() -> u32 {
 pub fn start(tracking: &Tracking) {
     IN_JOB.store(tracking.in_job, Ordering::Relaxed);
     system::register_membarrier();
+    functions::open();
     let mut settings = Settings::default().without_operations();
     // Another process could not tell how certain a strand's length is.
     settings.grain = if tracking.in_job { 0 } else { GRAIN };
@@ -113,6 +117,7 @@ fn open(settings: Settings) {
         tracker: Tracker::new(settings),
         settings,
         objects: Objects::new(),
+        names: functions::Names::default(),
         threads: Mutex::default(),
         writer: Mutex::default(),
         job: OnceLock::new(),

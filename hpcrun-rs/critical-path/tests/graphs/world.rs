@@ -156,7 +156,7 @@ impl World {
             for function in functions.iter() {
                 let is_in = |other: usize| Exact.functions(other as u32).contains(function);
                 let expected = dag.longest_without(is_in, false).length;
-                let name = ProcedureName::Function(CodeAddress(function.0));
+                let name = ProcedureName::Function(CodeAddress(function.0), 0);
                 let known = report.procedures.iter().find(|known| known.name == name);
                 let found = known.map_or(report.span, |known| known.zeroed_span);
                 assert_eq!(found, expected, "span without {function:?}");
