@@ -103,8 +103,9 @@ CREATE TABLE unprofiled(
 CREATE TABLE critical_path(
     process INTEGER PRIMARY KEY REFERENCES process, complete INTEGER NOT NULL, work_ns INTEGER NOT NULL,
     span_ns INTEGER NOT NULL, burdened_span_ns INTEGER NOT NULL, span_at_least_ns INTEGER NOT NULL,
-    wall_ns INTEGER NOT NULL, spawn_cost_ns INTEGER NOT NULL, message_cost_ns INTEGER NOT NULL, resyncs INTEGER NOT NULL,
-    exact_edges INTEGER NOT NULL, woken_edges INTEGER NOT NULL, grains INTEGER NOT NULL);
+    wall_ns INTEGER NOT NULL, spawn_cost_ns INTEGER NOT NULL, message_cost_ns INTEGER NOT NULL,
+    resyncs INTEGER NOT NULL, exact_edges INTEGER NOT NULL, woken_edges INTEGER NOT NULL,
+    grains INTEGER NOT NULL);
 CREATE TABLE path_place(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, module TEXT NOT NULL, file TEXT NOT NULL,
     line INTEGER NOT NULL);
