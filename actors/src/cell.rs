@@ -29,7 +29,7 @@ use crate::names::{self, Entry, lock};
 use crate::priority::Priority;
 use crate::ready::Turn;
 use crate::shared::Shared;
-use crate::strand::{self, Begin, Kind};
+use crate::strand::{self, Current};
 use crate::table::{Path, What, add};
 
 /// Messages that an actor handles in a row although others are as urgent.
@@ -191,7 +191,7 @@ impl<A: Send + 'static> Cell<A> {
     /// nothing moves any more: then the actors are deadlocked, which `run` reports.
     #[cold]
     fn wait_for_room(&self) {
-        if strand::current() == Some(Kind::Handler) {
+        if !matches!(strand::current(), Current::Other | Current::Program) {
             return;
         }
         loop {
@@ -199,7 +199,7 @@ impl<A: Send + 'static> Cell<A> {
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
                 return;
             }
-            if strand::current() == Some(Kind::Program) {
+            if strand::current() == Current::Program {
                 drop(mailbox);
                 if self.shared.help_once() {
                     continue;
@@ -250,33 +250,27 @@ impl<A: Send + 'static> Cell<A> {
         self: &'a Arc<Self>,
         mut mailbox: MutexGuard<'a, Mailbox<A>>,
         actor: &mut A,
-        mut envelope: Box<Envelope<dyn Message<A>>>,
+        message: Waiting<A>,
         worker: usize,
     ) -> (MutexGuard<'a, Mailbox<A>>, bool) {
         let shared = &self.shared;
         let (last, before) = (mailbox.last, mailbox.strand.take());
         drop(mailbox);
+        let mut envelope = message.envelope;
         let entry = envelope.message.entry();
-        let begin = || Begin {
-            worker,
-            what: What {
-                actor: self.number,
-                entry: names::number(entry),
-            },
-            message: envelope.path,
-            actor: last,
+        let what = || What {
+            actor: self.number,
+            entry: names::number(entry),
         };
-        strand::begin(
-            &shared.tables,
-            Kind::Handler,
-            shared.is_recording().then(begin),
-        );
+        let task = || (worker, what(), envelope.path, last);
+        let recorded = shared.is_recording().then(task);
+        let begun = strand::begin(&shared.tables, Current::Handler, recorded);
         let left = begin_tracked(envelope.tracked.take(), before);
         let context = envelope.context;
         let call = || context.enter(|| envelope.message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
-        let strand = left.and_then(Strand::end);
-        let (path, full) = strand::end(&shared.tables);
+        let strand = left.and_then(|left| left.end());
+        let (path, full) = strand::end(&shared.tables, begun);
         add(&shared.tables.of[worker].messages, 1);
         if let Some(strand) = &strand {
             shared.add_end(strand);
@@ -395,7 +389,7 @@ impl<A: Send + 'static> Turn for Cell<A> {
                 mailbox = self.lock();
             }
             let goes_on;
-            (mailbox, goes_on) = self.handle(mailbox, &mut actor, next.envelope, worker);
+            (mailbox, goes_on) = self.handle(mailbox, &mut actor, next, worker);
             if !goes_on {
                 return self.end(mailbox, Some(actor));
             }

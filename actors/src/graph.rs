@@ -73,7 +73,8 @@ impl Graph {
             ..Graph::default()
         };
         let numbers = graph.copy(tables, window);
-        let length = |node: usize| graph.nodes[node].part.length;
+        let length =
+            |node: usize| graph.nodes[node].part.begin.length + graph.nodes[node].part.time;
         graph.end = end.and_then(|end| find(&numbers, end.from).ok().flatten());
         // Of equals the first.
         let longest = || {
@@ -106,7 +107,7 @@ impl Graph {
             done = self.nodes.len();
             for (worker, parts) in parts.iter().enumerate() {
                 while let Some(part) = parts.get(numbers[worker].1.len()) {
-                    let references = [part.before, part.other];
+                    let references = [part.begin.from, part.other];
                     let [Ok(longest), Ok(other)] = references.map(|r| find(&numbers, r)) else {
                         break;
                     };
@@ -155,7 +156,7 @@ impl Graph {
 
     /// When a part began as it was recorded.
     fn begun(&self, part: &Part) -> u64 {
-        (part.length - part.time).saturating_sub(self.base)
+        part.begin.length.saturating_sub(self.base)
     }
 
     /// The longest path if the entry method took no time, or each message `cost`.

@@ -14,7 +14,7 @@ use crate::graph::{Graph, Window};
 use crate::names::{self, Groups, lock};
 use crate::priority::Priority;
 use crate::ready::{Ready, Turn};
-use crate::strand::{self, Begin, Kind, Tables};
+use crate::strand::{self, Current, Tables};
 use crate::table::{Path, What};
 use crate::tuner::Tuner;
 
@@ -140,7 +140,7 @@ impl Shared {
     fn help(self: Arc<Self>) {
         let worker = self.worker();
         // In the middle of a task, that comes first; and nobody sends while the only worker looks.
-        let may_look = strand::current().is_none() && self.tables.of.len() > 1;
+        let may_look = strand::current() == Current::Other && self.tables.of.len() > 1;
         strand::rest(&self.tables, worker);
         let mut next = self.ready.take(false);
         loop {
@@ -180,19 +180,15 @@ impl Shared {
         self.pool.install(|| {
             let worker = self.worker();
             strand::rest(&self.tables, worker);
-            let begin = || Begin {
-                worker,
-                what: What {
-                    actor: names::PROGRAM,
-                    entry: names::number(|| "program".to_owned()),
-                },
-                message: self.path(),
-                actor: Path::default(),
+            let what = || What {
+                actor: names::PROGRAM,
+                entry: names::number(|| "program".to_owned()),
             };
-            let recorded = self.is_recording().then(begin);
-            strand::begin(&self.tables, Kind::Program, recorded);
+            let task = || (worker, what(), self.path(), Path::default());
+            let recorded = self.is_recording().then(task);
+            let begun = strand::begin(&self.tables, Current::Program, recorded);
             let result = catch_unwind(AssertUnwindSafe(program));
-            strand::end(&self.tables);
+            strand::end(&self.tables, begun);
             result.unwrap_or_else(|payload| resume_unwind(payload))
         })
     }

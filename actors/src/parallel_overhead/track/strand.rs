@@ -6,9 +6,9 @@
 //! through the scheduler belongs to the task that it leads to.
 //!
 //! A task that waits inside of its handler (a fork of work-stealing-rt) may run others on top of its stack:
-//! they are frames of their own, and the outer one's time stands still.
+//! they are tasks of their own, and the outer one's time stands still.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,19 +33,19 @@ pub(crate) struct Tables {
 impl Tables {
     /// Of all workers: work, messages, readings of the system's clock.
     pub(crate) fn sums(&self) -> [u64; 3] {
-        let values =
-            |t: &Table| [&t.work, &t.messages, &t.resyncs].map(|n| n.load(Ordering::Relaxed));
-        let add = |one: [u64; 3], other: [u64; 3]| std::array::from_fn(|n| one[n] + other[n]);
-        self.of.iter().map(values).fold([0; 3], add)
+        self.of
+            .iter()
+            .fold([0; 3], |[work, messages, resyncs], table| {
+                let counts = [&table.work, &table.messages, &table.resyncs];
+                let [w, m, r] = counts.map(|n| n.load(Ordering::Relaxed));
+                [work + w, messages + m, resyncs + r]
+            })
     }
 
     /// The length of the longest path.
     pub(crate) fn longest(&self) -> u64 {
-        let lengths = self
-            .of
-            .iter()
-            .map(|table| table.longest.load(Ordering::Relaxed));
-        lengths.max().unwrap_or(0)
+        let each = self.of.iter().map(|table| &table.longest);
+        each.map(|n| n.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 }
 
@@ -54,52 +54,49 @@ enum Timer {
     Other(Box<dyn Clock>),
 }
 
-/// What a frame of the thread's stack is.
+/// What a thread runs for actors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Current {
+    /// Nothing: a sender may block it.
+    Other,
     /// A program on a worker: a sender may run handlers meanwhile.
     Program,
     /// A handler: its sender must not wait here.
     Handler,
+    /// The same, and receivers had no room for what it sent: those from this place of [`FULL`] on.
+    Full(usize),
 }
 
-/// A task that is to be recorded.
-pub(crate) struct Begin {
-    pub(crate) worker: usize,
-    pub(crate) what: What,
-    /// The path of its message, and of its actor's last task.
-    pub(crate) message: Path,
-    pub(crate) actor: Path,
-}
+/// A task that is to be recorded: its worker, what it is, the paths of its message and of its actor's last
+/// task.
+pub(crate) type Begin = (usize, What, Path, Path);
 
 struct Task {
     /// The address of its system's [`Tables`].
     tables: usize,
     worker: usize,
-    /// The part that is open: its length where it began, its time until the task went on after others.
+    /// The part that is open, with its time until the task went on after others.
     open: Part,
     /// The clock when it began or went on.
     since: u64,
-}
-
-struct Frame {
-    kind: Kind,
-    /// Receivers that had no room for what the handler sent.
-    full: Vec<Arc<dyn Turn>>,
-    task: Option<Task>,
 }
 
 struct Thread {
     clock: Option<Timer>,
     /// The last reading, if the next task begins with it.
     last: Option<u64>,
-    frames: Vec<Frame>,
+    task: Option<Task>,
+    /// Those below it on the stack.
+    outer: Vec<Task>,
 }
 
 thread_local! {
+    static CURRENT: Cell<Current> = const { Cell::new(Current::Other) };
+    /// Receivers without room: those of inner handlers follow those of outer ones.
+    static FULL: RefCell<Vec<Arc<dyn Turn>>> = const { RefCell::new(Vec::new()) };
     /// Borrowed within this module only, where no foreign code but a clock is called.
     static THREAD: RefCell<Thread> = const {
-        RefCell::new(Thread { clock: None, last: None, frames: Vec::new() })
+        RefCell::new(Thread { clock: None, last: None, task: None, outer: Vec::new() })
     };
 }
 
@@ -116,107 +113,85 @@ impl Thread {
         }
     }
 
-    #[inline]
-    fn task(&mut self) -> Option<&mut Task> {
-        self.frames.last_mut()?.task.as_mut()
-    }
-
     /// Ends the open part of the current task, if that belongs to the system.
     #[inline]
     fn cut(&mut self, tables: &Tables) -> Option<Path> {
-        let address = std::ptr::from_ref(tables).addr();
-        self.task().filter(|task| task.tables == address)?;
+        self.task
+            .as_ref()
+            .filter(|task| task.tables == address(tables))?;
         let now = self.read(tables);
         self.last = Some(now);
-        let Task {
+        let task = self.task.as_mut()?;
+        let part = &mut task.open;
+        part.time += now - task.since;
+        let path = tables.of[task.worker].push(part);
+        (part.begin, part.time, task.since) = (path, 0, now);
+        (part.other, part.link) = (Reference::default(), Link::Same);
+        Some(path)
+    }
+
+    #[inline]
+    fn begin(&mut self, tables: &Tables, (worker, what, message, actor): Begin) {
+        let last = self.last.take().filter(|_| self.task.is_none());
+        let since = last.unwrap_or_else(|| self.read(tables));
+        if let Some(mut outer) = self.task.take() {
+            outer.open.time += since - outer.since;
+            self.outer.push(outer);
+        }
+        let actor = Some(actor).filter(|_| tables.actor_order);
+        let (begin, other) = message.order(actor.unwrap_or_default());
+        let links = [Link::Actor, Link::Message];
+        let open = Part {
+            begin,
+            time: 0,
+            other: other.from,
+            what,
+            link: links[usize::from(begin == message)],
+        };
+        self.task = Some(Task {
+            tables: address(tables),
             worker,
             open,
             since,
-            ..
-        } = self.task()?;
-        open.time += now - *since;
-        open.length += open.time;
-        let from = tables.of[*worker].push(open);
-        (*since, open.time, open.link) = (now, 0, Link::Same);
-        (open.before, open.other) = (from, Reference::default());
-        Some(Path {
-            length: open.length,
-            from,
-        })
+        });
     }
 }
 
-/// A handler or program begins on the calling thread.
 #[inline]
-pub(crate) fn begin(tables: &Tables, kind: Kind, recorded: Option<Begin>) {
-    THREAD.with_borrow_mut(|thread| {
-        let last = thread.last.take();
-        let task = recorded.map(
-            |Begin {
-                 worker,
-                 what,
-                 message,
-                 actor,
-             }| {
-                let is_outermost = thread.task().is_none();
-                let since = last
-                    .filter(|_| is_outermost)
-                    .unwrap_or_else(|| thread.read(tables));
-                if let Some(outer) = thread.task() {
-                    outer.open.time += since - outer.since;
-                }
-                let actor = if tables.actor_order {
-                    actor
-                } else {
-                    Path::default()
-                };
-                let (longest, other) = message.order(actor);
-                let (length, before, other, time) = (longest.length, longest.from, other.from, 0);
-                let link = if longest == message {
-                    Link::Message
-                } else {
-                    Link::Actor
-                };
-                let open = Part {
-                    length,
-                    time,
-                    before,
-                    other,
-                    what,
-                    link,
-                };
-                Task {
-                    tables: std::ptr::from_ref(tables).addr(),
-                    worker,
-                    open,
-                    since,
-                }
-            },
-        );
-        thread.frames.push(Frame {
-            kind,
-            full: Vec::new(),
-            task,
-        });
-    });
+fn address(tables: &Tables) -> usize {
+    std::ptr::from_ref(tables).addr()
 }
 
-/// The current handler or program ends. Returns its path, and receivers without room for what it sent.
+/// A handler or program begins on the calling thread. The result is for [`end`].
 #[inline]
-pub(crate) fn end(tables: &Tables) -> (Path, Vec<Arc<dyn Turn>>) {
+pub(crate) fn begin(tables: &Tables, now: Current, recorded: Option<Begin>) -> (Current, bool) {
+    let is_recorded = recorded.is_some();
+    if let Some(task) = recorded {
+        THREAD.with_borrow_mut(|thread| thread.begin(tables, task));
+    }
+    (CURRENT.replace(now), is_recorded)
+}
+
+/// It ends. Returns its path, and receivers without room for what it sent.
+#[inline]
+pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Vec<Arc<dyn Turn>>) {
+    let (outer, is_recorded) = begun;
+    let full = match CURRENT.replace(outer) {
+        Current::Full(from) => FULL.with_borrow_mut(|full| full.split_off(from)),
+        _ => Vec::new(),
+    };
+    if !is_recorded {
+        return (Path::default(), full);
+    }
     THREAD.with_borrow_mut(|thread| {
         let path = thread.cut(tables).unwrap_or_default();
-        let full = thread
-            .frames
-            .pop()
-            .map_or_else(Vec::new, |frame| frame.full);
-        if thread.task().is_some() {
+        thread.task = thread.outer.pop();
+        if thread.task.is_some() {
             let now = thread.read(tables);
             thread.last = None;
-            thread
-                .task()
-                .into_iter()
-                .for_each(|outer| outer.since = now);
+            if let Some(outer) = &mut thread.task {
+                outer.since = now;
+            }
         }
         (path, full)
     })
@@ -227,31 +202,29 @@ pub(crate) fn rest(tables: &Tables, worker: usize) {
     THREAD.with_borrow_mut(|thread| {
         thread.last = None;
         if let Some(Timer::Cpu(clock)) = &thread.clock {
-            tables.of[worker]
-                .resyncs
-                .store(clock.resyncs(), Ordering::Relaxed);
+            let resyncs = &tables.of[worker].resyncs;
+            resyncs.store(clock.resyncs(), Ordering::Relaxed);
         }
     });
 }
 
-/// What the calling thread runs; `None`: nothing of a system's.
+/// What the calling thread runs now.
 #[inline]
-pub(crate) fn current() -> Option<Kind> {
-    THREAD.with_borrow(|thread| thread.frames.last().map(|frame| frame.kind))
+pub(crate) fn current() -> Current {
+    CURRENT.get()
 }
 
 /// There was no room for a message that the calling thread has sent; a handler keeps the receiver.
 #[cold]
 pub(crate) fn note_full(receiver: Arc<dyn Turn>) {
-    THREAD.with_borrow_mut(|thread| {
-        let handler = thread
-            .frames
-            .last_mut()
-            .filter(|frame| frame.kind == Kind::Handler);
-        handler
-            .into_iter()
-            .for_each(|frame| frame.full.push(Arc::clone(&receiver)));
-    });
+    if matches!(current(), Current::Handler | Current::Full(_)) {
+        FULL.with_borrow_mut(|full| {
+            if current() == Current::Handler {
+                CURRENT.set(Current::Full(full.len()));
+            }
+            full.push(receiver);
+        });
+    }
 }
 
 /// The path up to here, for a message; `None` outside of the system's recorded tasks.
@@ -264,9 +237,9 @@ pub(crate) fn path(tables: &Tables) -> Option<Path> {
 pub(crate) fn merge(tables: &Tables, other: Path) {
     THREAD.with_borrow_mut(|thread| {
         let own = thread.cut(tables);
-        if let (Some(own), Some(Task { open, .. })) = (own, thread.task()) {
+        if let (Some(own), Some(Task { open, .. })) = (own, &mut thread.task) {
             let (longest, shorter) = own.order(other);
-            (open.length, open.before, open.other) = (longest.length, longest.from, shorter.from);
+            (open.begin, open.other) = (longest, shorter.from);
             if longest != own {
                 open.link = Link::Merge;
             }

@@ -50,7 +50,7 @@ pub(crate) struct What {
     pub(crate) entry: u32,
 }
 
-/// What a part depends on by [`Part::before`].
+/// What a part depends on by [`Part::begin`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Link {
     /// The part before it of the same task.
@@ -69,13 +69,11 @@ const LINKS: [Link; 4] = [Link::Same, Link::Message, Link::Actor, Link::Merge];
 /// A part of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Length of the longest path that ends with it.
-    pub(crate) length: u64,
+    /// The longest path that it depends on.
+    pub(crate) begin: Path,
     /// Its own activity.
     pub(crate) time: u64,
-    /// The last part of the longest path before it.
-    pub(crate) before: Reference,
-    /// That of a shorter path which it also depends on.
+    /// The last part of a shorter path which it also depends on.
     pub(crate) other: Reference,
     pub(crate) what: What,
     pub(crate) link: Link,
@@ -85,6 +83,7 @@ type Words = [AtomicU64; 6];
 const CHUNK: usize = 1 << 10;
 
 /// One worker's table, and its sums.
+#[derive(Default)]
 pub(crate) struct Table {
     worker: usize,
     chunks: Box<[OnceLock<Box<[Words]>>]>,
@@ -104,15 +103,10 @@ impl Table {
     /// A table for so many parts, rounded up to a power of two.
     pub(crate) fn new(worker: usize, capacity: usize) -> Self {
         let chunks = 0..capacity.div_ceil(CHUNK).next_power_of_two();
-        let [next, longest, work, messages, resyncs] = Default::default();
         Table {
             worker,
             chunks: chunks.map(|_| OnceLock::new()).collect(),
-            next,
-            longest,
-            work,
-            messages,
-            resyncs,
+            ..Table::default()
         }
     }
 
@@ -125,47 +119,41 @@ impl Table {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Appends; only the table's worker may.
+    /// Appends; only the table's worker may. Returns the longest path that ends with the part.
     #[inline]
-    pub(crate) fn push(&self, part: &Part) -> Reference {
+    pub(crate) fn push(&self, part: &Part) -> Path {
         let index = self.next.load(Ordering::Relaxed);
         // A reader of the overwritten entry that sees one of these stores also sees `next` beyond it.
         fence(Ordering::Release);
-        let Part { length, time, .. } = *part;
-        let last = u64::from(part.what.entry) | (part.link as u64) << 32;
-        let words = [
-            length,
-            time,
-            part.before.0,
-            part.other.0,
-            part.what.actor,
-            last,
-        ];
+        let (begin, time, last) = (part.begin, part.time, u64::from(part.what.entry));
+        let (actor, last) = (part.what.actor, last | (part.link as u64) << 32);
+        let words = [begin.length, begin.from.0, time, part.other.0, actor, last];
         for (word, value) in self.slot(index).iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
         self.next.store(index + 1, Ordering::Release);
         add(&self.work, time);
+        let length = begin.length + time;
         if length > self.longest.load(Ordering::Relaxed) {
             self.longest.store(length, Ordering::Relaxed);
         }
-        Reference((self.worker as u64 + 1) << INDEX_BITS | index)
+        let from = Reference((self.worker as u64 + 1) << INDEX_BITS | index);
+        Path { length, from }
     }
 
     /// The entry with this number, which has been appended; `None` if it is overwritten.
     fn get(&self, index: u64) -> Option<Part> {
         let slot = self.slot(index);
         let words: [u64; 6] = std::array::from_fn(|n| slot[n].load(Ordering::Relaxed));
-        let [length, time, before, other, actor, last] = words;
+        let [length, from, time, other, actor, last] = words;
         fence(Ordering::Acquire);
         // The slot is written again as entry `index + capacity`, once that is the next one.
         let is_there = index + self.capacity() > self.next.load(Ordering::Relaxed);
-        let entry = last as u32;
+        let (from, other, entry) = (Reference(from), Reference(other), last as u32);
         is_there.then_some(Part {
-            length,
+            begin: Path { length, from },
             time,
-            before: Reference(before),
-            other: Reference(other),
+            other,
             what: What { actor, entry },
             link: LINKS[(last >> 32) as usize % LINKS.len()],
         })
@@ -173,18 +161,14 @@ impl Table {
 
     /// The entries from this number on that are still there, and the number of the first of them.
     pub(crate) fn since(&self, first: u64) -> (u64, Vec<Part>) {
-        let len = self.len();
-        let (mut first, mut parts) = (
-            first.max((len + 1).saturating_sub(self.capacity())),
-            Vec::new(),
-        );
-        for index in first..len {
+        let (len, mut parts) = (self.len(), Vec::new());
+        for index in first.max((len + 1).saturating_sub(self.capacity()))..len {
             match self.get(index) {
                 Some(part) => parts.push(part),
-                None => (first, parts) = (index + 1, Vec::new()),
+                None => parts.clear(),
             }
         }
-        (first, parts)
+        (len - parts.len() as u64, parts)
     }
 
     #[inline]
@@ -207,21 +191,13 @@ mod tests {
     use super::*;
 
     fn part(n: u64) -> Part {
-        let (what, link) = (
-            What {
-                actor: n,
-                entry: n as u32 % 1000,
-            },
-            LINKS[n as usize % 4],
-        );
-        let [before, other] = [n, n].map(Reference);
+        let (length, time, from, actor, entry) = (n, n, Reference(n), n, n as u32 % 1000);
         Part {
-            length: n,
-            time: n,
-            before,
-            other,
-            what,
-            link,
+            begin: Path { length, from },
+            time,
+            other: from,
+            what: What { actor, entry },
+            link: LINKS[n as usize % 4],
         }
     }
 
@@ -231,7 +207,7 @@ mod tests {
         const ALL: u64 = 300_000;
         let table = Table::new(5, 1);
         std::thread::scope(|scope| {
-            let push = |n| assert_eq!(table.push(&part(n)).place(), Some((5, n)));
+            let push = |n| assert_eq!(table.push(&part(n)).from.place(), Some((5, n)));
             scope.spawn(move || (0..ALL).for_each(push));
             while table.len() < ALL {
                 let (first, parts) = table.since(0);
