@@ -156,21 +156,24 @@ impl<A: Send + 'static> Cell<A> {
         let place = Location::caller();
         let learnt = || shared.tuner.priority(self.number, message.entry());
         let urgency = priority.unwrap_or_else(learnt);
-        let envelope = Box::new(Envelope {
-            path: shared.path(),
-            tracked: Strand::copy().map(|strand| Box::new((strand, place))),
-            context: SpawnContext::capture(),
-            message,
-        });
+        let path = shared.path();
+        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
+        let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
             drop(mailbox);
             shared.undelivered.fetch_add(1, Ordering::Relaxed);
-            return Err(TrySendError::Disconnected(envelope.message));
+            return Err(TrySendError::Disconnected(message));
         }
         if mailbox.queue.len() >= self.room && !may_wait {
-            return Err(TrySendError::Full(envelope.message));
+            return Err(TrySendError::Full(message));
         }
+        let envelope = Box::new(Envelope {
+            path,
+            tracked,
+            context,
+            message,
+        });
         let is_next = mailbox.add(Waiting {
             order: priority.unwrap_or_default(),
             urgency,
@@ -270,7 +273,7 @@ impl<A: Send + 'static> Cell<A> {
         let call = || context.enter(|| envelope.message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         let strand = left.and_then(|left| left.end());
-        let (path, full) = strand::end(&shared.tables, begun);
+        let (path, ended) = strand::end(&shared.tables, begun);
         add(&shared.tables.of[worker].messages, 1);
         if let Some(strand) = &strand {
             shared.add_end(strand);
@@ -280,7 +283,10 @@ impl<A: Send + 'static> Cell<A> {
             false
         });
         mailbox = self.lock();
-        (mailbox.last, mailbox.strand, mailbox.full) = (path, strand, full);
+        (mailbox.last, mailbox.strand) = (path, strand);
+        if let Current::Full(from) = ended {
+            mailbox.full = strand::take_full(from);
+        }
         let goes_on = goes_on && mailbox.state != State::Stopped;
         (mailbox, goes_on)
     }

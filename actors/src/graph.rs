@@ -73,15 +73,11 @@ impl Graph {
             ..Graph::default()
         };
         let numbers = graph.copy(tables, window);
-        let length =
-            |node: usize| graph.nodes[node].part.begin.length + graph.nodes[node].part.time;
+        let length = |node: usize| graph.nodes[node].part.length();
         graph.end = end.and_then(|end| find(&numbers, end.from).ok().flatten());
         // Of equals the first.
-        let longest = || {
-            (0..graph.nodes.len())
-                .rev()
-                .max_by_key(|node| length(*node))
-        };
+        let all = (0..graph.nodes.len()).rev();
+        let longest = || all.max_by_key(|node| length(*node));
         let last = end.map_or_else(longest, |_| graph.end);
         graph.span = last.map_or(0, |last| length(last) - base);
         let before = |node: &usize| graph.nodes[*node].before[0];
@@ -95,11 +91,8 @@ impl Graph {
     /// that it refers to. While tasks run, such a one may be younger than the copy: then the copy of this
     /// worker ends before, which leaves out nothing that leads to what the calling thread has recorded.
     fn copy(&mut self, tables: &Tables, window: &Window) -> Numbers {
-        let since = tables
-            .of
-            .iter()
-            .zip(&window.first)
-            .map(|(table, first)| table.since(*first));
+        let since = tables.of.iter().zip(&window.first);
+        let since = since.map(|(table, first)| table.since(*first));
         let (firsts, parts): (Vec<u64>, Vec<Vec<Part>>) = since.unzip();
         let mut numbers: Numbers = firsts.iter().map(|first| (*first, Vec::new())).collect();
         let mut done = usize::MAX;
@@ -112,12 +105,11 @@ impl Graph {
                         break;
                     };
                     let (part, before) = (*part, [longest, other]);
-                    let is_lost = |(r, node): &(Reference, Option<usize>)| {
-                        node.is_none()
-                            && r.place()
-                                .is_some_and(|(worker, n)| n >= window.first[worker])
-                    };
-                    self.lost += references.into_iter().zip(before).filter(is_lost).count() as u64;
+                    for (reference, node) in references.into_iter().zip(before) {
+                        let place = reference.place().filter(|_| node.is_none());
+                        let is_lost = |(worker, n): (usize, u64)| n >= window.first[worker];
+                        self.lost += u64::from(place.is_some_and(is_lost));
+                    }
                     if part.link != Link::Same {
                         self.edges += before.iter().flatten().count() as u64;
                     }

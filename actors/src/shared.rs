@@ -31,12 +31,11 @@ pub struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Panic {
-            actor,
-            entry,
-            message,
-        } = self;
-        write!(f, "{actor} panicked in {entry}: {message}")
+        write!(
+            f,
+            "{} panicked in {}: {}",
+            self.actor, self.entry, self.message
+        )
     }
 }
 
@@ -244,14 +243,10 @@ impl Shared {
             *more += 1;
             return;
         }
-        let (actor, message) = (
-            self.groups.name(actor),
-            text.unwrap_or("(not a text)".into()),
-        );
         panics.push(Panic {
-            actor,
+            actor: self.groups.name(actor),
             entry,
-            message,
+            message: text.unwrap_or("(not a text)".into()),
         });
     }
 
@@ -282,12 +277,9 @@ impl Shared {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let all: Vec<_> = lock(&self.actors)
-            .all
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        let mut next = all.into_iter().find(|actor| actor.holder().is_some())?;
+        let actors = lock(&self.actors).all.clone();
+        let mut all = actors.iter().filter_map(Weak::upgrade);
+        let mut next = all.find(|actor| actor.holder().is_some())?;
         let mut way: Vec<Arc<dyn Turn>> = Vec::new();
         let start = loop {
             let met = way.iter().position(|actor| actor.number() == next.number());
@@ -298,9 +290,8 @@ impl Shared {
             way.push(std::mem::replace(&mut next, holder));
         };
         let circle = way[start..].iter().chain([&next]);
-        let names = circle
-            .map(|actor| self.groups.name(actor.number()))
-            .collect();
+        let name = |actor: &Arc<dyn Turn>| self.groups.name(actor.number());
+        let names = circle.map(name).collect();
         way[start..].iter().for_each(|actor| actor.stop());
         Some(names)
     }

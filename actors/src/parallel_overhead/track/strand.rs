@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use critical_path::{Clock, ThreadClock};
 
@@ -33,13 +33,11 @@ pub(crate) struct Tables {
 impl Tables {
     /// Of all workers: work, messages, readings of the system's clock.
     pub(crate) fn sums(&self) -> [u64; 3] {
-        self.of
-            .iter()
-            .fold([0; 3], |[work, messages, resyncs], table| {
-                let counts = [&table.work, &table.messages, &table.resyncs];
-                let [w, m, r] = counts.map(|n| n.load(Ordering::Relaxed));
-                [work + w, messages + m, resyncs + r]
-            })
+        let sum = |of: fn(&Table) -> &AtomicU64| -> u64 {
+            let each = self.of.iter().map(of);
+            each.map(|n| n.load(Ordering::Relaxed)).sum()
+        };
+        [sum(|t| &t.work), sum(|t| &t.messages), sum(|t| &t.resyncs)]
     }
 
     /// The length of the longest path.
@@ -172,16 +170,13 @@ pub(crate) fn begin(tables: &Tables, now: Current, recorded: Option<Begin>) -> (
     (CURRENT.replace(now), is_recorded)
 }
 
-/// It ends. Returns its path, and receivers without room for what it sent.
+/// It ends. Returns its path, and what was current until now.
 #[inline]
-pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Vec<Arc<dyn Turn>>) {
+pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Current) {
     let (outer, is_recorded) = begun;
-    let full = match CURRENT.replace(outer) {
-        Current::Full(from) => FULL.with_borrow_mut(|full| full.split_off(from)),
-        _ => Vec::new(),
-    };
+    let ended = CURRENT.replace(outer);
     if !is_recorded {
-        return (Path::default(), full);
+        return (Path::default(), ended);
     }
     THREAD.with_borrow_mut(|thread| {
         let path = thread.cut(tables).unwrap_or_default();
@@ -193,7 +188,7 @@ pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Vec<Arc<dyn
                 outer.since = now;
             }
         }
-        (path, full)
+        (path, ended)
     })
 }
 
@@ -225,6 +220,12 @@ pub(crate) fn note_full(receiver: Arc<dyn Turn>) {
             full.push(receiver);
         });
     }
+}
+
+/// The receivers without room from this place on.
+#[cold]
+pub(crate) fn take_full(from: usize) -> Vec<Arc<dyn Turn>> {
+    FULL.with_borrow_mut(|full| full.split_off(from))
 }
 
 /// The path up to here, for a message; `None` outside of the system's recorded tasks.

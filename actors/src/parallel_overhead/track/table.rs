@@ -79,6 +79,14 @@ pub(crate) struct Part {
     pub(crate) link: Link,
 }
 
+impl Part {
+    /// The length of the longest path that ends with it.
+    #[inline]
+    pub(crate) fn length(&self) -> u64 {
+        self.begin.length + self.time
+    }
+}
+
 type Words = [AtomicU64; 6];
 const CHUNK: usize = 1 << 10;
 
@@ -133,7 +141,7 @@ impl Table {
         }
         self.next.store(index + 1, Ordering::Release);
         add(&self.work, time);
-        let length = begin.length + time;
+        let length = part.length();
         if length > self.longest.load(Ordering::Relaxed) {
             self.longest.store(length, Ordering::Relaxed);
         }
