@@ -31,14 +31,15 @@ pub trait Handle<M>: Sized + Send + 'static {
     }
 }
 
-/// A message of type `M`.
-struct Typed<M>(M);
-
-impl<A: Handle<M>, M: Send + 'static> Message<A> for Typed<M> {
-    fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool {
+/// A message of type `M`, until it is handled.
+impl<A: Handle<M>, M: Send + 'static> Message<A> for Option<M> {
+    fn run(&mut self, actor: &mut A, cell: &Arc<Cell<A>>) -> bool {
         let is_stopped = false;
         let mut context = Context { cell, is_stopped };
-        actor.handle(self.0, &mut context);
+        let message = self.take();
+        message
+            .into_iter()
+            .for_each(|message| actor.handle(message, &mut context));
         !context.is_stopped
     }
 
@@ -64,7 +65,7 @@ impl<A: Send + 'static> Address<A> {
         A: Handle<M>,
     {
         // An undelivered message is counted.
-        drop(self.0.send(Typed(message), None, true));
+        drop(self.0.send(Some(message), None, true));
     }
 
     /// As [`Address::send`], with a priority, which automatic priorities do not change.
@@ -73,7 +74,7 @@ impl<A: Send + 'static> Address<A> {
     where
         A: Handle<M>,
     {
-        drop(self.0.send(Typed(message), Some(priority), true));
+        drop(self.0.send(Some(message), Some(priority), true));
     }
 
     /// Sends a message if the actor lives and has room for it.
@@ -85,10 +86,11 @@ impl<A: Send + 'static> Address<A> {
     where
         A: Handle<M>,
     {
-        let sent = self.0.send(Typed(message), None, false);
+        let sent = self.0.send(Some(message), None, false);
         sent.map_err(|error| match error {
-            TrySendError::Full(Typed(message)) => TrySendError::Full(message),
-            TrySendError::Disconnected(Typed(message)) => TrySendError::Disconnected(message),
+            TrySendError::Full(Some(message)) => TrySendError::Full(message),
+            TrySendError::Disconnected(Some(message)) => TrySendError::Disconnected(message),
+            _ => unreachable!("no handler has taken it"),
         })
     }
 
@@ -200,15 +202,16 @@ impl<A: Send + 'static> Context<'_, A> {
     /// What follows in this handler depends also on all tasks that were added to the merge point, which is
     /// empty again afterwards.
     pub fn depend_on(&self, merge: &mut MergePoint) {
-        strand::merge(&self.cell.shared.tables, merge.take());
+        let tables = &self.cell.shared.tables;
+        merge
+            .0
+            .drain(..)
+            .for_each(|path| strand::merge(tables, path));
     }
 
     /// Adds the current task, as far as it got, to the merge point.
     pub fn add_to(&self, merge: &mut MergePoint) {
-        let tables = &self.cell.shared.tables;
-        if let Some(path) = strand::path(tables) {
-            merge.add(tables, path);
-        }
+        merge.0.extend(strand::path(&self.cell.shared.tables));
     }
 
     /// The critical path up to this place. `None`: it is not followed now.
@@ -261,7 +264,7 @@ impl Setup {
 
     /// A new actor.
     pub fn spawn<A: Send + 'static>(&self, actor: A) -> Address<A> {
-        let number = self.shared.groups.single(&self.name_of::<A>());
+        let number = self.shared.groups.add(&self.name_of::<A>(), false);
         let cell = Cell::new(&self.shared, number, self.room);
         cell.start(actor);
         Address(cell)
@@ -274,7 +277,7 @@ impl Setup {
         length: usize,
         mut make: impl FnMut(usize, &Array<A>) -> A,
     ) -> Array<A> {
-        let first = self.shared.groups.array(&self.name_of::<A>());
+        let first = self.shared.groups.add(&self.name_of::<A>(), true);
         let cell = |n| Address(Cell::new(&self.shared, first + n as u64, self.room));
         let array = Array((0..length).map(cell).collect());
         let actors: Vec<A> = (0..length).map(|n| make(n, &array)).collect();

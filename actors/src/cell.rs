@@ -27,10 +27,10 @@ use work_stealing_rt::SpawnContext;
 
 use crate::names::{self, Entry, lock};
 use crate::priority::Priority;
+use crate::ready::Turn;
 use crate::shared::Shared;
-use crate::strand;
-use crate::table::{Path, What};
-use crate::turn::{Current, Turn};
+use crate::strand::{self, Current};
+use crate::table::{Path, What, add};
 
 /// Messages that an actor handles in a row although others are as urgent.
 const BATCH: u32 = 8;
@@ -41,27 +41,30 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A message of some type to an actor.
 pub(crate) trait Message<A>: Send {
-    /// Calls the actor's handler. Returns whether the actor goes on.
-    fn run(self: Box<Self>, actor: &mut A, cell: &Arc<Cell<A>>) -> bool;
+    /// Calls the actor's handler, once. Returns whether the actor goes on.
+    fn run(&mut self, actor: &mut A, cell: &Arc<Cell<A>>) -> bool;
     /// Its entry method.
     fn entry(&self) -> Entry;
 }
 
-/// The profiler's path of a message, and where it was sent.
-type Tracked = Option<Box<(Strand, &'static Location<'static>)>>;
-
 /// A message on its way.
-struct Envelope<A> {
-    message: Box<dyn Message<A>>,
-    /// The longest path to its sending; the same for the profiler, while that follows paths.
+struct Envelope<M: ?Sized> {
+    /// The longest path to its sending.
     path: Path,
-    tracked: Tracked,
-    /// Where it was sent, for a profiler.
+    /// The profiler's path, while that is followed, and where it was sent.
+    tracked: Option<Box<(Strand, &'static Location<'static>)>>,
+    /// Its sender, for a profiler.
     context: SpawnContext,
+    message: M,
+}
+
+/// A message that waits.
+struct Waiting<A> {
     /// What the sender asked for: its place in the mailbox.
     order: Priority,
     /// How soon a worker should see to the actor.
     urgency: Priority,
+    envelope: Box<Envelope<dyn Message<A>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +77,7 @@ enum State {
 }
 
 struct Mailbox<A> {
-    queue: VecDeque<Envelope<A>>,
+    queue: VecDeque<Waiting<A>>,
     state: State,
     /// There unless it runs, or is stopped.
     actor: Option<Box<A>>,
@@ -100,19 +103,20 @@ pub(crate) struct Cell<A> {
 impl<A: Send + 'static> Cell<A> {
     /// A cell whose actor comes later, by [`Cell::start`]; until then messages wait.
     pub(crate) fn new(shared: &Arc<Shared>, number: u64, room: usize) -> Arc<Self> {
+        let mailbox = Mailbox {
+            queue: VecDeque::new(),
+            state: State::Running,
+            actor: None,
+            last: Path::default(),
+            strand: None,
+            full: Vec::new(),
+            held: Vec::new(),
+        };
         let cell = Arc::new(Cell {
             shared: Arc::clone(shared),
             number,
             room,
-            mailbox: Mutex::new(Mailbox {
-                queue: VecDeque::new(),
-                state: State::Running,
-                actor: None,
-                last: Path::default(),
-                strand: None,
-                full: Vec::new(),
-                held: Vec::new(),
-            }),
+            mailbox: Mutex::new(mailbox),
             freed: Condvar::new(),
         });
         let weak: Weak<Cell<A>> = Arc::downgrade(&cell);
@@ -123,7 +127,7 @@ impl<A: Send + 'static> Cell<A> {
     pub(crate) fn start(self: &Arc<Self>, actor: A) {
         let mailbox = self.lock();
         if mailbox.state == State::Running {
-            self.rest(mailbox, Box::new(actor));
+            self.go_on(mailbox, Box::new(actor));
         }
     }
 
@@ -148,15 +152,12 @@ impl<A: Send + 'static> Cell<A> {
         if self.room != usize::MAX && may_wait {
             self.wait_for_room();
         }
-        let Cell { shared, number, .. } = &**self;
+        let shared = &self.shared;
         let place = Location::caller();
-        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
+        let learnt = || shared.tuner.priority(self.number, message.entry());
+        let urgency = priority.unwrap_or_else(learnt);
         let path = shared.path();
-        let learnt = || shared.tuner.priority(*number, message.entry());
-        let (order, urgency) = (
-            priority.unwrap_or_default(),
-            priority.unwrap_or_else(learnt),
-        );
+        let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
@@ -167,14 +168,16 @@ impl<A: Send + 'static> Cell<A> {
         if mailbox.queue.len() >= self.room && !may_wait {
             return Err(TrySendError::Full(message));
         }
-        let message = Box::new(message);
-        let is_next = mailbox.add(Envelope {
-            message,
+        let envelope = Box::new(Envelope {
             path,
             tracked,
             context,
-            order,
+            message,
+        });
+        let is_next = mailbox.add(Waiting {
+            order: priority.unwrap_or_default(),
             urgency,
+            envelope,
         });
         let is_full = mailbox.queue.len() > self.room;
         drop(mailbox);
@@ -182,7 +185,7 @@ impl<A: Send + 'static> Cell<A> {
             shared.schedule(Arc::<Self>::clone(self), urgency);
         }
         if is_full {
-            Current::note_full(Arc::<Self>::clone(self));
+            strand::note_full(Arc::<Self>::clone(self));
         }
         Ok(())
     }
@@ -191,7 +194,7 @@ impl<A: Send + 'static> Cell<A> {
     /// nothing moves any more: then the actors are deadlocked, which `run` reports.
     #[cold]
     fn wait_for_room(&self) {
-        if matches!(Current::get(), Current::Handler(_) | Current::Full(_)) {
+        if !matches!(strand::current(), Current::Other | Current::Program) {
             return;
         }
         loop {
@@ -199,7 +202,7 @@ impl<A: Send + 'static> Cell<A> {
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
                 return;
             }
-            if Current::get() == Current::Program {
+            if strand::current() == Current::Program {
                 drop(mailbox);
                 if self.shared.help_once() {
                     continue;
@@ -215,13 +218,13 @@ impl<A: Send + 'static> Cell<A> {
     }
 
     /// The actor has handled its message or just begun. It stays with `mailbox` until the next one.
-    fn rest(self: &Arc<Self>, mut mailbox: MutexGuard<'_, Mailbox<A>>, actor: Box<A>) {
+    fn go_on(self: &Arc<Self>, mut mailbox: MutexGuard<'_, Mailbox<A>>, actor: Box<A>) {
         mailbox.actor = Some(actor);
-        self.go_on(mailbox);
+        self.rest(mailbox);
     }
 
     /// The actor is neither running nor stopped: what next?
-    fn go_on<'a>(self: &'a Arc<Self>, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+    fn rest<'a>(self: &'a Arc<Self>, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
         while let Some(receiver) = mailbox.full.last().map(Arc::clone) {
             mailbox.state = State::Held;
             drop(mailbox);
@@ -250,42 +253,28 @@ impl<A: Send + 'static> Cell<A> {
         self: &'a Arc<Self>,
         mut mailbox: MutexGuard<'a, Mailbox<A>>,
         actor: &mut A,
-        envelope: Envelope<A>,
+        message: Waiting<A>,
         worker: usize,
     ) -> (MutexGuard<'a, Mailbox<A>>, bool) {
         let shared = &self.shared;
         let (last, before) = (mailbox.last, mailbox.strand.take());
         drop(mailbox);
-        let Envelope {
-            message,
-            path,
-            tracked,
-            context,
-            ..
-        } = envelope;
-        let entry = message.entry();
-        let begin = || {
-            let entry = names::number(entry);
-            let what = What {
-                actor: self.number,
-                entry,
-            };
-            let last = if shared.tables.actor_order {
-                last
-            } else {
-                Path::default()
-            };
-            strand::begin(&shared.tables, worker, what, path, last)
+        let mut envelope = message.envelope;
+        let entry = envelope.message.entry();
+        let what = || What {
+            actor: self.number,
+            entry: names::number(entry),
         };
-        let recorded = shared.is_recording().then(begin);
-        let left = begin_tracked(tracked, before);
-        let outer = Current::Handler(self.number).replace();
-        let call = || context.enter(|| message.run(actor, self));
+        let task = || (worker, what(), envelope.path, last);
+        let recorded = shared.is_recording().then(task);
+        let begun = strand::begin(&shared.tables, Current::Handler, recorded);
+        let left = begin_tracked(envelope.tracked.take(), before);
+        let context = envelope.context;
+        let call = || context.enter(|| envelope.message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
-        let ended = outer.replace();
         let strand = left.and_then(|left| left.end());
-        let path = recorded.map_or_else(Path::default, |outer| strand::end(&shared.tables, outer));
-        shared.count_message(worker);
+        let (path, ended) = strand::end(&shared.tables, begun);
+        add(&shared.tables.of[worker].messages, 1);
         if let Some(strand) = &strand {
             shared.add_end(strand);
         }
@@ -295,8 +284,8 @@ impl<A: Send + 'static> Cell<A> {
         });
         mailbox = self.lock();
         (mailbox.last, mailbox.strand) = (path, strand);
-        if let Current::Full(sender) = ended {
-            mailbox.full = Current::take_full(sender);
+        if let Current::Full(from) = ended {
+            mailbox.full = strand::take_full(from);
         }
         let goes_on = goes_on && mailbox.state != State::Stopped;
         (mailbox, goes_on)
@@ -327,15 +316,17 @@ impl<A: Send + 'static> Cell<A> {
         let undelivered = &self.shared.undelivered;
         undelivered.fetch_add(queue.len() as u64, Ordering::Relaxed);
         self.discard(actor);
-        let messages = queue.into_iter().map(|envelope| envelope.message);
-        messages.for_each(|message| self.discard(message));
+        queue.into_iter().for_each(|message| self.discard(message));
         self.let_go(held);
     }
 }
 
 /// A task begins for the profiler: after its message, and after its actor's last task.
 #[inline]
-fn begin_tracked(message: Tracked, before: Option<Strand>) -> Option<Strand> {
+fn begin_tracked(
+    message: Option<Box<(Strand, &'static Location<'static>)>>,
+    before: Option<Strand>,
+) -> Option<Strand> {
     if !hpcrun_api::is_active() {
         return None;
     }
@@ -353,13 +344,13 @@ impl<A> Mailbox<A> {
     /// Adds a message behind all that are at least as urgent by their senders' wishes. True: the actor must
     /// be scheduled for it.
     #[inline]
-    fn add(&mut self, envelope: Envelope<A>) -> bool {
-        let Envelope { order, urgency, .. } = envelope;
+    fn add(&mut self, message: Waiting<A>) -> bool {
+        let (order, urgency) = (message.order, message.urgency);
         if self.queue.back().is_none_or(|last| last.order >= order) {
-            self.queue.push_back(envelope);
+            self.queue.push_back(message);
         } else {
             let at = self.queue.partition_point(|other| other.order >= order);
-            self.queue.insert(at, envelope);
+            self.queue.insert(at, message);
         }
         let is_next = match self.state {
             State::Idle => true,
@@ -394,8 +385,8 @@ impl<A: Send + 'static> Turn for Cell<A> {
         };
         mailbox.state = State::Running;
         for handled in 1.. {
-            let Some(envelope) = mailbox.queue.pop_front() else {
-                return self.rest(mailbox, actor);
+            let Some(next) = mailbox.queue.pop_front() else {
+                return self.go_on(mailbox, actor);
             };
             if self.room != usize::MAX && mailbox.queue.len() <= self.room / 2 {
                 let held = std::mem::take(&mut mailbox.held);
@@ -404,13 +395,13 @@ impl<A: Send + 'static> Turn for Cell<A> {
                 mailbox = self.lock();
             }
             let goes_on;
-            (mailbox, goes_on) = self.handle(mailbox, &mut actor, envelope, worker);
+            (mailbox, goes_on) = self.handle(mailbox, &mut actor, next, worker);
             if !goes_on {
                 return self.end(mailbox, Some(actor));
             }
             let others = |next| self.shared.ready.has(next, handled < BATCH);
             if !mailbox.full.is_empty() || mailbox.urgency().is_none_or(others) {
-                return self.rest(mailbox, actor);
+                return self.go_on(mailbox, actor);
             }
         }
     }
@@ -437,7 +428,7 @@ impl<A: Send + 'static> Turn for Cell<A> {
         let mut mailbox = self.lock();
         mailbox.full.pop();
         if mailbox.state == State::Held {
-            self.go_on(mailbox);
+            self.rest(mailbox);
         }
     }
 

@@ -47,11 +47,10 @@
 //! | module | duty |
 //! |---|---|
 //! | `priority` | how urgent a message is |
-//! | `turn` | an actor as the scheduler sees it, and what the calling thread runs |
-//! | `ready` | which actor runs next, and how many workers help |
-//! | `table`, `strand` | recording: a worker's table, and a thread's current task |
 //! | `names` | names of actors and entry methods |
-//! | `analysis` | the graph of a phase: paths, slack, spans without an entry method |
+//! | `ready` | which actor runs next, and how many workers help |
+//! | `table`, `strand` | recording: a worker's table, and what a thread runs now |
+//! | `graph` | the graph of a phase: paths, slack, spans without an entry method |
 //! | `tuner` | automatic priorities |
 //! | `shared` | what all parts of a system share |
 //! | `cell` | an actor, its mailbox and its turns |
@@ -61,8 +60,8 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod analysis;
 mod cell;
+mod graph;
 mod names;
 mod pattern;
 mod priority;
@@ -77,7 +76,6 @@ mod system;
 #[path = "parallel_overhead/track/table.rs"]
 mod table;
 mod tuner;
-mod turn;
 
 pub use crate::address::{Address, Array, Context, Handle, Setup};
 pub use crate::pattern::Phase;

@@ -24,6 +24,7 @@ thread_local! {
 }
 
 /// A mutex under which nothing panics.
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -35,22 +36,21 @@ pub(crate) fn number(entry: Entry) -> u32 {
     let address = entry as usize;
     KNOWN.with(|known| {
         let slot = &known[address / 16 % SLOTS];
-        let (at, mut number) = slot.get();
-        if at != address {
-            number = look_up(entry());
-            slot.set((address, number));
+        if slot.get().0 != address {
+            let number = place(&mut lock(&ENTRIES), entry(), |one, other| one == other);
+            slot.set((address, number as u32));
         }
-        number
+        slot.get().1
     })
 }
 
-fn look_up(name: String) -> u32 {
-    let mut entries = lock(&ENTRIES);
-    let known = entries.iter().position(|other| *other == name);
+/// Where an element is that is `same`, or where it has been added.
+fn place<T>(all: &mut Vec<T>, new: T, same: impl Fn(&T, &T) -> bool) -> usize {
+    let known = all.iter().position(|old| same(old, &new));
     known.unwrap_or_else(|| {
-        entries.push(name);
-        entries.len() - 1
-    }) as u32
+        all.push(new);
+        all.len() - 1
+    })
 }
 
 /// The name of an entry method.
@@ -58,47 +58,29 @@ pub(crate) fn of_entry(number: u32) -> String {
     lock(&ENTRIES)[number as usize].clone()
 }
 
-/// The groups of a system.
+/// The groups of a system: names, and single actors so far; `None`: an array.
 #[derive(Default)]
-pub(crate) struct Groups(Mutex<Vec<Group>>);
-
-struct Group {
-    name: String,
-    /// Actors so far; `None`: an array.
-    single: Option<u32>,
-}
+pub(crate) struct Groups(Mutex<Vec<(String, Option<u32>)>>);
 
 impl Groups {
-    fn add(groups: &mut Vec<Group>, name: &str, single: Option<u32>) -> usize {
-        let name = name.to_owned();
-        groups.push(Group { name, single });
-        groups.len() - 1
-    }
-
-    /// The number of the first actor of a new array; those of the others follow.
-    pub(crate) fn array(&self, name: &str) -> u64 {
-        (Self::add(&mut lock(&self.0), name, None) as u64) << 32
-    }
-
-    /// The number of a new actor.
-    pub(crate) fn single(&self, name: &str) -> u64 {
-        let mut groups = lock(&self.0);
-        let same = |group: &Group| group.single.is_some() && group.name == name;
-        let at = groups.iter().position(same);
-        let at = at.unwrap_or_else(|| Self::add(&mut groups, name, Some(0)));
-        let count = groups[at].single.get_or_insert(0);
-        let index = *count;
-        *count = index.wrapping_add(1);
-        (at as u64) << 32 | u64::from(index)
+    /// The number of the first actor of a new array, those of the others follow; or of a new single actor.
+    pub(crate) fn add(&self, name: &str, is_array: bool) -> u64 {
+        let groups = &mut *lock(&self.0);
+        let new = (name.to_owned(), (!is_array).then_some(0));
+        let group = place(groups, new, |old, new| {
+            !is_array && old.1.is_some() && old.0 == new.0
+        });
+        let count = groups[group].1.as_mut();
+        let index = count.map_or(0, |count| std::mem::replace(count, count.wrapping_add(1)));
+        (group as u64) << 32 | u64::from(index)
     }
 
     /// The actor's name: that of its group, with its index unless it is alone.
     pub(crate) fn name(&self, actor: u64) -> String {
-        let groups = lock(&self.0);
-        match groups.get((actor >> 32) as usize) {
+        match lock(&self.0).get((actor >> 32) as usize) {
             None => String::new(),
-            Some(group) if group.single == Some(1) => group.name.clone(),
-            Some(group) => format!("{}[{}]", group.name, actor as u32),
+            Some((name, Some(1))) => name.clone(),
+            Some((name, _)) => format!("{name}[{}]", actor as u32),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::names::lock;
 use crate::shared::Shared;
-use crate::strand::{self, Tables};
+use crate::strand;
 use crate::table::Path;
 
 /// A point where several messages are needed before a task goes on, for systems that follow messages alone
@@ -17,17 +17,7 @@ use crate::table::Path;
 ///
 /// By default an actor's tasks depend on those before them, so that nothing need be said.
 #[derive(Debug, Default)]
-pub struct MergePoint(Path);
-
-impl MergePoint {
-    pub(crate) fn add(&mut self, tables: &Tables, path: Path) {
-        self.0 = strand::join(tables, path, self.0);
-    }
-
-    pub(crate) fn take(&mut self) -> Path {
-        std::mem::take(&mut self.0)
-    }
-}
+pub struct MergePoint(pub(crate) Vec<Path>);
 
 type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 type Target<T> = dyn Fn(T) + Send + Sync;
@@ -85,16 +75,13 @@ impl<T: Send> Reduction<T> {
         combine: Box<Combine<T>>,
         target: Box<Target<T>>,
     ) -> Self {
-        let mut nodes = Vec::new();
-        let mut width = elements;
-        while width > 1 {
-            width = width.div_ceil(2);
-            nodes.push((0..width).map(|_| Mutex::default()).collect());
-        }
+        let next = |width: &usize| (*width > 1).then(|| width.div_ceil(2));
+        let widths = std::iter::successors(next(&elements), next);
+        let level = |width| (0..width).map(|_| Mutex::default()).collect();
         Reduction(Arc::new(Inner {
             shared: Arc::clone(shared),
             rounds: (0..elements).map(|_| AtomicU64::new(0)).collect(),
-            nodes,
+            nodes: widths.map(level).collect(),
             combine,
             target,
         }))
@@ -135,16 +122,11 @@ impl<T: Send> Reduction<T> {
 
     /// The elements that have contributed less often than others: who is missing when a program stands still.
     pub fn missing(&self) -> Vec<usize> {
-        let rounds = self
-            .0
-            .rounds
-            .iter()
-            .map(|rounds| rounds.load(Ordering::Relaxed));
-        let rounds: Vec<u64> = rounds.collect();
-        let most = rounds.iter().copied().max().unwrap_or(0);
-        (0..rounds.len())
-            .filter(|element| rounds[*element] < most)
-            .collect()
+        let rounds = self.0.rounds.iter();
+        let rounds: Vec<u64> = rounds.map(|n| n.load(Ordering::Relaxed)).collect();
+        let most = rounds.iter().max();
+        let all = 0..rounds.len();
+        all.filter(|n| Some(&rounds[*n]) < most).collect()
     }
 }
 

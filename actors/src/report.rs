@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use critical_path::{
-    Edge, Lost, Place, ProcedureName, ProcedureTimes, Quality, Report, Segment, Settings, Site,
+use critical_path::{Edge, Lost, Settings};
+use hpc_formats::critical_path::{
+    CriticalPath, Near, Place, Procedure, ProcedureName, Quality, Segment,
 };
 
-use crate::analysis::{Analysis, Node};
+use crate::graph::{Graph, Node};
 use crate::names;
 use crate::pattern::{self, MOST_STEPS, Phase};
 use crate::shared::Shared;
 use crate::table::{Link, Path, What};
 
-/// Rows of [`PathReport::near`] and [`PathReport::exposing`].
+/// Rows of near branches and of [`PathReport::exposing`].
 const MOST: usize = 8;
 /// Rows of each table as text.
 const ROWS: usize = 12;
@@ -41,21 +42,17 @@ pub struct Task {
 
 /// The critical path of a phase.
 pub struct PathReport {
-    /// Work, span, segments and entry methods (as procedures). Its sites are numbers for
-    /// [`PathReport::place`]; its list of near branches is empty.
-    pub report: Report,
-    /// Tasks that are not on the path, but nearly so: their slack is at most a twentieth of the span. Those
-    /// of an actor's entry method are one, with the sum of their times; the least slack first.
-    pub near: Vec<Task>,
+    /// Work, span, segments and entry methods (as procedures). A place has an entry method as its name and an
+    /// actor as its module; the system knows no files and lines. Branches are near whose tasks are not on the
+    /// path, but their slack is at most a twentieth of the span: those of an actor's entry method are one,
+    /// with the sum of their times, the least slack first.
+    pub report: CriticalPath<Place>,
     /// Tasks from which much activity follows that can run in parallel: the sooner they run, the sooner there
     /// is work for all. The most first.
     pub exposing: Vec<Task>,
     /// Messages handled in the phase, if it was recorded whole.
     pub messages: u64,
-    steps: Vec<What>,
-    /// By [`Site`].
-    sites: Vec<What>,
-    analysis: Analysis,
+    graph: Graph,
     shared: Arc<Shared>,
 }
 
@@ -67,75 +64,64 @@ fn message_cost() -> u64 {
 
 impl PathReport {
     pub(crate) fn new(shared: &Arc<Shared>, end: Option<Path>) -> Self {
-        let (analysis, (wall, messages)) = (shared.analysis(end), shared.so_far());
-        let (segments, sites) = segments(&analysis);
-        let on_path = || analysis.path.iter().map(|node| &analysis.nodes[*node]);
-        let steps = on_path().filter(|node| node.part.link == Link::Message);
-        let steps = steps.map(|node| node.part.what).collect();
+        let (graph, (wall, [work, messages, resyncs])) = (shared.graph(end), shared.so_far());
         let lost = Lost::OtherSession.name().to_owned();
-        let lost = (analysis.lost != 0).then_some((lost, analysis.lost));
-        let report = Report {
-            work: analysis.work,
-            span: analysis.span,
-            burdened_span: analysis.span_if(None, message_cost()),
-            span_at_least: analysis.span,
+        let report = CriticalPath {
+            work,
+            span: graph.span,
+            burdened_span: graph.span_if(None, message_cost()),
+            span_at_least: graph.span,
             wall,
-            segments,
-            procedures: procedures(&analysis, &Analysis::by_entry(on_path())),
+            segments: segments(shared, &graph),
+            procedures: procedures(&graph),
+            near: near(shared, &graph),
             quality: Quality {
-                resyncs: analysis.resyncs,
-                lost_edges: lost.into_iter().collect(),
-                exact_edges: analysis.edges,
+                resyncs,
+                lost_edges: Vec::from_iter((graph.lost != 0).then_some((lost, graph.lost))),
+                exact_edges: graph.edges,
                 ..Quality::default()
             },
-            ..Report::default()
+            ..CriticalPath::default()
         };
-        let (near, exposing) = (near(shared, &analysis), exposing(shared, &analysis));
-        let shared = Arc::clone(shared);
         PathReport {
             report,
-            near,
-            exposing,
+            exposing: exposing(shared, &graph),
             messages,
-            steps,
-            sites,
-            analysis,
-            shared,
-        }
-    }
-
-    /// The entry method of a site of the report as a name, the actor as a module; the system knows no files
-    /// and lines.
-    pub fn place(&self, site: Site) -> Place {
-        let Some(what) = self.sites.get(site.0 as usize) else {
-            return Place::default();
-        };
-        let (module, name) = self.shared.name(*what);
-        Place {
-            name,
-            module,
-            ..Place::default()
+            graph,
+            shared: Arc::clone(shared),
         }
     }
 
     /// The report in JSON (`hpcprof-rs/critical-path/1`).
     pub fn to_json(&self) -> String {
-        critical_path::to_json(&self.report, |site| self.place(*site))
+        let named = |name: &ProcedureName| Place {
+            name: name.to_string(),
+            ..Place::default()
+        };
+        self.report
+            .to_json(Place::clone, |name| Some(named(name)), None)
+    }
+
+    fn messages_on_path(&self) -> impl Iterator<Item = What> + '_ {
+        let tasks = self.graph.on_path().map(|node| node.part);
+        let tasks = tasks.filter(|part| part.link == Link::Message);
+        tasks.map(|part| part.what)
     }
 
     /// The tasks on the path in order: actor and entry method. Tasks of which it has only the end of an
     /// earlier part are left out.
     pub fn steps(&self) -> Vec<(String, String)> {
-        let steps = self.steps.iter();
-        steps.map(|what| self.shared.name(*what)).collect()
+        self.messages_on_path()
+            .map(|what| self.shared.name(what))
+            .collect()
     }
 
     /// The sequence of entry methods that the path repeats, if one does so at least `support` times (the
     /// paper: 6). Starts are indices of [`PathReport::steps`], of which the last 16384 are searched.
     pub fn phase(&self, support: usize) -> Option<Phase> {
-        let skipped = self.steps.len().saturating_sub(MOST_STEPS);
-        let entries = self.steps[skipped..].iter().map(|what| what.entry);
-        let mut phase = pattern::repeated(&entries.collect::<Vec<u32>>(), support)?;
+        let entries: Vec<u32> = self.messages_on_path().map(|what| what.entry).collect();
+        let skipped = entries.len().saturating_sub(MOST_STEPS);
+        let mut phase = pattern::repeated(&entries[skipped..], support)?;
         phase.starts.iter_mut().for_each(|start| *start += skipped);
         Some(phase)
     }
@@ -144,54 +130,60 @@ impl PathReport {
     /// a critical path), in an order in which they could run.
     pub fn tasks(&self, slack: f64) -> impl Iterator<Item = Task> + '_ {
         let most = (slack * self.report.span as f64) as u64;
-        self.analysis.nodes.iter().filter_map(move |node| {
-            let slack = node
-                .slack
-                .filter(|slack| *slack <= most && node.part.time != 0)?;
-            Some(task(&self.shared, node, node.part.time, slack))
+        let parts = self.graph.nodes.iter().filter(|node| node.part.time != 0);
+        parts.filter_map(move |node| {
+            let slack = node.slack.filter(|slack| *slack <= most)?;
+            Some(task(&self.shared, (node, node.part.time, slack)))
         })
     }
 }
 
-fn task(shared: &Shared, node: &Node, time: u64, slack: u64) -> Task {
+/// A task, its time and its slack.
+type Row<'a> = (&'a Node, u64, u64);
+
+fn task(shared: &Shared, (node, time, slack): Row<'_>) -> Task {
     let (actor, entry) = shared.name(node.part.what);
-    let (worker, start) = (node.worker, node.start);
     Task {
         actor,
         entry,
-        worker,
-        start,
+        worker: node.worker,
+        start: node.start,
         time,
         slack,
     }
 }
 
-/// The path, and what its sites stand for.
-fn segments(analysis: &Analysis) -> (Vec<Segment>, Vec<What>) {
-    let segment = |edge, begin, thread, time| Segment {
+fn place(shared: &Shared, what: What) -> Place {
+    let (module, name) = shared.name(what);
+    Place {
+        name,
+        module,
+        ..Place::default()
+    }
+}
+
+/// The path: consecutive parts of an actor's entry method are one segment.
+fn segments(shared: &Shared, graph: &Graph) -> Vec<Segment<Place>> {
+    let segment = |edge, begin: Place, thread, time| Segment {
+        end: begin.clone(),
         begin,
-        end: begin,
         edge,
         rank: None,
         thread,
         time,
         count: 1,
     };
-    let mut sites: Vec<What> = Vec::new();
-    let mut numbers: HashMap<What, Site> = HashMap::new();
-    let mut segments: Vec<Segment> = Vec::new();
-    let unknown = analysis.unknown();
-    if unknown != 0 {
-        segments.push(segment(Edge::Folded, Site(0), None, unknown));
+    let mut segments: Vec<Segment<Place>> = Vec::new();
+    if graph.unknown() != 0 {
+        segments.push(segment(
+            Edge::Folded,
+            Place::default(),
+            None,
+            graph.unknown(),
+        ));
     }
-    for Node { part, worker, .. } in analysis.path.iter().map(|node| &analysis.nodes[*node]) {
-        if part.time == 0 {
-            continue;
-        }
-        let site = *numbers.entry(part.what).or_insert_with(|| {
-            sites.push(part.what);
-            Site(sites.len() as u64 - 1)
-        });
+    let mut last_what = None;
+    for Node { part, worker, .. } in graph.on_path().filter(|node| node.part.time != 0) {
         let worker = Some(*worker as u32);
         let edge = match part.link {
             _ if segments.is_empty() => Edge::Start,
@@ -200,88 +192,96 @@ fn segments(analysis: &Analysis) -> (Vec<Segment>, Vec<What>) {
             Link::Merge => Edge::Join,
         };
         match segments.last_mut() {
-            Some(last) if last.begin == site && last.edge != Edge::Folded => {
+            Some(last) if last_what == Some(part.what) => {
                 last.time += part.time;
                 last.count += u64::from(part.link != Link::Same);
                 last.thread = last.thread.filter(|_| last.thread == worker);
             }
-            _ => segments.push(segment(edge, site, worker, part.time)),
+            _ => segments.push(segment(edge, place(shared, part.what), worker, part.time)),
         }
+        last_what = Some(part.what);
     }
-    (segments, sites)
+    segments
 }
 
-fn procedures(analysis: &Analysis, on_path: &HashMap<u32, u64>) -> Vec<ProcedureTimes> {
-    let procedure = |(entry, work)| {
-        let on_path = on_path.get(&entry).copied().unwrap_or(0);
-        ProcedureTimes {
+/// Activity by some key.
+fn sums<'a, K: Eq + std::hash::Hash>(
+    nodes: impl Iterator<Item = &'a Node>,
+    key: impl Fn(What) -> K,
+) -> HashMap<K, (u64, u64)> {
+    let mut sums = HashMap::new();
+    for Node { part, .. } in nodes {
+        let (time, count) = sums.entry(key(part.what)).or_default();
+        *time += part.time;
+        *count += u64::from(part.link != Link::Same);
+    }
+    sums
+}
+
+fn procedures(graph: &Graph) -> Vec<Procedure> {
+    let on_path = sums(graph.on_path(), |what| what.entry);
+    let procedure = |(entry, (work, _))| {
+        let on_path = on_path.get(&entry).map_or(0, |(time, _)| *time);
+        let zeroed = Some(entry).filter(|_| on_path != 0);
+        Procedure {
             name: ProcedureName::Mark(names::of_entry(entry)),
             work,
             on_path,
             // Off the path it gains nothing.
-            zeroed_span: match on_path {
-                0 => analysis.span,
-                _ => analysis.span_if(Some(entry), 0),
-            },
+            zeroed_span: zeroed.map_or(graph.span, |_| graph.span_if(zeroed, 0)),
         }
     };
-    let all = Analysis::by_entry(analysis.nodes.iter()).into_iter();
-    let mut procedures: Vec<ProcedureTimes> = all.map(procedure).collect();
-    procedures.sort_by(|a, b| {
-        let order = |p: &ProcedureTimes| (p.zeroed_span, u64::MAX - p.work);
-        let name = |p: &ProcedureTimes| p.name.to_string();
-        order(a).cmp(&order(b)).then_with(|| name(a).cmp(&name(b)))
-    });
+    let all = sums(graph.nodes.iter(), |what| what.entry).into_iter();
+    let mut procedures: Vec<Procedure> = all.map(procedure).collect();
+    procedures.sort_by_cached_key(|p| (p.zeroed_span, u64::MAX - p.work, p.name.to_string()));
     procedures
 }
 
-fn near(shared: &Shared, analysis: &Analysis) -> Vec<Task> {
-    let most = (analysis.span as f64 * NEAR) as u64;
-    let mut is_beside = vec![true; analysis.nodes.len()];
-    analysis
-        .path
-        .iter()
-        .for_each(|node| is_beside[*node] = false);
-    let nodes = analysis.nodes.iter().zip(is_beside);
-    let near = nodes.filter(|(node, is_beside)| *is_beside && node.part.time != 0);
-    let near = near.filter_map(|(node, _)| Some((node, node.part.time, node.slack?)));
+fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
+    let most = (graph.span as f64 * NEAR) as u64;
+    let mut times: Vec<u64> = graph.nodes.iter().map(|node| node.part.time).collect();
+    graph.path.iter().for_each(|node| times[*node] = 0);
+    let near = graph.nodes.iter().zip(times).filter(|(_, time)| *time != 0);
+    let near = near.filter_map(|(node, time)| Some((node, time, node.slack?)));
     let near = near.filter(|(_, _, slack)| *slack <= most);
-    merged(shared, near, u64::wrapping_add, |task| {
-        (task.slack, u64::MAX - task.time)
-    })
+    let order = |(_, time, slack): &Row<'_>| (*slack, u64::MAX - time);
+    let branch = |(node, time, slack): Row<'_>| Near {
+        begin: place(shared, node.part.what),
+        end: place(shared, node.part.what),
+        thread: Some(node.worker as u32),
+        time,
+        slack,
+    };
+    merged(near, u64::wrapping_add, order).map(branch).collect()
 }
 
-fn exposing(shared: &Shared, analysis: &Analysis) -> Vec<Task> {
+fn exposing(shared: &Shared, graph: &Graph) -> Vec<Task> {
     // The program itself is no task that could run sooner.
     let exposes = |node: &&Node| node.exposed != 0 && node.part.what.actor != names::PROGRAM;
-    let nodes = analysis.nodes.iter().filter(exposes);
+    let nodes = graph.nodes.iter().filter(exposes);
     let exposing = nodes.map(|node| (node, node.exposed, node.slack.unwrap_or(u64::MAX)));
-    merged(shared, exposing, u64::max, |task| {
-        (u64::MAX - task.time, task.slack)
-    })
+    let order = |(_, time, slack): &Row<'_>| (u64::MAX - time, *slack);
+    merged(exposing, u64::max, order)
+        .map(|row| task(shared, row))
+        .collect()
 }
 
-/// One task, that of the least slack, for the rows (node, time, slack) of each actor's entry method; the
-/// first ones by `order`.
+/// One row, with the task of the least slack, for those of each actor's entry method; the first ones by
+/// `order`.
 fn merged<'a>(
-    shared: &Shared,
-    rows: impl Iterator<Item = (&'a Node, u64, u64)>,
+    rows: impl Iterator<Item = Row<'a>>,
     times: fn(u64, u64) -> u64,
-    order: fn(&Task) -> (u64, u64),
-) -> Vec<Task> {
-    let mut merged: HashMap<What, (&Node, u64, u64)> = HashMap::new();
+    order: fn(&Row<'a>) -> (u64, u64),
+) -> impl Iterator<Item = Row<'a>> {
+    let mut merged: HashMap<What, Row<'a>> = HashMap::new();
     for (node, time, slack) in rows {
         let sum = merged.entry(node.part.what).or_insert((node, 0, slack));
         let node = if slack < sum.2 { node } else { sum.0 };
         *sum = (node, times(sum.1, time), sum.2.min(slack));
     }
-    let merged = merged.into_values();
-    let mut tasks: Vec<Task> = merged
-        .map(|(node, time, slack)| task(shared, node, time, slack))
-        .collect();
-    tasks.sort_by_key(order);
-    tasks.truncate(MOST);
-    tasks
+    let mut merged: Vec<Row<'a>> = merged.into_values().collect();
+    merged.sort_by_key(order);
+    merged.into_iter().take(MOST)
 }
 
 /// In milliseconds.
@@ -295,52 +295,36 @@ impl fmt::Display for Ms {
 
 impl fmt::Display for PathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report {
-            work,
-            span,
-            segments,
-            procedures,
-            ..
-        } = &self.report;
-        let parallelism = self.report.parallelism();
-        let (work, whole) = (Ms(*work), Ms(*span));
-        writeln!(f, "work {work}, span {whole}, parallelism {parallelism:.2}")?;
+        let path = &self.report;
+        let (work, span, parallelism) = (Ms(path.work), Ms(path.span), path.parallelism());
+        writeln!(f, "work {work}, span {span}, parallelism {parallelism:.2}")?;
         writeln!(f, "on the path by actor and entry method:")?;
-        let mut sums: HashMap<Site, (u64, u64)> = HashMap::new();
-        for segment in segments {
-            let sum = sums.entry(segment.begin).or_default();
-            *sum = (sum.0 + segment.time, sum.1 + segment.count);
-        }
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by_key(|(site, (time, _))| (u64::MAX - time, *site));
-        for (site, (time, count)) in sums.iter().take(ROWS) {
-            let (Place { name, module, .. }, time) = (self.place(*site), *time);
-            let (share, time) = (100.0 * self.report.share(time), Ms(time));
-            writeln!(f, "{share:6.1} % {time:>15}  x {count:<6} {module} {name}")?;
+        let mut sums: Vec<_> = sums(self.graph.on_path(), |what| what)
+            .into_iter()
+            .collect();
+        sums.sort_by_key(|(what, (time, _))| (u64::MAX - time, what.actor, what.entry));
+        for (what, (time, count)) in sums.into_iter().take(ROWS) {
+            let (actor, entry) = self.shared.name(what);
+            let (share, time) = (100.0 * path.share(time), Ms(time));
+            writeln!(f, "{share:6.1} % {time:>15}  x {count:<6} {actor} {entry}")?;
         }
         writeln!(f, "entry methods, by what the span loses without them:")?;
-        for procedure in procedures.iter().take(ROWS) {
-            let (gain, on_path) = (Ms(span - procedure.zeroed_span), Ms(procedure.on_path));
+        for procedure in path.procedures.iter().take(ROWS) {
+            let (gain, on_path) = (Ms(path.gain(procedure)), Ms(procedure.on_path));
             writeln!(f, "{gain:>15}  on the path {on_path}  {}", procedure.name)?;
         }
-        let near = self.near.iter().map(|task| ("nearly critical", task));
-        let exposing = self
-            .exposing
-            .iter()
-            .map(|task| ("exposes parallelism", task));
-        for (
-            title,
-            Task {
-                actor,
-                entry,
-                time,
-                slack,
-                ..
-            },
-        ) in near.chain(exposing)
-        {
-            let (time, slack) = (Ms(*time), Ms(*slack));
-            writeln!(f, "{title}: {time}, slack {slack}  {actor} {entry}")?;
+        for near in &path.near {
+            let (time, slack, Place { name, module, .. }) =
+                (Ms(near.time), Ms(near.slack), &near.begin);
+            writeln!(f, "nearly critical: {time}, slack {slack}  {module} {name}")?;
+        }
+        for task in &self.exposing {
+            let (time, slack) = (Ms(task.time), Ms(task.slack));
+            writeln!(
+                f,
+                "exposes parallelism: {time}, slack {slack}  {} {}",
+                task.actor, task.entry
+            )?;
         }
         Ok(())
     }

@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex, Weak};
 use hpcrun_api::{Edge, Strand};
 use work_stealing_rt::ThreadPool;
 
-use crate::analysis::{Analysis, Window};
+use crate::graph::{Graph, Window};
 use crate::names::{self, Groups, lock};
 use crate::priority::Priority;
-use crate::ready::Ready;
-use crate::strand::{self, Tables};
-use crate::table::{Path, What, add};
+use crate::ready::{Ready, Turn};
+use crate::strand::{self, Current, Tables};
+use crate::table::{Path, What};
 use crate::tuner::Tuner;
-use crate::turn::{Current, Turn};
 
 /// A panic of a handler. The actor is stopped, all others go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +31,11 @@ pub struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Panic {
-            actor,
-            entry,
-            message,
-        } = self;
-        write!(f, "{actor} panicked in {entry}: {message}")
+        write!(
+            f,
+            "{} panicked in {}: {}",
+            self.actor, self.entry, self.message
+        )
     }
 }
 
@@ -45,7 +43,7 @@ impl fmt::Display for Panic {
 const MOST_PANICS: usize = 100;
 
 pub(crate) struct Shared {
-    pub(crate) ready: Ready<dyn Turn>,
+    pub(crate) ready: Ready,
     pub(crate) tables: Tables,
     pub(crate) groups: Groups,
     pub(crate) tuner: Tuner,
@@ -101,11 +99,10 @@ impl Shared {
         if !self.is_recording() {
             return Path::default();
         }
-        let outside = || Path {
+        strand::path(&self.tables).unwrap_or_else(|| Path {
             length: self.base.load(Ordering::Relaxed),
             ..Path::default()
-        };
-        strand::path(&self.tables).unwrap_or_else(outside)
+        })
     }
 
     /// A new actor.
@@ -142,8 +139,7 @@ impl Shared {
     fn help(self: Arc<Self>) {
         let worker = self.worker();
         // In the middle of a task, that comes first; and nobody sends while the only worker looks.
-        let is_free = Current::get() == Current::Other;
-        let may_look = is_free && self.pool.current_num_threads() > 1;
+        let may_look = strand::current() == Current::Other && self.tables.of.len() > 1;
         strand::rest(&self.tables, worker);
         let mut next = self.ready.take(false);
         loop {
@@ -166,12 +162,11 @@ impl Shared {
     /// Runs one ready actor in the middle of a program; false if there is none.
     pub(crate) fn help_once(&self) -> bool {
         let actor = self.ready.take(false);
-        actor
-            .map(|actor| actor.run(self.worker()))
-            .is_some_and(|()| {
-                self.ready.leave();
-                true
-            })
+        let is_some = actor.map(|actor| actor.run(self.worker())).is_some();
+        if is_some {
+            self.ready.leave();
+        }
+        is_some
     }
 
     fn worker(&self) -> usize {
@@ -183,19 +178,16 @@ impl Shared {
     pub(crate) fn program<R: Send>(&self, program: impl FnOnce() -> R + Send) -> R {
         self.pool.install(|| {
             let worker = self.worker();
-            let entry = names::number(|| "program".to_owned());
             strand::rest(&self.tables, worker);
-            let what = What {
+            let what = || What {
                 actor: names::PROGRAM,
-                entry,
+                entry: names::number(|| "program".to_owned()),
             };
-            let longest = self.longest();
-            let begin = || strand::begin(&self.tables, worker, what, longest, Path::default());
-            let recorded = self.is_recording().then(begin);
-            let before = Current::Program.replace();
+            let task = || (worker, what(), self.path(), Path::default());
+            let recorded = self.is_recording().then(task);
+            let begun = strand::begin(&self.tables, Current::Program, recorded);
             let result = catch_unwind(AssertUnwindSafe(program));
-            before.replace();
-            recorded.map(|outer| strand::end(&self.tables, outer));
+            strand::end(&self.tables, begun);
             result.unwrap_or_else(|payload| resume_unwind(payload))
         })
     }
@@ -205,49 +197,34 @@ impl Shared {
         self.pool.current_thread_index().is_some()
     }
 
-    fn longest(&self) -> Path {
-        let longest = self.tables.of.iter().map(|table| table.longest());
-        longest.fold(Path::default(), |one, other| one.order(other).0)
-    }
-
     /// A phase begins after a path; `None`: after everything so far.
     pub(crate) fn begin_phase(&self, after: Option<Path>) {
         let mut window = lock(&self.window);
-        let base = after.unwrap_or_else(|| self.longest()).length;
+        let base = after.map_or_else(|| self.tables.longest(), |path| path.length);
         *window = Window::new(&self.tables, base);
         self.base.store(base, Ordering::Relaxed);
-        let is_recording = self.tuner.begin_phase();
-        self.is_recording.store(is_recording, Ordering::Relaxed);
+        self.is_recording
+            .store(self.tuner.begin_phase(), Ordering::Relaxed);
     }
 
     /// The open phase has ended with a path, or with all.
     pub(crate) fn end_phase(&self, end: Option<Path>) {
-        let (wall, messages) = self.so_far();
-        let analysis = || self.analysis(end);
-        let analysis = self.is_recording().then_some(analysis);
-        self.tuner.end_phase(wall, messages, analysis);
+        let (wall, [_, messages, _]) = self.so_far();
+        let graph = || self.graph(end);
+        let graph = self.is_recording().then_some(graph);
+        self.tuner.end_phase(wall, messages, graph);
     }
 
-    /// Nanoseconds and messages since the open phase began.
-    pub(crate) fn so_far(&self) -> (u64, u64) {
-        let window = lock(&self.window);
-        let wall = window.begun.elapsed().as_nanos() as u64;
-        (wall, self.messages() - window.messages)
+    /// Since the open phase began: nanoseconds, and the sums of all workers; see [`Window`].
+    pub(crate) fn so_far(&self) -> (u64, [u64; 3]) {
+        let (window, now) = (lock(&self.window), self.tables.sums());
+        let since = std::array::from_fn(|n| now[n].saturating_sub(window.sums[n]));
+        (window.begun.elapsed().as_nanos() as u64, since)
     }
 
     /// The graph of the open phase up to now, or up to the calling thread's task.
-    pub(crate) fn analysis(&self, end: Option<Path>) -> Analysis {
-        Analysis::new(&self.tables, &lock(&self.window), end)
-    }
-
-    #[inline]
-    pub(crate) fn count_message(&self, worker: usize) {
-        add(&self.tables.of[worker].messages, 1);
-    }
-
-    pub(crate) fn messages(&self) -> u64 {
-        let each = self.tables.of.iter().map(|table| &table.messages);
-        each.map(|messages| messages.load(Ordering::Relaxed)).sum()
+    pub(crate) fn graph(&self, end: Option<Path>) -> Graph {
+        Graph::new(&self.tables, &lock(&self.window), end)
     }
 
     /// The names of an actor and an entry method.
@@ -266,14 +243,10 @@ impl Shared {
             *more += 1;
             return;
         }
-        let (actor, message) = (
-            self.groups.name(actor),
-            text.unwrap_or("(not a text)".into()),
-        );
         panics.push(Panic {
-            actor,
+            actor: self.groups.name(actor),
             entry,
-            message,
+            message: text.unwrap_or("(not a text)".into()),
         });
     }
 
@@ -304,12 +277,9 @@ impl Shared {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let all: Vec<_> = lock(&self.actors)
-            .all
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        let mut next = all.into_iter().find(|actor| actor.holder().is_some())?;
+        let actors = lock(&self.actors).all.clone();
+        let mut all = actors.iter().filter_map(Weak::upgrade);
+        let mut next = all.find(|actor| actor.holder().is_some())?;
         let mut way: Vec<Arc<dyn Turn>> = Vec::new();
         let start = loop {
             let met = way.iter().position(|actor| actor.number() == next.number());
@@ -320,9 +290,8 @@ impl Shared {
             way.push(std::mem::replace(&mut next, holder));
         };
         let circle = way[start..].iter().chain([&next]);
-        let names = circle
-            .map(|actor| self.groups.name(actor.number()))
-            .collect();
+        let name = |actor: &Arc<dyn Turn>| self.groups.name(actor.number());
+        let names = circle.map(name).collect();
         way[start..].iter().for_each(|actor| actor.stop());
         Some(names)
     }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use crate::analysis::Analysis;
+use crate::graph::Graph;
 use crate::names::{self, Entry, lock};
 use crate::priority::Priority;
 use crate::table::What;
@@ -28,16 +28,15 @@ const LEARN: u64 = 8;
 /// Stands for all actors in the table of priorities.
 const ANY: u64 = u64::MAX;
 
-type Priorities = HashMap<What, Priority>;
-
 /// See the module.
+#[derive(Default)]
 pub(crate) struct Tuner {
     is_enabled: bool,
     /// Every phase is recorded, for reports.
     always_records: bool,
     is_used: AtomicBool,
     /// Those of the last phase that was learnt from.
-    priorities: RwLock<Priorities>,
+    priorities: RwLock<HashMap<What, Priority>>,
     state: Mutex<State>,
 }
 
@@ -68,8 +67,7 @@ impl State {
     }
 
     fn learns(&self) -> bool {
-        let power = self.phases.ilog2() / LEARN.ilog2() * LEARN.ilog2();
-        self.phases == 1 << power
+        self.phases == LEARN.pow(self.phases.ilog(LEARN))
     }
 }
 
@@ -78,9 +76,7 @@ impl Tuner {
         Tuner {
             is_enabled,
             always_records,
-            is_used: AtomicBool::new(false),
-            priorities: RwLock::default(),
-            state: Mutex::default(),
+            ..Tuner::default()
         }
     }
 
@@ -88,16 +84,17 @@ impl Tuner {
     #[inline]
     pub(crate) fn priority(&self, actor: u64, entry: Entry) -> Priority {
         if self.is_used() {
-            self.learnt(actor, entry)
+            self.learnt(actor, names::number(entry))
         } else {
             Priority::default()
         }
     }
 
-    fn learnt(&self, actor: u64, entry: Entry) -> Priority {
-        let priorities = self.priorities.read();
-        let priorities = priorities.unwrap_or_else(PoisonError::into_inner);
-        let entry = names::number(entry);
+    fn learnt(&self, actor: u64, entry: u32) -> Priority {
+        let priorities = self
+            .priorities
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let of = |actor| priorities.get(&What { actor, entry }).copied();
         of(actor).or_else(|| of(ANY)).unwrap_or_default()
     }
@@ -119,7 +116,7 @@ impl Tuner {
         &self,
         wall: u64,
         messages: u64,
-        graph: Option<impl FnOnce() -> Analysis>,
+        graph: Option<impl FnOnce() -> Graph>,
     ) {
         if !self.is_enabled || messages == 0 {
             return;
@@ -127,11 +124,10 @@ impl Tuner {
         let mut state = lock(&self.state);
         state.note(self.is_used(), wall as f64 / messages as f64);
         if let Some(graph) = graph.filter(|_| state.learns()) {
-            let learnt = priorities(&graph());
             *self
                 .priorities
                 .write()
-                .unwrap_or_else(PoisonError::into_inner) = learnt;
+                .unwrap_or_else(PoisonError::into_inner) = priorities(&graph());
             state.is_learnt = true;
             state.costs[1].clear();
         }
@@ -144,18 +140,19 @@ impl Tuner {
     }
 }
 
-/// The priorities of an actor's entry methods, and those of entry methods for actors that are new.
-fn priorities(graph: &Analysis) -> Priorities {
+/// The priorities of actors' entry methods, by the least slack of their tasks, and those of entry methods for
+/// actors that are new.
+fn priorities(graph: &Graph) -> HashMap<What, Priority> {
     let span = graph.span.max(1);
-    let mut priorities = Priorities::new();
-    for (what, slack) in graph.least_slacks() {
-        let part = (slack.min(span) as f64 / span as f64 * f64::from(2 * URGENT)).ceil() as i32;
-        let priority = Priority::new(URGENT - part);
-        let any = priorities
-            .entry(What { actor: ANY, ..what })
-            .or_insert(priority);
-        *any = priority.max(*any);
-        priorities.insert(what, priority);
+    let mut priorities = HashMap::new();
+    for node in &graph.nodes {
+        let slack = node.slack.unwrap_or(span).min(span);
+        let part = (slack as f64 / span as f64 * f64::from(2 * URGENT)).ceil() as i32;
+        let (what, new) = (node.part.what, Priority::new(URGENT - part));
+        for what in [what, What { actor: ANY, ..what }] {
+            let known = priorities.entry(what).or_insert(new);
+            *known = new.max(*known);
+        }
     }
     priorities
 }
@@ -166,8 +163,9 @@ mod tests {
 
     /// The way of each of the phases that take so many nanoseconds a message.
     fn ways(without: u64, with: u64, phases: usize) -> String {
+        let costs = [vec![without as f64], Vec::new()];
         let mut state = State {
-            costs: [vec![without as f64], Vec::new()],
+            costs,
             ..State::default()
         };
         let mut way = || {
@@ -188,14 +186,13 @@ mod tests {
 
     #[test]
     fn some_phases_are_learnt_from() {
-        let learns = |phases: &u64| {
+        let phases = (1..600).filter(|&phases| {
             State {
-                phases: *phases,
+                phases,
                 ..State::default()
             }
             .learns()
-        };
-        let phases: Vec<u64> = (1..600).filter(learns).collect();
-        assert_eq!(phases, [1, 8, 64, 512]);
+        });
+        assert_eq!(phases.collect::<Vec<u64>>(), [1, 8, 64, 512]);
     }
 }

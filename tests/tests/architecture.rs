@@ -19,7 +19,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("work-stealing-rt", &["hpcrun-abi"]),
     (
         "work-stealing-actors",
-        &["work-stealing-rt", "critical-path", "hpcrun-api"],
+        &["work-stealing-rt", "critical-path", "hpcrun-api", "hpc-formats"],
     ),
     (
         "hpcrun-core",

@@ -29,7 +29,7 @@ fn check(dag: &Dag, work: u64, span: u64, zeroed: &[(usize, u64)]) -> PathReport
 fn path(report: &PathReport) -> Vec<(String, u64)> {
     let mut path: Vec<(String, u64)> = Vec::new();
     for segment in &report.report.segments {
-        let name = report.place(segment.begin).name;
+        let name = segment.begin.name.clone();
         match path.last_mut() {
             Some(last) if last.0 == name => last.1 += segment.time,
             _ => path.push((name, segment.time)),
@@ -70,9 +70,10 @@ fn near_critical_branches() {
         &[(1, 118), (0, 110), (5, 110)],
     );
     let near: Vec<_> = report
+        .report
         .near
         .iter()
-        .map(|b| (b.entry.as_str(), b.time, b.slack))
+        .map(|b| (b.begin.name.as_str(), b.time, b.slack))
         .collect();
     assert_eq!(near, [("2", 98, 2), ("3", 95, 5)]);
 }

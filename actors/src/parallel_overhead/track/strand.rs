@@ -1,19 +1,20 @@
 //! What the calling thread does now, and how long its path is.
 //!
-//! One duty: measure a task's parts by the thread's clock and record them. A task begins at the greatest of
-//! the paths that lead to it; a part ends at each message that the task sends and at its end. One reading of
-//! the clock serves the end of a task and the begin of the next one, so the way through the scheduler belongs
-//! to the task that it leads to.
+//! One duty: keep what handlers and programs the thread is in, and measure their tasks by the thread's clock.
+//! A task begins at the greatest of the paths that lead to it; a part ends at each message that the task sends
+//! and at its end. One reading of the clock serves the end of a task and the begin of the next one, so the way
+//! through the scheduler belongs to the task that it leads to.
 //!
 //! A task that waits inside of its handler (a fork of work-stealing-rt) may run others on top of its stack:
-//! they are strands of their own, and the outer one's time stands still.
+//! they are tasks of their own, and the outer one's time stands still.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use critical_path::{Clock, ThreadClock};
 
+use crate::ready::Turn;
 use crate::table::{Link, Part, Path, Reference, Table, What};
 
 /// Makes a worker's clock.
@@ -30,8 +31,19 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// Of all workers: work, messages, readings of the system's clock.
+    pub(crate) fn sums(&self) -> [u64; 3] {
+        let sum = |of: fn(&Table) -> &AtomicU64| -> u64 {
+            let each = self.of.iter().map(of);
+            each.map(|n| n.load(Ordering::Relaxed)).sum()
+        };
+        [sum(|t| &t.work), sum(|t| &t.messages), sum(|t| &t.resyncs)]
+    }
+
+    /// The length of the longest path.
+    pub(crate) fn longest(&self) -> u64 {
+        let each = self.of.iter().map(|table| &table.longest);
+        each.map(|n| n.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 }
 
@@ -40,183 +52,198 @@ enum Timer {
     Other(Box<dyn Clock>),
 }
 
-impl Timer {
-    #[cold]
-    fn new(tables: &Tables) -> Self {
-        let own = || Timer::Cpu(ThreadClock::new());
-        tables
-            .clock
-            .as_ref()
-            .map_or_else(own, |new| Timer::Other(new()))
-    }
+/// What a thread runs for actors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Current {
+    /// Nothing: a sender may block it.
+    Other,
+    /// A program on a worker: a sender may run handlers meanwhile.
+    Program,
+    /// A handler: its sender must not wait here.
+    Handler,
+    /// The same, and receivers had no room for what it sent: those from this place of [`FULL`] on.
+    Full(usize),
 }
 
-/// A recorded task.
-pub(crate) struct Task {
+/// A task that is to be recorded: its worker, what it is, the paths of its message and of its actor's last
+/// task.
+pub(crate) type Begin = (usize, What, Path, Path);
+
+struct Task {
     /// The address of its system's [`Tables`].
     tables: usize,
     worker: usize,
-    /// The part that is open: its length where it began, its time until the task went on after others.
+    /// The part that is open, with its time until the task went on after others.
     open: Part,
     /// The clock when it began or went on.
     since: u64,
 }
 
-struct Strand {
+struct Thread {
     clock: Option<Timer>,
     /// The last reading, if the next task begins with it.
     last: Option<u64>,
     task: Option<Task>,
+    /// Those below it on the stack.
+    outer: Vec<Task>,
 }
 
 thread_local! {
+    static CURRENT: Cell<Current> = const { Cell::new(Current::Other) };
+    /// Receivers without room: those of inner handlers follow those of outer ones.
+    static FULL: RefCell<Vec<Arc<dyn Turn>>> = const { RefCell::new(Vec::new()) };
     /// Borrowed within this module only, where no foreign code but a clock is called.
-    static STRAND: RefCell<Strand> = const {
-        RefCell::new(Strand { clock: None, last: None, task: None })
+    static THREAD: RefCell<Thread> = const {
+        RefCell::new(Thread { clock: None, last: None, task: None, outer: Vec::new() })
     };
 }
 
-impl Strand {
+impl Thread {
     #[inline]
     fn read(&mut self, tables: &Tables) -> u64 {
-        match self.clock.get_or_insert_with(|| Timer::new(tables)) {
+        let new = || match &tables.clock {
+            None => Timer::Cpu(ThreadClock::new()),
+            Some(new) => Timer::Other(new()),
+        };
+        match self.clock.get_or_insert_with(new) {
             Timer::Cpu(clock) => clock.now(),
             Timer::Other(clock) => clock.now(),
         }
     }
 
-    /// Ends the open part of the current task.
+    /// Ends the open part of the current task, if that belongs to the system.
     #[inline]
     fn cut(&mut self, tables: &Tables) -> Option<Path> {
-        if self.task.as_ref()?.tables != tables.address() {
-            return None;
-        }
+        self.task
+            .as_ref()
+            .filter(|task| task.tables == address(tables))?;
         let now = self.read(tables);
         self.last = Some(now);
         let task = self.task.as_mut()?;
-        let (since, open) = (task.since, &mut task.open);
-        open.time += now - since;
-        open.length += open.time;
-        let from = tables.of[task.worker].push(open);
-        (task.since, open.time, open.link) = (now, 0, Link::Same);
-        (open.before, open.other) = (from, Reference::default());
-        Some(Path {
-            length: open.length,
-            from,
-        })
+        let part = &mut task.open;
+        part.time += now - task.since;
+        let path = tables.of[task.worker].push(part);
+        (part.begin, part.time, task.since) = (path, 0, now);
+        (part.other, part.link) = (Reference::default(), Link::Same);
+        Some(path)
     }
-}
 
-/// A task begins on the calling worker, after the path of its message, or of the program, and that of its
-/// actor's last task. The result is for [`end`].
-#[inline]
-pub(crate) fn begin(
-    tables: &Tables,
-    worker: usize,
-    what: What,
-    message: Path,
-    actor: Path,
-) -> Option<Task> {
-    STRAND.with_borrow_mut(|strand| {
-        let mut outer = strand.task.take();
-        let last = strand.last.take().filter(|_| outer.is_none());
-        let since = last.unwrap_or_else(|| strand.read(tables));
-        if let Some(outer) = &mut outer {
+    #[inline]
+    fn begin(&mut self, tables: &Tables, (worker, what, message, actor): Begin) {
+        let last = self.last.take().filter(|_| self.task.is_none());
+        let since = last.unwrap_or_else(|| self.read(tables));
+        if let Some(mut outer) = self.task.take() {
             outer.open.time += since - outer.since;
+            self.outer.push(outer);
         }
-        let (longest, other) = message.order(actor);
-        let is_message = longest == message;
+        let actor = Some(actor).filter(|_| tables.actor_order);
+        let (begin, other) = message.order(actor.unwrap_or_default());
+        let links = [Link::Actor, Link::Message];
         let open = Part {
-            length: longest.length,
+            begin,
             time: 0,
-            before: longest.from,
             other: other.from,
             what,
-            link: if is_message {
-                Link::Message
-            } else {
-                Link::Actor
-            },
+            link: links[usize::from(begin == message)],
         };
-        let tables = tables.address();
-        strand.task = Some(Task {
-            tables,
+        self.task = Some(Task {
+            tables: address(tables),
             worker,
             open,
             since,
         });
-        outer
-    })
+    }
 }
 
-/// The current task ends, and `outer`, what [`begin`] returned, goes on. Returns the task's path.
 #[inline]
-pub(crate) fn end(tables: &Tables, outer: Option<Task>) -> Path {
-    STRAND.with_borrow_mut(|strand| {
-        let path = strand.cut(tables).unwrap_or_default();
-        if let Some(task) = &strand.task {
-            tables.of[task.worker].end(path);
-        }
-        strand.task = outer;
-        if strand.task.is_some() {
-            let now = strand.read(tables);
-            strand.last = None;
-            if let Some(outer) = &mut strand.task {
+fn address(tables: &Tables) -> usize {
+    std::ptr::from_ref(tables).addr()
+}
+
+/// A handler or program begins on the calling thread. The result is for [`end`].
+#[inline]
+pub(crate) fn begin(tables: &Tables, now: Current, recorded: Option<Begin>) -> (Current, bool) {
+    let is_recorded = recorded.is_some();
+    if let Some(task) = recorded {
+        THREAD.with_borrow_mut(|thread| thread.begin(tables, task));
+    }
+    (CURRENT.replace(now), is_recorded)
+}
+
+/// It ends. Returns its path, and what was current until now.
+#[inline]
+pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Current) {
+    let (outer, is_recorded) = begun;
+    let ended = CURRENT.replace(outer);
+    if !is_recorded {
+        return (Path::default(), ended);
+    }
+    THREAD.with_borrow_mut(|thread| {
+        let path = thread.cut(tables).unwrap_or_default();
+        thread.task = thread.outer.pop();
+        if thread.task.is_some() {
+            let now = thread.read(tables);
+            thread.last = None;
+            if let Some(outer) = &mut thread.task {
                 outer.since = now;
             }
         }
-        path
+        (path, ended)
     })
 }
 
 /// What the calling worker does next does not follow the last task at once.
 pub(crate) fn rest(tables: &Tables, worker: usize) {
-    STRAND.with_borrow_mut(|strand| {
-        strand.last = None;
-        if let Some(Timer::Cpu(clock)) = &strand.clock {
+    THREAD.with_borrow_mut(|thread| {
+        thread.last = None;
+        if let Some(Timer::Cpu(clock)) = &thread.clock {
             let resyncs = &tables.of[worker].resyncs;
             resyncs.store(clock.resyncs(), Ordering::Relaxed);
         }
     });
 }
 
+/// What the calling thread runs now.
+#[inline]
+pub(crate) fn current() -> Current {
+    CURRENT.get()
+}
+
+/// There was no room for a message that the calling thread has sent; a handler keeps the receiver.
+#[cold]
+pub(crate) fn note_full(receiver: Arc<dyn Turn>) {
+    if matches!(current(), Current::Handler | Current::Full(_)) {
+        FULL.with_borrow_mut(|full| {
+            if current() == Current::Handler {
+                CURRENT.set(Current::Full(full.len()));
+            }
+            full.push(receiver);
+        });
+    }
+}
+
+/// The receivers without room from this place on.
+#[cold]
+pub(crate) fn take_full(from: usize) -> Vec<Arc<dyn Turn>> {
+    FULL.with_borrow_mut(|full| full.split_off(from))
+}
+
 /// The path up to here, for a message; `None` outside of the system's recorded tasks.
 #[inline]
 pub(crate) fn path(tables: &Tables) -> Option<Path> {
-    STRAND.with_borrow_mut(|strand| strand.cut(tables))
+    THREAD.with_borrow_mut(|thread| thread.cut(tables))
 }
 
 /// What follows in the current task also depends on `other`.
 pub(crate) fn merge(tables: &Tables, other: Path) {
-    STRAND.with_borrow_mut(|strand| {
-        let Some(own) = strand.cut(tables) else {
-            return;
-        };
-        let (longest, shorter) = own.order(other);
-        if let Some(Task { open, .. }) = &mut strand.task {
-            (open.length, open.before, open.other) = (longest.length, longest.from, shorter.from);
+    THREAD.with_borrow_mut(|thread| {
+        let own = thread.cut(tables);
+        if let (Some(own), Some(Task { open, .. })) = (own, &mut thread.task) {
+            let (longest, shorter) = own.order(other);
+            (open.begin, open.other) = (longest, shorter.from);
             if longest != own {
                 open.link = Link::Merge;
             }
         }
     });
-}
-
-/// The path of what depends on both: recorded as a part without time.
-pub(crate) fn join(tables: &Tables, one: Path, other: Path) -> Path {
-    let (Path { length, from }, shorter) = one.order(other);
-    STRAND.with_borrow(|strand| match &strand.task {
-        Some(task) if task.tables == tables.address() && shorter != Path::default() => {
-            let from = tables.of[task.worker].push(&Part {
-                length,
-                time: 0,
-                before: from,
-                other: shorter.from,
-                what: task.open.what,
-                link: Link::Merge,
-            });
-            Path { length, from }
-        }
-        _ => Path { length, from },
-    })
 }

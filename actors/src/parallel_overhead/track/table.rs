@@ -50,7 +50,7 @@ pub(crate) struct What {
     pub(crate) entry: u32,
 }
 
-/// What a part depends on by [`Part::before`].
+/// What a part depends on by [`Part::begin`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Link {
     /// The part before it of the same task.
@@ -69,57 +69,42 @@ const LINKS: [Link; 4] = [Link::Same, Link::Message, Link::Actor, Link::Merge];
 /// A part of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Length of the longest path that ends with it.
-    pub(crate) length: u64,
+    /// The longest path that it depends on.
+    pub(crate) begin: Path,
     /// Its own activity.
     pub(crate) time: u64,
-    /// The last part of the longest path before it.
-    pub(crate) before: Reference,
-    /// That of a shorter path which it also depends on.
+    /// The last part of a shorter path which it also depends on.
     pub(crate) other: Reference,
     pub(crate) what: What,
     pub(crate) link: Link,
 }
 
 impl Part {
+    /// The length of the longest path that ends with it.
     #[inline]
-    fn words(&self) -> [u64; 6] {
-        let (What { actor, entry }, link) = (self.what, self.link as u64);
-        let last = u64::from(entry) | link << 32;
-        let Part { length, time, .. } = *self;
-        [length, time, self.before.0, self.other.0, actor, last]
-    }
-
-    fn from_words([length, time, before, other, actor, last]: [u64; 6]) -> Self {
-        let entry = last as u32;
-        Part {
-            length,
-            time,
-            before: Reference(before),
-            other: Reference(other),
-            what: What { actor, entry },
-            link: LINKS[(last >> 32) as usize % LINKS.len()],
-        }
+    pub(crate) fn length(&self) -> u64 {
+        self.begin.length + self.time
     }
 }
 
 type Words = [AtomicU64; 6];
 const CHUNK: usize = 1 << 10;
 
-/// One worker's table.
+/// One worker's table, and its sums.
+#[derive(Default)]
 pub(crate) struct Table {
     worker: usize,
     chunks: Box<[OnceLock<Box<[Words]>>]>,
     /// Entries so far, also those overwritten.
     next: AtomicU64,
+    /// The length of the longest path.
+    pub(crate) longest: AtomicU64,
     /// All activity.
     pub(crate) work: AtomicU64,
     /// Messages handled.
     pub(crate) messages: AtomicU64,
     /// Readings of the clock that had to ask the system.
     pub(crate) resyncs: AtomicU64,
-    /// The longest path that ends with a task.
-    longest: [AtomicU64; 2],
 }
 
 impl Table {
@@ -129,11 +114,7 @@ impl Table {
         Table {
             worker,
             chunks: chunks.map(|_| OnceLock::new()).collect(),
-            next: AtomicU64::new(0),
-            work: AtomicU64::new(0),
-            messages: AtomicU64::new(0),
-            resyncs: AtomicU64::new(0),
-            longest: Default::default(),
+            ..Table::default()
         }
     }
 
@@ -146,36 +127,56 @@ impl Table {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Appends; only the table's worker may.
+    /// Appends; only the table's worker may. Returns the longest path that ends with the part.
     #[inline]
-    pub(crate) fn push(&self, part: &Part) -> Reference {
+    pub(crate) fn push(&self, part: &Part) -> Path {
         let index = self.next.load(Ordering::Relaxed);
         // A reader of the overwritten entry that sees one of these stores also sees `next` beyond it.
         fence(Ordering::Release);
-        for (word, value) in self.slot(index).iter().zip(&part.words()) {
-            word.store(*value, Ordering::Relaxed);
+        let (begin, time, last) = (part.begin, part.time, u64::from(part.what.entry));
+        let (actor, last) = (part.what.actor, last | (part.link as u64) << 32);
+        let words = [begin.length, begin.from.0, time, part.other.0, actor, last];
+        for (word, value) in self.slot(index).iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
         }
         self.next.store(index + 1, Ordering::Release);
-        add(&self.work, part.time);
-        Reference((self.worker as u64 + 1) << INDEX_BITS | index)
+        add(&self.work, time);
+        let length = part.length();
+        if length > self.longest.load(Ordering::Relaxed) {
+            self.longest.store(length, Ordering::Relaxed);
+        }
+        let from = Reference((self.worker as u64 + 1) << INDEX_BITS | index);
+        Path { length, from }
     }
 
-    /// The entry with this number; `None` if it is overwritten.
-    pub(crate) fn get(&self, index: u64) -> Option<Part> {
-        if index >= self.len() {
-            return None;
-        }
+    /// The entry with this number, which has been appended; `None` if it is overwritten.
+    fn get(&self, index: u64) -> Option<Part> {
         let slot = self.slot(index);
-        let words = std::array::from_fn(|n| slot[n].load(Ordering::Relaxed));
+        let words: [u64; 6] = std::array::from_fn(|n| slot[n].load(Ordering::Relaxed));
+        let [length, from, time, other, actor, last] = words;
         fence(Ordering::Acquire);
         // The slot is written again as entry `index + capacity`, once that is the next one.
         let is_there = index + self.capacity() > self.next.load(Ordering::Relaxed);
-        is_there.then(|| Part::from_words(words))
+        let (from, other, entry) = (Reference(from), Reference(other), last as u32);
+        is_there.then_some(Part {
+            begin: Path { length, from },
+            time,
+            other,
+            what: What { actor, entry },
+            link: LINKS[(last >> 32) as usize % LINKS.len()],
+        })
     }
 
-    /// The oldest entry that is still there.
-    pub(crate) fn oldest(&self) -> u64 {
-        (self.len() + 1).saturating_sub(self.capacity())
+    /// The entries from this number on that are still there, and the number of the first of them.
+    pub(crate) fn since(&self, first: u64) -> (u64, Vec<Part>) {
+        let (len, mut parts) = (self.len(), Vec::new());
+        for index in first.max((len + 1).saturating_sub(self.capacity()))..len {
+            match self.get(index) {
+                Some(part) => parts.push(part),
+                None => parts.clear(),
+            }
+        }
+        (len - parts.len() as u64, parts)
     }
 
     #[inline]
@@ -183,23 +184,6 @@ impl Table {
         let place = index as usize & (self.chunks.len() * CHUNK - 1);
         let new = || (0..CHUNK).map(|_| Words::default()).collect();
         &self.chunks[place / CHUNK].get_or_init(new)[place % CHUNK]
-    }
-
-    /// A task has ended.
-    #[inline]
-    pub(crate) fn end(&self, path: Path) {
-        if path.length >= self.longest[0].load(Ordering::Relaxed) {
-            self.longest[1].store(path.from.0, Ordering::Relaxed);
-            self.longest[0].store(path.length, Ordering::Relaxed);
-        }
-    }
-
-    /// The longest path that ends with a task of this worker. While it runs, the reference may be that of the
-    /// next one.
-    pub(crate) fn longest(&self) -> Path {
-        let [length, from] = [0, 1].map(|n| self.longest[n].load(Ordering::Relaxed));
-        let from = Reference(from);
-        Path { length, from }
     }
 }
 
@@ -215,36 +199,31 @@ mod tests {
     use super::*;
 
     fn part(n: u64) -> Part {
-        Part::from_words([n, n, n, n, n, (n % 1000) | ((n % 4) << 32)])
-    }
-
-    #[test]
-    fn the_newest_entries_are_there() {
-        let table = Table::new(5, CHUNK + 1);
-        let capacity = 2 * CHUNK as u64;
-        for n in 0..5 * capacity / 2 {
-            assert_eq!(table.push(&part(n)).place(), Some((5, n)));
-            assert_eq!(table.get(n), Some(part(n)));
+        let (length, time, from, actor, entry) = (n, n, Reference(n), n, n as u32 % 1000);
+        Part {
+            begin: Path { length, from },
+            time,
+            other: from,
+            what: What { actor, entry },
+            link: LINKS[n as usize % 4],
         }
-        let (oldest, len) = (table.oldest(), table.len());
-        assert_eq!(len - oldest, capacity - 1);
-        assert!((oldest..len).all(|n| table.get(n) == Some(part(n))));
-        assert_eq!((table.get(oldest - 1), table.get(len)), (None, None));
-        assert_eq!(table.work.load(Ordering::Relaxed), (0..len).sum::<u64>());
     }
 
-    /// A reader beside the writer gets whole entries, or none.
+    /// A reader beside the writer gets the newest entries, whole ones.
     #[test]
     fn an_overwritten_entry_is_never_mixed_with_another() {
-        let table = Table::new(0, 1);
+        const ALL: u64 = 300_000;
+        let table = Table::new(5, 1);
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..300_000).for_each(|n| _ = table.push(&part(n))));
-            while table.len() < 300_000 {
-                for back in [1, 2, 500, 1020, 1023] {
-                    let n = table.len().saturating_sub(back);
-                    assert!(table.get(n).is_none_or(|found| found == part(n)));
-                }
+            let push = |n| assert_eq!(table.push(&part(n)).from.place(), Some((5, n)));
+            scope.spawn(move || (0..ALL).for_each(push));
+            while table.len() < ALL {
+                let (first, parts) = table.since(0);
+                assert!((first..).zip(parts).all(|(n, found)| found == part(n)));
             }
         });
+        let (first, parts) = table.since(0);
+        assert_eq!((first + parts.len() as u64, parts.len()), (ALL, CHUNK - 1));
+        assert_eq!(table.work.load(Ordering::Relaxed), (0..ALL).sum::<u64>());
     }
 }
