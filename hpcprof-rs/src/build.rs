@@ -6,6 +6,7 @@ use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
 use crate::model::symbols::Symbols;
+use crate::model::tree::{Tree, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::code::FrameTable;
 use crate::passes::load_map::LoadMap;
@@ -13,13 +14,13 @@ use crate::passes::merge::number;
 use crate::passes::merge::paths::{ProcessFrames, add_partial_roots};
 use crate::passes::merge::reduce::{self, Merged};
 use crate::passes::merge::shard::Inputs;
-use crate::passes::merge::values::{self, Layout};
+use crate::passes::merge::values::{self, Added, Layout, Sink as _};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
 use crate::passes::{code, critical_path, load_map, missing, parallel, runs, summarise};
-use crate::sinks::columns::{ColumnFiles, Logical};
-use crate::sinks::database::{Catalogue, Results};
-use crate::sinks::scopes::ScopeIds;
+use crate::sinks::columns::{ColumnFiles, Own, Projection};
+use crate::sinks::database::Catalogue;
+use crate::sinks::scopes::Scopes;
 use crate::sinks::staged_directory::StagedDirectory;
 use crate::sources::analyser::Analyser;
 use crate::sources::measurements::{self, Measurements, ProcessInput};
@@ -112,7 +113,7 @@ fn write(
     experiment.metrics = metrics::all(&categories, others);
     let layout = layout(&experiment.metrics, symbols);
     let trees = std::mem::take(&mut merged.trees);
-    let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops, layout.metrics);
+    let mut numbered = number::number(symbols, &trees.contexts, &trees.loops.loops);
     drop(trees);
     let physical_of = numbered
         .physical
@@ -123,30 +124,33 @@ fn write(
     drop((logical_of, physical_of));
     experiment.code = std::mem::take(&mut numbered.code);
     let logical = &numbered.logical;
-    let physical = numbered.physical.as_ref().map(|p| &p.tree);
-    experiment.logical_contexts = logical.tree.nodes.len();
-    experiment.physical_contexts = physical.map(|tree| tree.nodes.len());
+    let physical = numbered.physical.as_ref();
+    experiment.logical_contexts = logical.len();
+    experiment.physical_contexts = physical.map(|contexts| contexts.len());
     let (experiment, code) = (&experiment, &experiment.code);
     let has_values = |context: u32| logical.sampled[context as usize];
-    let (keys, folded) = parallel::both(
-        threads,
-        || keys::contexts(&logical.tree, code),
-        || fold_contexts(&logical.tree, has_values, code, FoldOptions::STORED),
-    );
+    let name = || {
+        let mut scopes = Scopes::default();
+        let mut of = |contexts| Projection {
+            contexts,
+            scopes: scopes.add(code, contexts.nodes()),
+        };
+        let projections = (of(logical), physical.map(of));
+        (keys::contexts(logical.nodes(), code), projections, scopes)
+    };
+    let contexts = (logical.len(), |number| logical.node(number));
+    let fold = || fold_contexts(contexts, has_values, code, FoldOptions::STORED);
+    let (named, folded) = parallel::both(threads, name, fold);
+    let (keys, (logical_projection, physical_projection), mut scopes) = named;
     let Folded { tree: folded, of } = folded;
-    let scopes = ScopeIds::new(code, &logical.tree, physical, &folded);
-    let parents: Vec<_> = folded.nodes.iter().map(|node| node.parent).collect();
-    let scope_ids = &scopes;
+    let folded_scopes = scopes.add(code, folded.iter().copied());
+    let parents: Vec<_> = folded.iter().map(|node| node.parent).collect();
     let columns = ColumnFiles {
         directory: directory.path(),
         experiment,
-        logical: Logical {
-            tree: &logical.tree,
-            folded: &of,
-            keys,
-        },
-        physical,
-        scopes: scope_ids,
+        logical: logical_projection,
+        own: Own { folded: &of, keys },
+        physical: physical_projection,
         files: Mutex::default(),
     };
     let runs: Vec<usize> = experiment.processes.iter().map(|p| p.run).collect();
@@ -162,37 +166,51 @@ fn write(
         sink: &columns,
         threads,
     };
-    let mut written = None;
-    values::add_up(
-        inputs,
-        move || Catalogue::begin(experiment, (folded, scope_ids), warnings, directory),
-        |mut catalogue, sums, spreads| {
-            let mut loops = code.loops.clone();
-            let contexts = (logical.tree.nodes.as_slice(), &sums.logical);
-            counts::add_task_times(&groups, &numbered.loops, &mut loops, contexts);
-            let mut folded = catalogue.take_folded();
-            folded.exclusive = fold::sums(parents.len(), &of, &sums.logical);
-            let mut scopes = scope_ids.without_contexts();
-            let summaries = stored::summaries(&folded, code).map(|(view, summary)| {
-                let ids = scopes.of_summary(code, &summary);
-                (view, summary, ids)
-            });
-            let results = Results {
-                parents: &parents,
-                exclusive: &folded.exclusive,
-                spreads,
-                loops: &loops,
-                summaries: &summaries,
-                scopes: &scopes,
-            };
-            written = Some(catalogue.write_results(results)?);
-            Ok(())
-        },
-    )?;
-    let files = columns.files.into_inner();
+    let Added {
+        made: catalogue,
+        last,
+        all,
+        spreads,
+    } = values::add_up(inputs, || {
+        Catalogue::begin(
+            experiment,
+            (&folded, &folded_scopes),
+            scopes,
+            warnings,
+            directory,
+        )
+    })?;
+    let mut loops = code.loops.clone();
+    let mut exclusive = Values::default();
+    if let Some(sums) = all.as_ref().or(last.as_ref().map(|(_, sums)| sums)) {
+        counts::add_task_times(
+            &groups,
+            &numbered.loops,
+            &mut loops,
+            (logical, &sums.logical),
+        );
+        exclusive = fold::sums(parents.len(), &of, &sums.logical);
+    }
+    drop(all);
+    let folded = Tree {
+        nodes: folded,
+        exclusive,
+    };
+    let arrange = || {
+        // The sums go before the views are arranged: memory is for one of both.
+        if let Some((run, sums)) = last {
+            columns.run(run, &sums)?;
+        }
+        let files = columns.files.into_inner();
+        Ok((stored::summaries(&folded, code), files))
+    };
+    let add_values = || catalogue.write_values(&parents, &folded.exclusive, &spreads);
+    let (arranged, added) = parallel::both(threads, arrange, add_values);
+    added?;
+    let (summaries, files) = arranged?;
     let mut files = files.unwrap_or_else(PoisonError::into_inner);
     files.sort();
-    written.map_or(Ok(()), |catalogue| catalogue.end(&files))
+    catalogue.end(&loops, &summaries, &files)
 }
 
 /// The overhead categories that occur, sorted.

@@ -5,7 +5,7 @@
 //! added. A parent always comes before its children. A context is a parent and a scope, eight bytes: the
 //! scopes of a program are few, whatever the number of its contexts.
 
-use crate::model::hash::NumberedSet;
+use crate::model::hash::{DenseSet, NumberedSet};
 use crate::model::symbols::{Kind, Line, ProcedureIndex};
 
 /// Index into a [`ContextTree`].
@@ -37,7 +37,7 @@ const NO_PARENT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct ContextTree {
     scopes: NumberedSet<Scope>,
-    contexts: NumberedSet<Node>,
+    contexts: DenseSet<Node>,
     /// The projections in which samples belong to a context, as bits.
     sampled: Vec<u8>,
 }
@@ -61,12 +61,12 @@ impl ContextTree {
 
     fn add(&mut self, parent: Option<ContextIndex>, scope: u32) -> ContextIndex {
         let node = (parent.map_or(NO_PARENT, |p| p.0), scope);
-        ContextIndex(self.contexts.insert_full(node).0 as u32)
+        ContextIndex(self.contexts.insert(node))
     }
 
     /// The calling or enclosing context; `None` for a root.
     pub fn parent(&self, context: ContextIndex) -> Option<ContextIndex> {
-        let parent = self.contexts[context.0 as usize].0;
+        let parent = self.contexts.keys()[context.0 as usize].0;
         (parent != NO_PARENT).then_some(ContextIndex(parent))
     }
 
@@ -77,7 +77,7 @@ impl ContextTree {
 
     /// The index of its scope among [`ContextTree::scopes`].
     pub fn scope_index(&self, context: ContextIndex) -> u32 {
-        self.contexts[context.0 as usize].1
+        self.contexts.keys()[context.0 as usize].1
     }
 
     /// All scopes.
@@ -87,17 +87,17 @@ impl ContextTree {
 
     /// All contexts, parents first.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = ContextIndex> + use<> {
-        (0..self.contexts.len() as u32).map(ContextIndex)
+        (0..self.len() as u32).map(ContextIndex)
     }
 
     /// How many contexts there are.
     pub fn len(&self) -> usize {
-        self.contexts.len()
+        self.contexts.keys().len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.contexts.is_empty()
+        self.contexts.keys().is_empty()
     }
 
     /// Says that samples belong to a context of a projection.

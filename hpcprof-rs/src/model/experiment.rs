@@ -148,9 +148,9 @@ pub struct Experiment {
     /// Names of code.
     pub code: Code,
     /// How many contexts the logical projection has.
-    pub logical_contexts: usize,
+    pub logical_contexts: u32,
     /// The same of the physical projection; `None` where they are the same contexts.
-    pub physical_contexts: Option<usize>,
+    pub physical_contexts: Option<u32>,
 }
 
 impl Experiment {

@@ -3,7 +3,7 @@
 use crate::model::code::{Code, Procedure};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{Kind, base_name};
-use crate::model::tree::Tree;
+use crate::model::tree::TreeNode;
 
 /// The 64-bit FNV-1a hash, which is the same in every version and on every machine.
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +25,17 @@ impl StableHash {
 
 /// The keys of all contexts of a tree (MODEL.md: a context has a stable key): a hash of the path of qualified
 /// names with their files, without lines. Loops count within their parent, in the order of the tree.
-pub fn contexts(tree: &Tree, code: &Code) -> Vec<i64> {
+pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> Vec<i64> {
     let own: Vec<u64> = code
         .procedures()
         .iter()
         .map(|p| procedure(p, code))
         .collect();
-    let mut keys: Vec<i64> = Vec::with_capacity(tree.nodes.len());
+    let mut keys: Vec<i64> = Vec::with_capacity(nodes.len());
     // Siblings with the same name have the same key at first: how many more there are.
     let mut known: FastSet<u64> = FastSet::default();
     let mut twins: FastMap<u64, u64> = FastMap::default();
-    for node in &tree.nodes {
+    for node in nodes {
         let above = node.parent.map_or(0, |p| keys[p as usize]);
         if node.kind == Kind::Line {
             keys.push(above);

@@ -186,12 +186,6 @@ impl Tree {
         }
     }
 
-    /// Contexts without values.
-    pub fn of(nodes: Vec<TreeNode>, metrics: usize) -> Tree {
-        let exclusive = Values::of_nodes(metrics, nodes.len());
-        Tree { nodes, exclusive }
-    }
-
     /// Adds a context without values.
     pub fn push(&mut self, node: TreeNode) -> u32 {
         self.nodes.push(node);
@@ -203,24 +197,5 @@ impl Tree {
     pub fn inclusive(&self) -> Values {
         self.exclusive
             .inclusive(self.nodes.iter().map(|n| n.parent))
-    }
-    /// All nodes in preorder, siblings in their order.
-    pub fn preorder(&self) -> Vec<u32> {
-        // By parent, 0 for none: its last child; by node: its next sibling. Later siblings are found first.
-        let mut first = vec![u32::MAX; self.nodes.len() + 1];
-        let mut next = vec![u32::MAX; self.nodes.len()];
-        let slot = |node: &TreeNode| node.parent.map_or(0, |p| p as usize + 1);
-        for (id, node) in self.nodes.iter().enumerate().rev() {
-            next[id] = std::mem::replace(&mut first[slot(node)], id as u32);
-        }
-        let mut order = Vec::with_capacity(self.nodes.len());
-        let mut stack = vec![first[0]];
-        while let Some(id) = stack.pop() {
-            if id != u32::MAX {
-                order.push(id);
-                stack.extend([next[id as usize], first[id as usize + 1]]);
-            }
-        }
-        order
     }
 }

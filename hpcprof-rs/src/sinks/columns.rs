@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
 use crate::model::symbols::Kind;
-use crate::model::tree::{Tree, Values};
+use crate::model::tree::{TreeNode, Values};
+use crate::passes::merge::number::Numbers;
 use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
-use crate::sinks::scopes::ScopeIds;
 use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
 use hpc_formats::process::program_name;
 use parquet::basic::Encoding;
@@ -117,19 +117,25 @@ pub struct ColumnFiles<'a> {
     /// Runs, processes, metrics and names.
     pub experiment: &'a Experiment,
     /// The logical projection.
-    pub logical: Logical<'a>,
+    pub logical: Projection<'a>,
+    /// What only its contexts have.
+    pub own: Own<'a>,
     /// The physical projection, where it differs.
-    pub physical: Option<&'a Tree>,
-    /// Ids of scopes, of both projections.
-    pub scopes: &'a ScopeIds,
+    pub physical: Option<Projection<'a>>,
     /// The files that are complete.
     pub files: Mutex<Vec<DataFile>>,
 }
 
-/// The logical projection, and what only its contexts have.
-pub struct Logical<'a> {
-    /// Its contexts.
-    pub tree: &'a Tree,
+/// The contexts of a projection.
+pub struct Projection<'a> {
+    /// What they are.
+    pub contexts: &'a Numbers,
+    /// The scope of each.
+    pub scopes: Vec<u32>,
+}
+
+/// What only contexts of the logical projection have.
+pub struct Own<'a> {
     /// The folded context of each that has values.
     pub folded: &'a [Option<u32>],
     /// The key of each.
@@ -215,9 +221,8 @@ impl ColumnFiles<'_> {
     fn write_contexts(
         &self,
         path: PathBuf,
-        tree: &Tree,
-        scopes: &[u32],
-        logical: Option<&Logical<'_>>,
+        Projection { contexts, scopes }: &Projection<'_>,
+        own: Option<&Own<'_>>,
         values: &Values,
     ) -> Result<()> {
         let mut columns = vec![
@@ -233,7 +238,7 @@ impl ColumnFiles<'_> {
             ("call_line", INT, MAYBE),
             ("parallel_loop", INT, MAYBE),
         ];
-        if logical.is_some() {
+        if own.is_some() {
             columns.extend([("folded", INT, MAYBE), ("key", LONG, ALWAYS)]);
         }
         let metrics = &self.experiment.metrics;
@@ -255,29 +260,29 @@ impl ColumnFiles<'_> {
                 .set_column_encoding(ColumnPath::from(name), encoding);
         }
         let mut table = ColumnFile::create(path, &columns, properties)?;
-        let mut depths = Vec::with_capacity(tree.nodes.len());
-        let mut is_used = vec![false; tree.nodes.len()];
-        for (id, node) in tree.nodes.iter().enumerate() {
+        let mut depths = Vec::with_capacity(contexts.len() as usize);
+        let mut is_used = vec![false; contexts.len() as usize];
+        for (id, node) in contexts.nodes().enumerate() {
             depths.push(node.parent.map_or(0, |p| depths[p as usize] + 1));
             if values.of(id as u32).iter().any(|v| *v != 0) {
                 is_used[id] = true;
             }
         }
-        for (id, node) in tree.nodes.iter().enumerate().rev() {
+        for (id, node) in contexts.nodes().enumerate().rev() {
             if let (true, Some(parent)) = (is_used[id], node.parent) {
                 is_used[parent as usize] = true;
             }
         }
-        let used: Vec<u32> = (0..tree.nodes.len() as u32)
+        let used: Vec<u32> = (0..contexts.len())
             .filter(|id| is_used[*id as usize])
             .collect();
         let texts = Texts::new(&self.experiment.code);
         for ids in used.chunks(CONTEXT_ROWS) {
-            let nodes = || ids.iter().map(|id| &tree.nodes[*id as usize]);
+            let nodes: Vec<TreeNode> = ids.iter().map(|id| contexts.node(*id)).collect();
+            let nodes = || nodes.iter();
             let id = |id: u32| id as i32 + 1;
-            let procedure =
-                |n: &crate::model::tree::TreeNode| self.experiment.code.procedure(n.procedure);
-            let place = |n: &crate::model::tree::TreeNode| n.location.or(procedure(n).declared);
+            let procedure = |n: &TreeNode| self.experiment.code.procedure(n.procedure);
+            let place = |n: &TreeNode| n.location.or(procedure(n).declared);
             let mut columns = vec![
                 Column::Int(ids.iter().map(|at| id(*at)).collect()),
                 Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
@@ -315,7 +320,7 @@ impl ColumnFiles<'_> {
                 ),
                 Column::OptionalInt(nodes().map(|n| n.parallel_loop.map(id)).collect()),
             ];
-            if let Some(Logical { folded, keys, .. }) = logical {
+            if let Some(Own { folded, keys }) = own {
                 let folded = ids.iter().map(|at| folded[*at as usize].map(id));
                 let keys = ids.iter().map(|at| keys[*at as usize]);
                 columns.push(Column::OptionalInt(folded.collect()));
@@ -429,17 +434,16 @@ impl Sink for ColumnFiles<'_> {
     fn run(&self, run: usize, Sums { logical, physical }: &Sums) -> Result<()> {
         let folder = self.folder(schema::CONTEXTS, run);
         self.write_run(run, &logical.totals())?;
-        let own = &self.logical;
         let write_logical = || {
             let path = folder.join(schema::LOGICAL_FILE);
-            self.write_contexts(path, own.tree, &self.scopes.logical, Some(own), logical)
+            self.write_contexts(path, &self.logical, Some(&self.own), logical)
         };
-        let (Some(tree), Some(values)) = (self.physical, physical) else {
+        let (Some(contexts), Some(values)) = (&self.physical, physical) else {
             return write_logical();
         };
         let write_physical = || {
             let path = folder.join(schema::PHYSICAL_FILE);
-            self.write_contexts(path, tree, &self.scopes.physical, None, values)
+            self.write_contexts(path, contexts, None, values)
         };
         std::thread::scope(|scope| {
             let other = scope.spawn(write_physical);

@@ -7,13 +7,14 @@ use crate::model::keys;
 use crate::model::metrics::{Metric, per_unit, standard_error};
 use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, Tree, Values};
+use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
 use crate::sinks::columns::DataFile;
 use crate::sinks::critical_path;
-use crate::sinks::scopes::ScopeIds;
+use crate::sinks::rows::Rows;
+use crate::sinks::scopes::Scopes;
 use crate::sinks::staged_directory::StagedDirectory;
 use hpc_formats::profile::SAMPLES;
 use rusqlite::{Connection, params};
@@ -21,89 +22,79 @@ use std::path::Path;
 
 const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
-/// What is known when all values are added up.
-#[derive(Clone, Copy, Debug)]
-pub struct Results<'a> {
-    /// The parents of the folded tree's contexts.
-    pub parents: &'a [Option<u32>],
-    /// Exclusive values of the folded tree.
-    pub exclusive: &'a Values,
-    /// How the values of threads are spread.
-    pub spreads: &'a Spreads,
-    /// Parallel loops.
-    pub loops: &'a [ParallelLoop],
-    /// Views with their names, and the scopes of their nodes.
-    pub summaries: &'a [(&'static str, Summary, Vec<Option<u32>>)],
-    /// All scopes: those of the folded tree first, as they were written.
-    pub scopes: &'a ScopeIds,
-}
-
 /// A catalogue that is being written, into a staged directory, which the caller publishes.
 #[derive(Debug)]
 pub struct Catalogue<'a> {
     connection: Connection,
     experiment: &'a Experiment,
-    /// The tree that views open with, in preorder, without values.
-    folded: Tree,
-    /// Number of scopes that are written.
-    scopes: usize,
+    scopes: Scopes,
     directory: &'a StagedDirectory,
 }
 
 impl<'a> Catalogue<'a> {
-    /// Writes what does not need values. The folded tree, in preorder, is the one that views open with.
+    /// Writes what does not need values. The folded tree is the one that views open with: contexts in preorder,
+    /// and their scopes.
     pub fn begin(
         experiment: &'a Experiment,
-        (folded, scopes): (Tree, &ScopeIds),
+        folded: (&[TreeNode], &[u32]),
+        scopes: Scopes,
         warnings: &Warnings,
         directory: &'a StagedDirectory,
     ) -> Result<Catalogue<'a>> {
-        let file = directory.file();
-        let written = begin_file(experiment, (&folded, scopes), warnings, &file);
+        let written = begin_file(experiment, folded, warnings, &directory.file());
         Ok(Catalogue {
             connection: written.map_err(|e| failed(directory, &e))?,
             experiment,
-            folded,
-            scopes: scopes.all.len(),
+            scopes,
             directory,
         })
     }
 
-    /// The folded tree.
-    pub fn take_folded(&mut self) -> Tree {
-        std::mem::take(&mut self.folded)
+    /// Writes the values of the folded tree: its contexts' parents, their exclusive values, and how the values
+    /// of threads are spread.
+    pub fn write_values(
+        &self,
+        parents: &[Option<u32>],
+        exclusive: &Values,
+        spreads: &Spreads,
+    ) -> Result<()> {
+        let samples_at = (self.experiment.metrics.iter()).position(|m| m.name == SAMPLES);
+        write_totals(&self.connection, &exclusive.totals())
+            .and_then(|()| write_values(&self.connection, samples_at, parents, exclusive, spreads))
+            .map_err(|e| failed(self.directory, &e))
     }
 
-    /// Writes what needs values.
-    pub fn write_results(self, results: Results<'_>) -> Result<Catalogue<'a>> {
-        let written = self.add_results(results);
-        written.map_err(|e| failed(self.directory, &e))?;
-        Ok(self)
-    }
-
-    fn add_results(&self, results: Results<'_>) -> rusqlite::Result<()> {
-        let (connection, experiment) = (&self.connection, self.experiment);
-        write_totals(connection, &results.exclusive.totals())?;
-        write_loops(connection, results.loops)?;
-        let samples_at = experiment.metrics.iter().position(|m| m.name == SAMPLES);
-        write_values(connection, samples_at, results)?;
-        write_scopes(connection, &experiment.code, results.scopes, self.scopes)?;
-        write_summaries(connection, results.summaries)
-    }
-
-    /// Writes what is known of the files beside it, which are written.
-    pub fn end(self, files: &[DataFile]) -> Result<()> {
+    /// Writes parallel loops, views with their names, and what is known of the files beside it, which are
+    /// written.
+    pub fn end(
+        self,
+        loops: &[ParallelLoop],
+        summaries: &[(&'static str, Summary)],
+        files: &[DataFile],
+    ) -> Result<()> {
         let directory = self.directory;
-        self.end_file(files).map_err(|e| failed(directory, &e))
+        let ended = self.end_file(loops, summaries, files);
+        ended.map_err(|e| failed(directory, &e))
     }
 
-    fn end_file(self, files: &[DataFile]) -> rusqlite::Result<()> {
+    fn end_file(
+        mut self,
+        loops: &[ParallelLoop],
+        summaries: &[(&'static str, Summary)],
+        files: &[DataFile],
+    ) -> rusqlite::Result<()> {
+        let (connection, code) = (&self.connection, &self.experiment.code);
+        write_loops(connection, loops)?;
+        write_summaries(connection, summaries, |summary| {
+            let nodes = summary.nodes.iter().map(|node| node.context);
+            self.scopes.add_some(code, nodes)
+        })?;
+        write_scopes(connection, code, &self.scopes)?;
         for DataFile { path, bytes, crc32 } in files {
             let sql = "INSERT INTO data_file VALUES (?, ?, ?)";
-            self.connection
-                .execute(sql, params![path, signed(*bytes), crc32])?;
+            connection.execute(sql, params![path, signed(*bytes), crc32])?;
         }
-        self.connection.execute_batch("COMMIT")?;
+        connection.execute_batch("COMMIT")?;
         self.connection.close().map_err(|(_, e)| e)
     }
 }
@@ -118,7 +109,7 @@ fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
 
 fn begin_file(
     experiment: &Experiment,
-    (folded, scopes): (&Tree, &ScopeIds),
+    (folded, scopes): (&[TreeNode], &[u32]),
     warnings: &Warnings,
     path: &Path,
 ) -> rusqlite::Result<Connection> {
@@ -137,8 +128,7 @@ fn begin_file(
     write_processes(&connection, experiment)?;
     write_threads(&connection, experiment)?;
     write_code(&connection, &experiment.code)?;
-    write_scopes(&connection, &experiment.code, scopes, 0)?;
-    write_contexts(&connection, &experiment.code, folded, &scopes.folded)?;
+    write_contexts(&connection, &experiment.code, folded, scopes)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
     for (name, contexts, same_as) in [
         ("logical", logical, None),
@@ -149,7 +139,7 @@ fn begin_file(
         ),
     ] {
         let sql = "INSERT INTO projection VALUES (?, ?, ?)";
-        connection.execute(sql, params![name, contexts as i64, same_as])?;
+        connection.execute(sql, params![name, contexts, same_as])?;
     }
     for ((process, cause), samples) in &experiment.losses {
         connection.execute(
@@ -374,15 +364,9 @@ fn location(at: Option<SourceLocation>) -> (Option<i64>, Option<u32>) {
     (at.map(|at| id(at.file)), at.map(|at| at.line))
 }
 
-/// Writes the scopes from a number on.
-fn write_scopes(
-    connection: &Connection,
-    code: &Code,
-    scopes: &ScopeIds,
-    first: usize,
-) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare("INSERT INTO scope VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (index, scope) in (0..).zip(&scopes.all).skip(first) {
+fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqlite::Result<()> {
+    let mut rows = Rows::new(connection, "scope", 11);
+    for (index, scope) in (0..).zip(scopes.all()) {
         let (file, line) = location(scope.location);
         let (call_file, call_line) = location(scope.call.location());
         let calls = match scope.call {
@@ -390,7 +374,7 @@ fn write_scopes(
             Call::Unique(_) => Some("one"),
             Call::Several => Some("several"),
         };
-        insert.execute(params![
+        rows.add(params![
             id(index),
             scope.kind.name(),
             scope.procedure.map(id),
@@ -404,31 +388,31 @@ fn write_scopes(
             scope.is_runtime
         ])?;
     }
-    Ok(())
+    rows.end()
 }
 
 /// Writes the contexts of the folded tree, each of which has a scope.
 fn write_contexts(
     connection: &Connection,
     code: &Code,
-    tree: &Tree,
+    nodes: &[TreeNode],
     scopes: &[u32],
 ) -> rusqlite::Result<()> {
-    let count = tree.nodes.len();
+    let count = nodes.len();
     // The last context below each.
     let mut last: Vec<u32> = (0..count as u32).collect();
-    for (number, node) in tree.nodes.iter().enumerate().rev() {
+    for (number, node) in nodes.iter().enumerate().rev() {
         if let Some(above) = node.parent {
             last[above as usize] = last[above as usize].max(last[number]);
         }
     }
-    let keys = keys::contexts(tree, code);
-    let mut insert = connection.prepare("INSERT INTO context VALUES (?,?,?,?,?,?,?,?)")?;
+    let keys = keys::contexts(nodes.iter().copied(), code);
+    let mut rows = Rows::new(connection, "context", 8);
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
     let mut owners: Vec<u32> = Vec::with_capacity(count);
     let mut callers: Vec<Option<u32>> = Vec::with_capacity(count);
-    for (number, node) in (0..).zip(&tree.nodes) {
+    for (number, node) in (0..).zip(nodes) {
         let above = node.parent;
         let depth = above.map_or(0, |p| depths[p as usize] + 1);
         depths.push(depth);
@@ -439,7 +423,7 @@ fn write_contexts(
         };
         owners.push(owner);
         callers.push(caller);
-        insert.execute(params![
+        rows.add(params![
             id(number),
             id(last[number as usize]),
             above.map(id),
@@ -450,7 +434,7 @@ fn write_contexts(
             keys[number as usize]
         ])?;
     }
-    Ok(())
+    rows.end()
 }
 
 /// Writes the values of the folded tree. `samples_at` is the position of the number of samples among the
@@ -458,15 +442,12 @@ fn write_contexts(
 fn write_values(
     connection: &Connection,
     samples_at: Option<usize>,
-    Results {
-        parents,
-        exclusive,
-        spreads,
-        ..
-    }: Results<'_>,
+    parents: &[Option<u32>],
+    exclusive: &Values,
+    spreads: &Spreads,
 ) -> rusqlite::Result<()> {
     let inclusive = exclusive.inclusive(parents.iter().copied());
-    let mut insert = connection.prepare("INSERT INTO value VALUES (?,?,?,?,?,?,?,?,?)")?;
+    let mut rows = Rows::new(connection, "value", 9);
     for number in 0..parents.len() as u32 {
         let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
         let values = inclusive.of(number).iter().zip(exclusive.of(number));
@@ -475,7 +456,7 @@ fn write_values(
                 continue;
             }
             let spread = spreads.of(number, metric);
-            insert.execute(params![
+            rows.add(params![
                 id(number),
                 metric as i64,
                 inclusive,
@@ -488,21 +469,23 @@ fn write_values(
             ])?;
         }
     }
-    Ok(())
+    rows.end()
 }
 
 /// Writes the stored views.
 fn write_summaries(
     connection: &Connection,
-    summaries: &[(&str, Summary, Vec<Option<u32>>)],
+    summaries: &[(&str, Summary)],
+    mut scopes: impl FnMut(&Summary) -> Vec<Option<u32>>,
 ) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare("INSERT INTO summary VALUES (?,?,?,?,?,?)")?;
-    let mut insert_value = connection.prepare("INSERT INTO summary_value VALUES (?, ?, ?)")?;
+    let mut rows = Rows::new(connection, "summary", 6);
+    let mut values = Rows::new(connection, "summary_value", 3);
     let mut before = 0;
-    for (view, summary, scopes) in summaries {
+    for (view, summary) in summaries {
+        let scopes = scopes(summary);
         let own_id = |index: u32| id(before + index);
         for (index, node) in (0..).zip(&summary.nodes) {
-            insert.execute(params![
+            rows.add(params![
                 own_id(index),
                 view,
                 node.parent.map(own_id),
@@ -512,11 +495,12 @@ fn write_summaries(
             ])?;
             for (metric, value) in summary.own.of(index).iter().enumerate() {
                 if *value != 0 {
-                    insert_value.execute(params![own_id(index), metric as i64, value])?;
+                    values.add(params![own_id(index), metric as i64, value])?;
                 }
             }
         }
         before += summary.nodes.len() as u32;
     }
-    Ok(())
+    rows.end()?;
+    values.end()
 }

@@ -3,5 +3,6 @@
 pub mod columns;
 mod critical_path;
 pub mod database;
+mod rows;
 pub mod scopes;
 pub mod staged_directory;

@@ -2,9 +2,8 @@
 
 use crate::model::code::Code;
 use crate::model::hash::NumberedSet;
-use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, Tree, TreeNode};
+use crate::model::tree::{Call, SourceLocation, TreeNode};
 
 /// What contexts stand for, wherever they are called from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,56 +24,31 @@ pub struct Scope {
     pub is_runtime: bool,
 }
 
-/// Scopes, and the scope of each context.
+/// All scopes of a database.
 #[derive(Debug, Default)]
-pub struct ScopeIds {
-    /// All scopes.
-    pub all: NumberedSet<Scope>,
-    /// By context of the logical projection.
-    pub logical: Vec<u32>,
-    /// By context of the physical projection, if that differs.
-    pub physical: Vec<u32>,
-    /// By context of the folded tree.
-    pub folded: Vec<u32>,
-}
+pub struct Scopes(NumberedSet<Scope>);
 
-impl ScopeIds {
-    /// Numbers the scopes of all trees.
-    pub fn new(code: &Code, logical: &Tree, physical: Option<&Tree>, folded: &Tree) -> ScopeIds {
-        let mut ids = ScopeIds::default();
-        ids.folded = ids.add(code, folded);
-        ids.logical = ids.add(code, logical);
-        ids.physical = physical.map_or(Vec::new(), |tree| ids.add(code, tree));
-        ids
+impl Scopes {
+    /// All that are known, by number.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = &Scope> {
+        self.0.iter()
     }
 
-    /// The same scopes, to be added to, without those of contexts.
-    pub fn without_contexts(&self) -> ScopeIds {
-        ScopeIds {
-            all: self.all.clone(),
-            ..ScopeIds::default()
-        }
+    /// The scope of each context of a tree.
+    pub fn add(&mut self, code: &Code, nodes: impl Iterator<Item = TreeNode>) -> Vec<u32> {
+        let scopes = self.add_some(code, nodes.map(Some));
+        scopes.into_iter().flatten().collect()
     }
 
-    /// The scopes of the nodes of a stored view; `None` for what is left out.
-    pub fn of_summary(&mut self, code: &Code, summary: &Summary) -> Vec<Option<u32>> {
-        let nodes = summary.nodes.iter().map(|node| node.context.as_ref());
-        self.add_nodes(code, nodes)
-    }
-
-    fn add(&mut self, code: &Code, tree: &Tree) -> Vec<u32> {
-        let ids = self.add_nodes(code, tree.nodes.iter().map(Some));
-        ids.into_iter().flatten().collect()
-    }
-
-    fn add_nodes<'t>(
+    /// The same, where some nodes are none.
+    pub fn add_some(
         &mut self,
         code: &Code,
-        nodes: impl Iterator<Item = Option<&'t TreeNode>>,
+        nodes: impl Iterator<Item = Option<TreeNode>>,
     ) -> Vec<Option<u32>> {
         // The procedure around each context.
         let mut around: Vec<Option<u32>> = Vec::with_capacity(nodes.size_hint().0);
-        let mut own = |node: Option<&TreeNode>| {
+        let mut own = |node: Option<TreeNode>| {
             let Some(node) = node else {
                 around.push(None);
                 return None;
@@ -101,7 +75,7 @@ impl ScopeIds {
                 call: node.call,
                 is_runtime: node.is_runtime,
             };
-            Some(self.all.insert_full(scope).0 as u32)
+            Some(self.0.insert_full(scope).0 as u32)
         };
         nodes.map(&mut own).collect()
     }

@@ -76,11 +76,13 @@ struct Walk {
 /// Walks that have come through the same callers.
 #[derive(Clone, Copy)]
 struct Group {
-    /// Their node of the summary; none outside of all.
-    node: Option<u32>,
+    /// Their node of the summary; [`NONE`] outside of all.
+    node: u32,
     /// Whether that is theirs alone.
     is_kept: bool,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// The view, level by level; says of each context with values to which node its walk comes at last. What
 /// `keeps` does not keep by its values is counted, but left out with all that is below it.
@@ -108,7 +110,7 @@ pub fn summarise(
         .collect();
     let mut ends = vec![None; tree.nodes.len()];
     let mut groups = vec![Group {
-        node: None,
+        node: NONE,
         is_kept: true,
     }];
     for _ in 0..depth.unwrap_or(usize::MAX) {
@@ -116,25 +118,26 @@ pub fn summarise(
             break;
         }
         let mut index: FastMap<(u32, u32), u32> = FastMap::default();
-        // By new group: the group before it, and its place among those that may be kept.
-        let mut found: Vec<(u32, Option<usize>)> = Vec::new();
+        // By new group: the group before it, and its place among those that may be kept, or [`NONE`].
+        let mut found: Vec<(u32, u32)> = Vec::new();
         let mut nodes: Vec<TreeNode> = Vec::new();
         let mut values = Values::new(metrics);
         for walk in &mut walks {
             let context = &tree.nodes[walk.at as usize];
             let next = index.entry((walk.group, labels[walk.at as usize]));
             let next = *next.or_insert_with(|| {
-                let place = groups[walk.group as usize].is_kept.then(|| {
+                let mut place = NONE;
+                if groups[walk.group as usize].is_kept {
                     values.push();
+                    place = nodes.len() as u32;
                     nodes.push(*context);
-                    nodes.len() - 1
-                });
+                }
                 found.push((walk.group, place));
                 found.len() as u32 - 1
             });
-            if let Some(place) = found[next as usize].1 {
-                values.add(place as u32, tree.exclusive.of(walk.from));
-                let known = &mut nodes[place];
+            let place = found[next as usize].1;
+            if let Some(known) = nodes.get_mut(place as usize) {
+                values.add(place, tree.exclusive.of(walk.from));
                 known.call = known.call.join(context.call);
                 known.recursion = known.recursion.max(context.recursion);
                 if context.kind == Kind::Procedure {
@@ -147,8 +150,9 @@ pub fn summarise(
         let mut left_out: FastMap<Option<u32>, u32> = FastMap::default();
         let mut next = Vec::with_capacity(found.len());
         for (group, place) in found {
-            let parent = groups[group as usize].node;
-            let own = place.map(|place| (&nodes[place], values.of(place as u32)));
+            let parent = Some(groups[group as usize].node).filter(|node| *node != NONE);
+            let own = nodes.get(place as usize);
+            let own = own.map(|context| (context, values.of(place)));
             let kept = own.filter(|(_, values)| keeps(values));
             let node = match kept {
                 Some((context, _)) => out.push(SummaryNode {
@@ -179,13 +183,13 @@ pub fn summarise(
                 }
             }
             next.push(Group {
-                node: Some(node),
+                node,
                 is_kept: kept.is_some(),
             });
         }
         groups = next;
         walks.retain_mut(|walk| {
-            ends[walk.from as usize] = groups[walk.group as usize].node;
+            ends[walk.from as usize] = Some(groups[walk.group as usize].node);
             let caller = tree.nodes[walk.at as usize].parent;
             caller.is_some_and(|caller| {
                 walk.at = procedure_of(tree, caller);

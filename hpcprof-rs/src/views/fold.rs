@@ -120,33 +120,31 @@ impl Target {
 
 /// What folding made of a tree.
 #[derive(Debug)]
-pub struct Folded {
-    /// The folded tree.
-    pub tree: Tree,
+pub struct Folded<T> {
+    /// The folded tree, or its contexts, in preorder.
+    pub tree: T,
     /// For each context that has values, the folded context that takes them.
     pub of: Vec<Option<u32>>,
 }
 
-impl Folded {
-    fn in_preorder(self) -> Folded {
-        let order = self.tree.preorder();
-        let mut number = vec![0; order.len()];
-        for (to, from) in (0..).zip(&order) {
-            number[*from as usize] = to;
-        }
-        let of = |id: u32| number[id as usize];
-        let nodes = order.iter().map(|id| {
-            let node = self.tree.nodes[*id as usize];
-            TreeNode {
-                parent: node.parent.map(of),
-                ..node
-            }
-        });
-        Folded {
-            tree: Tree::of(nodes.collect(), self.tree.exclusive.metrics()),
-            of: self.of.iter().map(|node| node.map(of)).collect(),
+/// All contexts in preorder, siblings in their order.
+fn preorder(nodes: &[TreeNode]) -> Vec<u32> {
+    // By parent, 0 for none: its last child; by node: its next sibling. Later siblings are found first.
+    let mut first = vec![u32::MAX; nodes.len() + 1];
+    let mut next = vec![u32::MAX; nodes.len()];
+    let slot = |node: &TreeNode| node.parent.map_or(0, |p| p as usize + 1);
+    for (id, node) in nodes.iter().enumerate().rev() {
+        next[id] = std::mem::replace(&mut first[slot(node)], id as u32);
+    }
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut stack = vec![first[0]];
+    while let Some(id) = stack.pop() {
+        if id != u32::MAX {
+            order.push(id);
+            stack.extend([next[id as usize], first[id as usize + 1]]);
         }
     }
+    order
 }
 
 /// The values of a folded tree with a number of nodes. `of` has the folded context of each context, `values`
@@ -162,59 +160,70 @@ pub fn sums(nodes: usize, of: &[Option<u32>], values: &Values) -> Values {
 }
 
 /// Folds `tree`; the sum of every metric stays.
-pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Folded {
+pub fn fold(tree: &Tree, code: &Code, options: FoldOptions) -> Folded<Tree> {
     let has_values = |node: u32| tree.exclusive.of(node).iter().any(|v| *v != 0);
-    let mut folded = fold_contexts(tree, has_values, code, options);
-    folded.tree.exclusive = sums(folded.tree.nodes.len(), &folded.of, &tree.exclusive);
-    folded
+    let contexts = (tree.nodes.len() as u32, |id: u32| tree.nodes[id as usize]);
+    let Folded { tree: nodes, of } = fold_contexts(contexts, has_values, code, options);
+    let exclusive = sums(nodes.len(), &of, &tree.exclusive);
+    let tree = Tree { nodes, exclusive };
+    Folded { tree, of }
 }
 
-/// Folds the contexts of `tree`, whose values need not be known; `has_values` says which contexts have any.
+/// Folds a number of contexts, whose values need not be known; `has_values` says which of them have any.
 pub fn fold_contexts(
-    tree: &Tree,
+    (count, source): (u32, impl Fn(u32) -> TreeNode),
     has_values: impl Fn(u32) -> bool,
     code: &Code,
     options: FoldOptions,
-) -> Folded {
-    place_all(tree, has_values, code, options).in_preorder()
-}
-
-/// Folds as [`fold_contexts`], into a tree in the order in which its contexts are met.
-fn place_all(
-    tree: &Tree,
-    has_values: impl Fn(u32) -> bool,
-    code: &Code,
-    options: FoldOptions,
-) -> Folded {
+) -> Folded<Vec<TreeNode>> {
     let mut folder = Folder {
-        source: tree,
+        source,
         code,
         options,
-        out: Tree::new(tree.exclusive.metrics()),
+        out: Vec::new(),
         index: FastMap::default(),
-        targets: Vec::with_capacity(tree.nodes.len()),
-        levels: Vec::with_capacity(tree.nodes.len()),
+        targets: Vec::with_capacity(count as usize),
+        levels: Vec::with_capacity(count as usize),
         shims: vec![None; code.procedures().len()],
         start_up: vec![None; code.procedures().len()],
     };
-    let mut of = Vec::with_capacity(tree.nodes.len());
-    for (index, node) in (0..).zip(&tree.nodes) {
-        let target = folder.place(node);
+    let mut of = Vec::with_capacity(count as usize);
+    for index in 0..count {
+        let node = (folder.source)(index);
+        let target = folder.place(&node);
         folder.targets.push(target);
-        let cost = || target.cost.unwrap_or_else(|| folder.child(None, node));
+        let cost = || target.cost.unwrap_or_else(|| folder.child(None, &node));
         of.push(has_values(index).then(cost));
     }
+    let placed = folder.out;
+    let order = preorder(&placed);
+    let mut numbers = vec![0; order.len()];
+    for (to, from) in (0..).zip(&order) {
+        numbers[*from as usize] = to;
+    }
+    let number = |id: u32| numbers[id as usize];
+    of.iter_mut()
+        .for_each(|target| *target = target.map(number));
+    let nodes = order.iter().map(|id| {
+        let node = placed[*id as usize];
+        TreeNode {
+            parent: node.parent.map(number),
+            ..node
+        }
+    });
     Folded {
-        tree: folder.out,
+        tree: nodes.collect(),
         of,
     }
 }
 
-struct Folder<'a> {
-    source: &'a Tree,
+struct Folder<'a, S> {
+    /// The contexts that are folded.
+    source: S,
     code: &'a Code,
     options: FoldOptions,
-    out: Tree,
+    /// The folded ones, in the order in which they are met.
+    out: Vec<TreeNode>,
     index: FastMap<Key, u32>,
     /// By source node.
     targets: Vec<Target>,
@@ -225,7 +234,7 @@ struct Folder<'a> {
     start_up: Vec<Option<bool>>,
 }
 
-impl Folder<'_> {
+impl<S: Fn(u32) -> TreeNode> Folder<'_, S> {
     fn origin(&self, node: &TreeNode) -> Origin {
         self.code.procedure(node.procedure).origin
     }
@@ -274,7 +283,7 @@ impl Folder<'_> {
             Some(cost) if self.options.lines && location.is_some() => {
                 let line = TreeNode {
                     location,
-                    procedure: self.out.nodes[cost as usize].procedure,
+                    procedure: self.out[cost as usize].procedure,
                     ..*node
                 };
                 self.keep(above, &line)
@@ -364,7 +373,7 @@ impl Folder<'_> {
             if let Some(slot) = self.levels.last_mut() {
                 *slot = level;
             }
-            let known = &mut self.out.nodes[first as usize];
+            let known = &mut self.out[first as usize];
             known.recursion = known.recursion.max(level);
         }
         Target {
@@ -389,7 +398,7 @@ impl Folder<'_> {
         let kind = self.merged_kind(node.kind);
         let mut at = from;
         while let Some(id) = at {
-            let other = &self.out.nodes[id as usize];
+            let other = &self.out[id as usize];
             if other.procedure == node.procedure && self.merged_kind(other.kind) == kind {
                 return Some(id);
             }
@@ -406,7 +415,7 @@ impl Folder<'_> {
     fn level(&self, node: &TreeNode) -> u32 {
         let mut at = node.parent;
         while let Some(id) = at {
-            let other = &self.source.nodes[id as usize];
+            let other = (self.source)(id);
             if other.procedure == node.procedure && other.kind != Kind::Line {
                 return self.levels[id as usize];
             }
@@ -434,12 +443,13 @@ impl Folder<'_> {
             node.call.location().filter(|_| self.options.call_lines),
         );
         if let Some(id) = self.index.get(&key) {
-            let known = &mut self.out.nodes[*id as usize];
+            let known = &mut self.out[*id as usize];
             known.call = known.call.join(node.call);
             known.kind = known.kind.min(node.kind);
             return *id;
         }
-        let id = self.out.push(TreeNode {
+        let id = self.out.len() as u32;
+        self.out.push(TreeNode {
             parent,
             recursion: 1,
             ..*node

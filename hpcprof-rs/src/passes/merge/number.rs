@@ -6,8 +6,9 @@ use crate::model::contexts::{ContextIndex, ContextTree, Part, Scope};
 use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::model::symbols::{Kind, Line, ModuleIndex, ProcedureIndex, Symbols};
-use crate::model::tree::{Call, SourceLocation, Tree, TreeNode};
+use crate::model::tree::{Call, SourceLocation, TreeNode};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// Names and contexts by final number.
 #[derive(Debug)]
@@ -22,24 +23,53 @@ pub struct Numbered {
     pub loops: Vec<u32>,
 }
 
-/// A tree in preorder.
+/// A tree in preorder, siblings by kind, procedure, line and call site. A context is its parent and its scope,
+/// eight bytes, as in a [`ContextTree`].
 #[derive(Debug)]
 pub struct Numbers {
-    /// The tree, siblings by kind, procedure, line and call site.
-    pub tree: Tree,
+    /// What contexts of a scope are, but for their parents and parallel loops.
+    scopes: Arc<[TreeNode]>,
+    /// By final number: the parent, or [`NO_PARENT`], and the scope.
+    contexts: Vec<(u32, u32)>,
+    /// The parallel loops of contexts that are frames of one.
+    loops: FastMap<u32, u32>,
     /// The final number of each context that the projection has.
     pub of: Vec<u32>,
     /// Whether samples belong to a context, by final number.
     pub sampled: Vec<bool>,
 }
 
-/// Numbers everything. Trees have room for the values of `metrics` metrics.
-pub fn number(
-    symbols: &Symbols,
-    contexts: &ContextTree,
-    loops: &ParallelLoops,
-    metrics: usize,
-) -> Numbered {
+const NO_PARENT: u32 = u32::MAX;
+
+impl Numbers {
+    /// How many contexts there are.
+    pub fn len(&self) -> u32 {
+        self.contexts.len() as u32
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
+    }
+
+    /// A context.
+    pub fn node(&self, number: u32) -> TreeNode {
+        let (parent, scope) = self.contexts[number as usize];
+        TreeNode {
+            parent: (parent != NO_PARENT).then_some(parent),
+            parallel_loop: self.loops.get(&number).copied(),
+            ..self.scopes[scope as usize]
+        }
+    }
+
+    /// All contexts.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = TreeNode> + ExactSizeIterator {
+        (0..self.len()).map(|number| self.node(number))
+    }
+}
+
+/// Numbers everything.
+pub fn number(symbols: &Symbols, contexts: &ContextTree, loops: &ParallelLoops) -> Numbered {
     let (names, code) = Names::new(symbols, contexts, loops);
     let mut code = code;
     let loop_ranks = loop_ranks(loops, &names);
@@ -55,11 +85,12 @@ pub fn number(
     };
     let is_same = contexts.has_equal_parts();
     let ranks = names.scope_ranks(contexts);
+    let scopes: Arc<[TreeNode]> = contexts.scopes().iter().map(|s| names.node(s)).collect();
     let logical = (contexts, Part::Logical);
     let physical = (contexts, Part::Physical);
     Numbered {
-        logical: names.tree(logical, &ranks, metrics, of_loop),
-        physical: (!is_same).then(|| names.tree(physical, &ranks, metrics, |_| None)),
+        logical: Numbers::new(logical, &ranks, &scopes, of_loop),
+        physical: (!is_same).then(|| Numbers::new(physical, &ranks, &scopes, |_| None)),
         code,
         loops: loop_ranks,
     }
@@ -162,41 +193,18 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A tree in preorder.
-    fn tree(
-        &self,
-        (tree, part): (&ContextTree, Part),
-        ranks: &[u32],
-        metrics: usize,
-        loop_of: impl Fn(ContextIndex) -> Option<u32>,
-    ) -> Numbers {
-        let order = preorder(tree, &tree.part(part), ranks);
-        let mut of = vec![0; tree.len()];
-        for (number, context) in (0..).zip(&order) {
-            of[context.0 as usize] = number;
-        }
-        let nodes = order.iter().map(|context| {
-            let scope = tree.scope(*context);
-            TreeNode {
-                parent: tree.parent(*context).map(|p| of[p.0 as usize]),
-                kind: scope.kind,
-                procedure: self.procedure(scope.procedure),
-                location: scope.line.map(|line| self.location(line)),
-                call: scope
-                    .call
-                    .map_or(Call::Unknown, |call| Call::Unique(self.location(call))),
-                is_runtime: scope.is_runtime,
-                parallel_loop: loop_of(*context),
-                recursion: 1,
-            }
-        });
-        Numbers {
-            tree: Tree::of(nodes.collect(), metrics),
-            sampled: order
-                .iter()
-                .map(|context| tree.is_sampled(*context, part))
-                .collect(),
-            of,
+    /// A context of a scope.
+    fn node(&self, scope: &Scope) -> TreeNode {
+        let call = scope.call.map(|call| Call::Unique(self.location(call)));
+        TreeNode {
+            parent: None,
+            kind: scope.kind,
+            procedure: self.procedure(scope.procedure),
+            location: scope.line.map(|line| self.location(line)),
+            call: call.unwrap_or(Call::Unknown),
+            is_runtime: scope.is_runtime,
+            parallel_loop: None,
+            recursion: 1,
         }
     }
 
@@ -215,6 +223,33 @@ impl<'a> Names<'a> {
         };
         sorted.sort_by_cached_key(key);
         ranks(&sorted)
+    }
+}
+
+impl Numbers {
+    fn new(
+        (tree, part): (&ContextTree, Part),
+        ranks: &[u32],
+        scopes: &Arc<[TreeNode]>,
+        loop_of: impl Fn(ContextIndex) -> Option<u32>,
+    ) -> Numbers {
+        let order = preorder(tree, &tree.part(part), ranks);
+        let mut of = vec![0; tree.len()];
+        for (number, context) in (0..).zip(&order) {
+            of[context.0 as usize] = number;
+        }
+        let parent = |context| tree.parent(context).map_or(NO_PARENT, |p| of[p.0 as usize]);
+        let contexts = order.iter().map(|c| (parent(*c), tree.scope_index(*c)));
+        let loops = (0..).zip(&order);
+        let loops = loops.filter_map(|(number, context)| Some((number, loop_of(*context)?)));
+        let sampled = order.iter().map(|c| tree.is_sampled(*c, part));
+        Numbers {
+            scopes: scopes.clone(),
+            contexts: contexts.collect(),
+            loops: loops.collect(),
+            sampled: sampled.collect(),
+            of,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! whatever scopes its frame has.
 
 use crate::model::contexts::ContextIndex;
-use crate::model::hash::{NumberedMap, NumberedSet};
+use crate::model::hash::{DenseSet, NumberedSet};
 use crate::model::runtimes::{Runtime, ThreadRoot};
 use crate::model::symbols::{FrameIndex, Line, Text};
 use crate::passes::merge::paths::{Innermost, PartialCause, PathState};
@@ -96,7 +96,9 @@ pub struct Labels {
 /// All steps and states of a worker.
 #[derive(Default)]
 pub struct Steps {
-    states: NumberedMap<Key, Stored>,
+    numbers: DenseSet<Key>,
+    /// By number.
+    states: Vec<Stored>,
     /// The contexts that samples of a state belong to, in both projections; [`NONE`] until there are any.
     leaves: Vec<[u32; 2]>,
     rests: NumberedSet<Rest>,
@@ -111,11 +113,10 @@ impl std::fmt::Debug for Steps {
 impl Steps {
     /// Where a step leads, if it was taken before.
     pub fn find(&self, step: Step) -> Option<StateId> {
-        let index = self.states.get_index_of(&step.key());
-        index.map(|index| StateId(index as u32))
+        self.numbers.find(&step.key()).map(StateId)
     }
 
-    /// Says where a step leads.
+    /// Says where a step leads that was not taken before.
     pub fn add(&mut self, step: Step, state: &PathState) -> StateId {
         let rest = Rest {
             lines: [state.logical, state.physical].map(|i| (i.line, i.column)),
@@ -126,12 +127,12 @@ impl Steps {
             parallel: state.parallel,
         };
         let context = |innermost: Innermost| innermost.context.map_or(NONE, |c| c.0);
-        let stored = Stored {
+        self.states.push(Stored {
             logical: context(state.logical),
             physical: context(state.physical),
             rest: self.rests.insert_full(rest).0 as u32,
-        };
-        StateId(self.states.insert_full(step.key(), stored).0 as u32)
+        });
+        StateId(self.numbers.insert(step.key()))
     }
 
     /// The contexts that samples of a state belong to, logical and physical, if they are known.

@@ -6,8 +6,8 @@
 use crate::error::{Error, Result};
 use crate::model::hash::FastMap;
 use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
-use crate::model::tree::{Tree, Values};
-use crate::passes::merge::number::Numbered;
+use crate::model::tree::Values;
+use crate::passes::merge::number::{Numbered, Numbers};
 use crate::passes::merge::reduce::Merged;
 use crate::passes::merge::shard::{FIRST_OTHER, MergedThread};
 use crate::passes::merge::spool::Entry;
@@ -213,10 +213,10 @@ pub struct Sums {
 impl Sums {
     fn new<S>(inputs: &Inputs<'_, S>) -> Sums {
         let numbered = inputs.numbered;
-        let values = |tree: &Tree| Values::of_nodes(inputs.layout.metrics, tree.nodes.len());
+        let values = |of: &Numbers| Values::of_nodes(inputs.layout.metrics, of.len() as usize);
         Sums {
-            logical: values(&numbered.logical.tree),
-            physical: numbered.physical.as_ref().map(|p| values(&p.tree)),
+            logical: values(&numbered.logical),
+            physical: numbered.physical.as_ref().map(values),
         }
     }
 
@@ -246,44 +246,61 @@ pub struct Inputs<'a, S> {
     pub threads: usize,
 }
 
-/// Adds up all values. A worker calls `first` before it takes its part in the last run; `last` gets what that
-/// returned and all sums, while the sink takes those of the last run.
-pub fn add_up<S: Sink, C>(
+/// What all values add up to.
+#[derive(Debug)]
+pub struct Added<R> {
+    /// What a worker made beside.
+    pub made: R,
+    /// The last run with its sums, which the sink is still to get.
+    pub last: Option<(usize, Sums)>,
+    /// The sums of all runs, where there are several.
+    pub all: Option<Sums>,
+    /// Spreads over all threads.
+    pub spreads: Spreads,
+}
+
+/// Adds up all values. A worker calls `first` before it takes its part in the last run. The sink gets the sums
+/// of all runs but the last.
+pub fn add_up<S: Sink, R>(
     inputs: Inputs<'_, S>,
-    first: impl FnOnce() -> Result<C>,
-    last: impl FnOnce(C, &Sums, &Spreads) -> Result<()>,
-) -> Result<()> {
-    let Inputs { sink, threads, .. } = inputs;
+    first: impl FnOnce() -> Result<R>,
+) -> Result<Added<R>> {
     let mut spreads = Spreads::new(inputs.folded.parents.len(), &inputs.layout.spread);
     // Threads are sorted by process, and processes by run.
     let run_of = |thread: &(usize, MergedThread)| inputs.runs[thread.1.summary.process];
     let is_one_run = |a: &_, b: &_| run_of(a) == run_of(b);
     let runs: Vec<_> = inputs.merged.threads.chunk_by(is_one_run).collect();
     let Some((last_run, earlier)) = runs.split_last() else {
-        return last(first()?, &Sums::new(&inputs), &spreads);
+        return Ok(Added {
+            made: first()?,
+            last: None,
+            all: Some(Sums::new(&inputs)),
+            spreads,
+        });
     };
-    let mut before: Option<Sums> = None;
+    let mut all: Option<Sums> = None;
     let mut begin = 0;
     for own in earlier {
         let (run, end) = (run_of(&own[0]), begin + own.len());
         let ((), sums) = add_run(&inputs, &mut spreads, run, begin..end, || Ok(()))?;
-        sink.run(run, &sums)?;
-        match &mut before {
-            None => before = Some(sums),
+        inputs.sink.run(run, &sums)?;
+        match &mut all {
+            None => all = Some(sums),
             Some(known) => known.add(&sums),
         }
         begin = end;
     }
     let (run, end) = (run_of(&last_run[0]), begin + last_run.len());
-    let (state, sums) = add_run(&inputs, &mut spreads, run, begin..end, first)?;
-    drop(inputs);
-    if let Some(known) = &mut before {
+    let (made, sums) = add_run(&inputs, &mut spreads, run, begin..end, first)?;
+    if let Some(known) = &mut all {
         known.add(&sums);
     }
-    let all = before.as_ref().unwrap_or(&sums);
-    let take = || sink.run(run, &sums);
-    let (taken, ended) = parallel::both(threads, take, || last(state, all, &spreads));
-    taken.and(ended)
+    Ok(Added {
+        made,
+        last: Some((run, sums)),
+        all,
+        spreads,
+    })
 }
 
 /// Adds up the values of the threads of a run, while one worker begins with `first`.

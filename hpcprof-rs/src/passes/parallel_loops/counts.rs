@@ -5,7 +5,8 @@ use crate::model::hash::FastMap;
 use crate::model::loops::{LoopIndex, LoopKey, ParallelLoops, SplitCounts};
 use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
-use crate::model::tree::{TreeNode, Values};
+use crate::model::tree::Values;
+use crate::passes::merge::number::Numbers;
 use crate::passes::parallel_loops::rules::Part;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,7 @@ pub fn add_task_times(
     groups: &Groups,
     numbers: &[u32],
     loops: &mut [ParallelLoop],
-    contexts: (&[TreeNode], &Values),
+    contexts: (&Numbers, &Values),
 ) {
     if groups.is_empty() {
         return;
@@ -89,14 +90,14 @@ fn loops_at(frame: FrameIndex, loops: &ParallelLoops, symbols: &Symbols) -> BTre
 }
 
 /// Work and overhead within each loop, callees included, nanoseconds.
-fn task_times(loops: usize, (nodes, values): (&[TreeNode], &Values)) -> Vec<i64> {
+fn task_times(loops: usize, (contexts, values): (&Numbers, &Values)) -> Vec<i64> {
     let mut times = vec![0_i64; loops];
     // The nearest frame of a loop at or above each context, and of each such frame the nearest one above of
     // another loop.
-    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
+    let mut nearest: Vec<Option<u32>> = Vec::with_capacity(contexts.len() as usize);
     let mut outer: FastMap<u32, Option<u32>> = FastMap::default();
-    let loop_of = |frame: u32| nodes[frame as usize].parallel_loop;
-    for (id, node) in (0..).zip(nodes) {
+    let loop_of = |frame: u32| contexts.node(frame).parallel_loop;
+    for (id, node) in (0..).zip(contexts.nodes()) {
         let above = node.parent.and_then(|p| nearest[p as usize]);
         if node.parallel_loop.is_none() {
             nearest.push(above);

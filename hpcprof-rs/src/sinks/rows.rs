@@ -1,0 +1,64 @@
+//! Inserts many rows into a table of the catalogue. A statement inserts several of them, as executing one costs
+//! about as much as a row.
+
+use rusqlite::types::{ToSqlOutput, Value};
+use rusqlite::{Connection, Result, ToSql};
+
+/// Parameters of a statement, at most.
+const PARAMETERS: usize = 512;
+
+/// Rows of a table that are being inserted.
+pub(super) struct Rows<'c> {
+    connection: &'c Connection,
+    table: &'static str,
+    /// Values of a row.
+    width: usize,
+    /// Values of rows that are not yet inserted.
+    waiting: Vec<Value>,
+}
+
+impl<'c> Rows<'c> {
+    /// Rows of so many values.
+    pub(super) fn new(connection: &'c Connection, table: &'static str, width: usize) -> Rows<'c> {
+        Rows {
+            connection,
+            table,
+            width,
+            waiting: Vec::with_capacity(PARAMETERS),
+        }
+    }
+
+    /// Inserts a row, maybe with later ones.
+    pub(super) fn add(&mut self, row: &[&dyn ToSql]) -> Result<()> {
+        for value in row {
+            self.waiting.push(match value.to_sql()? {
+                ToSqlOutput::Owned(value) => value,
+                ToSqlOutput::Borrowed(value) => value.into(),
+                _ => unreachable!("numbers and texts are one of these"),
+            });
+        }
+        match self.waiting.len() + self.width > PARAMETERS {
+            true => self.insert(),
+            false => Ok(()),
+        }
+    }
+
+    /// Inserts the rows that are left.
+    pub(super) fn end(mut self) -> Result<()> {
+        match self.waiting.is_empty() {
+            true => Ok(()),
+            false => self.insert(),
+        }
+    }
+
+    fn insert(&mut self) -> Result<()> {
+        let row = format!("({})", vec!["?"; self.width].join(","));
+        let rows = vec![row; self.waiting.len() / self.width].join(",");
+        let sql = format!("INSERT INTO {} VALUES {rows}", self.table);
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        for (index, value) in (1..).zip(self.waiting.drain(..)) {
+            statement.raw_bind_parameter(index, value)?;
+        }
+        statement.raw_execute().map(drop)
+    }
+}
