@@ -64,7 +64,8 @@ impl Exports {
         let at = (kept.number % MOST_EXPORTS) as usize;
         if all.len() <= at {
             // Only what is used is ever touched.
-            all.reserve_exact(MOST_EXPORTS as usize);
+            let room = MOST_EXPORTS as usize - all.len();
+            all.reserve_exact(room);
             all.resize_with(at + 1, || None);
         }
         all[at].replace(kept).map(|oldest| oldest.list)

@@ -51,13 +51,13 @@ pub(crate) struct World {
     pub(crate) is_threaded: bool,
     pub(crate) comms: Vec<Comm>,
     /// Communicators that were made.
-    made: u64,
+    pub(crate) made: u64,
     pub(crate) requests: Requests,
     pub(crate) peers: Vec<Peer>,
     /// The communicator of strands that travel in messages.
     pub(crate) own: usize,
     /// Such messages on their way.
-    sent: VecDeque<(usize, Box<Arrived>)>,
+    pub(crate) sent: VecDeque<(usize, Box<Arrived>)>,
 }
 
 /// A communicator.
@@ -222,32 +222,7 @@ impl State {
 }
 
 impl World {
-    pub(crate) fn new(
-        library: &'static Library,
-        rank: u32,
-        (own, group): (usize, usize),
-        is_threaded: bool,
-        peers: Vec<Peer>,
-    ) -> World {
-        let mut world = World {
-            library,
-            rank,
-            group,
-            is_threaded,
-            comms: Vec::new(),
-            made: 0,
-            requests: Requests::default(),
-            peers,
-            own,
-            sent: VecDeque::new(),
-        };
-        let ranks = world.peers.len() as u32;
-        world.add(library.world, 1, (0..ranks).collect());
-        world.add(library.own, 2, vec![rank]);
-        world
-    }
-
-    fn add(&mut self, handle: usize, id: u64, ranks: Vec<u32>) {
+    pub(crate) fn add(&mut self, handle: usize, id: u64, ranks: Vec<u32>) {
         self.forget(handle);
         self.comms.push(Comm { handle, id, ranks });
     }

@@ -4,7 +4,9 @@ use crate::call::table;
 use crate::collectives::Operations;
 use crate::job::{self, Job, Peer, World};
 use crate::library::{Library, THREAD_MULTIPLE, at, library, pmpi};
+use crate::requests::Requests;
 use crate::ring::Ring;
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
@@ -33,9 +35,20 @@ pub(crate) fn begin() {
     let (rank, size) = (rank as usize, size as usize);
     let random = RandomState::new().hash_one(std::process::id());
     let hellos: Vec<[u64; 2]> = gather(library, own, [host(rank), random], size);
-    let peers = connect(library, own, rank, &hellos);
-    let is_threaded = level >= THREAD_MULTIPLE;
-    let world = World::new(library, rank as u32, (own, group), is_threaded, peers);
+    let mut world = World {
+        library,
+        rank: rank as u32,
+        group,
+        is_threaded: level >= THREAD_MULTIPLE,
+        comms: Vec::new(),
+        made: 0,
+        requests: Requests::default(),
+        peers: connect(library, own, rank, &hellos),
+        own,
+        sent: VecDeque::new(),
+    };
+    world.add(library.world, 1, (0..size as u32).collect());
+    world.add(library.own, 2, vec![rank as u32]);
     (table.join)(hellos[0][1], rank as u32, size as u32);
     job::set(Some(Job::new(Operations::new(library), world)));
 }
