@@ -33,8 +33,8 @@ impl Caller {
 
 /// A call of a hook.
 ///
-/// Invariant: the arguments are those of MPI's function, which is called with them; and whoever asks for one of
-/// them says its place and its kind as that function has them. `hooks` sees to both, so the rest is safe.
+/// Invariant: the arguments are those of MPI's function, which is called with them; and whoever asks for one
+/// of them says its place and its kind as that function has them. `hooks` sees to both, so the rest is safe.
 pub(crate) struct Call<'a> {
     /// Words, which in Fortran are all addresses.
     pub(crate) arguments: &'a [usize],
@@ -126,8 +126,8 @@ impl Call<'_> {
         read((self.real)(arguments), Statuses::at(arguments[index]))
     }
 
-    /// Runs the call: `act` in a job that tracks its path, else MPI's function alone. With `sends`, the strand
-    /// is there for others. A call that MPI makes itself, within another one, is MPI's own.
+    /// Runs the call: `act` in a job that tracks its path, else MPI's function alone. With `sends`, the
+    /// strand is there for others. A call that MPI makes itself, within another one, is MPI's own.
     #[inline]
     pub(crate) fn observe(&self, sends: bool, act: impl FnOnce(&Observed, &Job) -> c_int) -> c_int {
         self.observe_in(job::current(), sends, |observed, job| match job {

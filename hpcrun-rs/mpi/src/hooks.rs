@@ -10,65 +10,46 @@ use std::ffi::c_int;
 
 macro_rules! interpose {
     ($([$act:expr] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
-        interpose!(@c $act, $name ($($argument)*));
-        interpose!(@fortran $act, $fortran ($($argument)*));
+        interpose!(@one $act, "P" $name ($($argument)*) ());
+        interpose!(@one $act, "p" $fortran ($($argument)*) (error));
     )*)* };
-    (@c $act:expr, $name:ident ($($argument:ident)*)) => {
-        /// Interposed; see the module.
+    (@one $act:expr, $prefix:literal $name:ident ($($argument:ident)*) ($($error:ident)?)) => {
+        /// Interposed; see the module. What it returns means nothing to Fortran.
         ///
         /// # Safety
         /// As for MPI's function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: usize,)* caller: Caller) -> c_int {
-            static REAL: Real = Real::new(concat!("P", stringify!($name), "\0"));
+        pub unsafe extern "C" fn $name(
+            $($argument: usize,)* $($error: *mut c_int,)? caller: Caller
+        ) -> c_int {
+            static REAL: Real = Real::new(concat!($prefix, stringify!($name), "\0"));
             let arguments = [$($argument),*];
             let real = |arguments: &[usize]| {
                 let [$($argument),*] = arguments[..] else { return -1 };
-                type Function = unsafe extern "C" fn($(interpose!(@word $argument)),*) -> c_int;
-                // SAFETY: MPI's function of this name; all its arguments are words.
+                type Function = unsafe extern "C" fn(
+                    $(interpose!(@usize $argument),)* $(interpose!(@pointer $error))?
+                ) -> c_int;
+                // SAFETY: MPI's function of this name. Its arguments are words, behind which Fortran's has an
+                // address for its error code.
                 unsafe {
-                    std::mem::transmute::<usize, Function>(REAL.address())($($argument),*)
+                    let function = std::mem::transmute::<usize, Function>(REAL.address());
+                    let result = function($($argument,)* $($error)?);
+                    [result, $(*$error)?][ERRORS]
                 }
             };
-            let call = Call {
+            const ERRORS: usize = 0 $(+ interpose!(@one_more $error))?;
+            let act: fn(&Call<'_>) -> c_int = $act;
+            act(&Call {
                 arguments: &arguments,
                 real: &real,
-                fortran: false,
-                address: caller.address(arguments.len()),
-            };
-            let act: fn(&Call<'_>) -> c_int = $act;
-            act(&call)
+                fortran: ERRORS > 0,
+                address: caller.address(arguments.len() + ERRORS),
+            })
         }
     };
-    (@fortran $act:expr, $fortran:ident ($($argument:ident)*)) => {
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for MPI's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $fortran($($argument: usize,)* error: *mut c_int, caller: Caller) {
-            static REAL: Real = Real::new(concat!("p", stringify!($fortran), "\0"));
-            let arguments = [$($argument),*];
-            let real = |arguments: &[usize]| {
-                let [$($argument),*] = arguments[..] else { return -1 };
-                type Function = unsafe extern "C" fn($(interpose!(@word $argument),)* *mut c_int);
-                // SAFETY: as above; Fortran's returns its error code at the address behind them.
-                unsafe {
-                    std::mem::transmute::<usize, Function>(REAL.address())($($argument,)* error);
-                    *error
-                }
-            };
-            let call = Call {
-                arguments: &arguments,
-                real: &real,
-                fortran: true,
-                address: caller.address(arguments.len() + 1),
-            };
-            let act: fn(&Call<'_>) -> c_int = $act;
-            act(&call);
-        }
-    };
-    (@word $argument:ident) => { usize };
+    (@usize $argument:ident) => { usize };
+    (@pointer $argument:ident) => { *mut c_int };
+    (@one_more $argument:ident) => { 1 };
 }
 
 interpose! {
@@ -195,7 +176,7 @@ interpose! {
 }
 
 // Fortran programs have no arguments to pass.
-interpose!(@c m::init, MPI_Init (a b));
-interpose!(@c m::init, MPI_Init_thread (a b c d));
-interpose!(@fortran m::init, mpi_init_ ());
-interpose!(@fortran m::init, mpi_init_thread_ (a b));
+interpose!(@one m::init, "P" MPI_Init (a b) ());
+interpose!(@one m::init, "P" MPI_Init_thread (a b c d) ());
+interpose!(@one m::init, "p" mpi_init_ () (error));
+interpose!(@one m::init, "p" mpi_init_thread_ (a b) (error));

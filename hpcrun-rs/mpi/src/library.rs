@@ -97,8 +97,8 @@ impl Real {
     }
 }
 
-/// Calls a function of the MPI library, which runs. Its arguments, words, are as the function takes them: what
-/// they point to lives until the operation is complete.
+/// Calls a function of the MPI library, which runs. Its arguments, words, are as the function takes them:
+/// what they point to lives until the operation is complete.
 macro_rules! pmpi {
     ($name:ident($($argument:expr),*)) => {{
         static REAL: $crate::library::Real =

@@ -1,14 +1,14 @@
 //! Queues of strands in memory that the processes of a host share: one for each sender and receiver.
 //!
-//! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is one
-//! more than the number of that line since the start, and is written last: so the receiver reads an entry
+//! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
+//! one more than the number of that line since the start, and is written last: so the receiver reads an entry
 //! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
 //! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
 //! room. If there is none, the sender closes the queue, and strands go another way from then on.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
-//! written only after the receiver has said that it is behind it. All shared words are atomics. The first word
-//! of a line that begins no entry is an earlier entry's, which is less than any that is expected there.
+//! written only after the receiver has said that it is behind it. All shared words are atomics. The first
+//! word of a line that begins no entry is an earlier entry's, which is less than any that is expected there.
 
 use crate::matching::Arrived;
 use hpcrun_abi::{RemoteStrand, SAVINGS, Saving};
@@ -200,7 +200,7 @@ mod tests {
             .enumerate()
         {
             *saving = Saving {
-                procedure: 1 << 60 | number / 100,
+                procedure: (1 << 60) | (number / 100),
                 time: number / (at as u64 + 1),
             };
         }
