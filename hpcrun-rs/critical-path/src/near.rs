@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::path::Site;
+use crate::tracker::Settings;
 
 /// Branches that a path remembers.
 const MOST: usize = 8;
@@ -70,6 +71,12 @@ impl NearPaths {
 }
 
 impl Near {
+    /// Whether the branch is to be remembered.
+    #[inline]
+    pub(crate) fn is_near(&self, settings: &Settings) -> bool {
+        self.time >= settings.near_least && is_near(self.slack, self.time, settings.near)
+    }
+
     /// Whether both are the same branch, seen at two times.
     fn is_same(&self, other: &Near) -> bool {
         self.begin == other.begin && self.since == other.since
@@ -77,6 +84,6 @@ impl Near {
 }
 
 /// Whether a branch of this length, with this slack, is nearly critical.
-pub(crate) fn is_near(slack: u64, time: u64, fraction: f64) -> bool {
+fn is_near(slack: u64, time: u64, fraction: f64) -> bool {
     slack as f64 <= fraction * (time + slack) as f64
 }

@@ -14,7 +14,7 @@
 //! entry: the first [`DENSE`] ones have one each, any others are in a list.
 
 /// A procedure that [`Tracker::procedure`](crate::Tracker::procedure) has numbered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Procedure(pub(crate) u32);
 
 impl Procedure {
@@ -100,6 +100,11 @@ impl Procedures {
         let dense = (0..).zip(self.dense);
         let all = dense.chain(self.others.iter().copied());
         all.map(|(number, times)| (Procedure(number), times))
+    }
+
+    /// The times of the first ones on the path.
+    pub(crate) fn dense(&self) -> [u64; DENSE] {
+        self.dense.map(|times| times.on_path)
     }
 
     /// Those beyond the first ones, with their times on the path.

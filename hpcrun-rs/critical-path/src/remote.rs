@@ -8,42 +8,43 @@
 //! A message says what zeroing saves for [`SAVINGS`] procedures, those with the largest savings, marks first.
 //! What it does not name counts as saving nothing: a zeroed span is never too short.
 
-use std::collections::VecDeque;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
 
 use hpc_formats::critical_path::{Export, Rank};
-use hpcrun_abi::{RemoteStrand, SAVINGS, SITE_REMOTE, Saving};
+use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
 
 use crate::clock::Clock;
-use crate::path::{Edge, List, Segment, Site, Tree};
+use crate::path::{List, Segment, Site, Tree, remote};
 use crate::procedures::{DENSE, Procedure, Procedures};
 use crate::report::on_path;
-use crate::sampled::{ContextTree, Function, OnPath, Sampled};
-use crate::strand::{Chain, Strand};
+use crate::sampled::{ContextTree, Function, OnPath};
 use crate::thread::Thread;
 use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
-const MOST_EXPORTS: usize = 1 << 16;
+const MOST_EXPORTS: u32 = 1 << 16;
 /// Functions that a message names at most.
 const FUNCTIONS: usize = 12;
-/// Marks the number of a procedure that the program has marked; others are functions.
-const MARK: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.
 const NAMELESS: u32 = u32::MAX;
 
 /// What a process has exported.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
-    kept: VecDeque<Kept>,
-    /// The number of the first that is kept.
-    first: u32,
+    /// The number of the next one.
+    next: AtomicU32,
+    /// By number, modulo [`MOST_EXPORTS`].
+    kept: Mutex<Vec<Option<Kept>>>,
 }
 
 /// What is kept of an export: in the order of time, without what a later import needs.
 #[derive(Debug)]
 struct Kept {
+    number: u32,
     length: u64,
     last: Segment,
+    origin: Option<(Site, u64)>,
     list: List,
     contexts: OnPath,
     /// Time of the first procedures on the path, and of others.
@@ -52,26 +53,26 @@ struct Kept {
 }
 
 impl Exports {
-    pub(crate) fn clear(&mut self) -> impl Iterator<Item = List> + use<> {
-        self.first = self.first.wrapping_add(self.kept.len() as u32);
-        std::mem::take(&mut self.kept)
-            .into_iter()
-            .map(|kept| kept.list)
+    pub(crate) fn clear(&self) -> impl Iterator<Item = List> + use<> {
+        let kept = std::mem::take(&mut *lock(&self.kept));
+        kept.into_iter().flatten().map(|kept| kept.list)
     }
 
-    /// The export's number, and the oldest one's list, if there is one too many.
-    fn push(&mut self, kept: Kept) -> (u32, Option<List>) {
-        if self.kept.capacity() == 0 {
+    /// Keeps an export; the list of the one that is forgotten for it.
+    fn keep(&self, kept: Kept) -> Option<List> {
+        let mut all = lock(&self.kept);
+        let at = (kept.number % MOST_EXPORTS) as usize;
+        if all.len() <= at {
             // Only what is used is ever touched.
-            self.kept.reserve_exact(MOST_EXPORTS + 1);
+            let room = MOST_EXPORTS as usize - all.len();
+            all.reserve_exact(room);
+            all.resize_with(at + 1, || None);
         }
-        let number = self.first.wrapping_add(self.kept.len() as u32);
-        self.kept.push_back(kept);
-        if self.kept.len() <= MOST_EXPORTS {
-            return (number, None);
-        }
-        self.first = self.first.wrapping_add(1);
-        (number, self.kept.pop_front().map(|oldest| oldest.list))
+        all[at].replace(kept).map(|oldest| oldest.list)
+    }
+
+    pub(crate) fn is_unlocked(&self) -> bool {
+        self.kept.try_lock().is_ok()
     }
 }
 
@@ -111,24 +112,42 @@ pub(crate) fn is_nameless(known: &(Box<str>, u32)) -> bool {
 
 /// The numbers of a process's procedures in messages, as a thread knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Keys(Vec<u64>);
+pub(crate) struct Keys {
+    all: Vec<u64>,
+    /// Of the last message: the procedures in it, by their places.
+    last: [Procedure; SAVINGS],
+}
 
 impl Keys {
+    #[cold]
     fn refresh(&mut self, tracker: &Tracker) {
-        self.0 = tracker.with_names(|names| names.iter().map(key_of_entry).collect());
+        self.all = tracker.with_names(|names| names.iter().map(key_of_entry).collect());
     }
 
+    #[inline]
     fn key(&mut self, tracker: &Tracker, procedure: Procedure) -> u64 {
-        if self.0.len() <= procedure.0 as usize {
+        if self.all.len() <= procedure.number() {
             self.refresh(tracker);
         }
-        self.0.get(procedure.0 as usize).copied().unwrap_or(0)
+        self.all.get(procedure.number()).copied().unwrap_or(0)
     }
 
-    /// `None`: there are too many.
-    fn procedure(&mut self, tracker: &Tracker, key: u64) -> Option<Procedure> {
+    /// Of the number at a place of a message; `None`: there are too many.
+    #[inline]
+    fn procedure(&mut self, tracker: &Tracker, place: usize, key: u64) -> Option<Procedure> {
+        let last = self.last[place];
+        if self.all.get(last.number()) == Some(&key) {
+            return Some(last);
+        }
+        let found = self.find(tracker, key);
+        self.last[place] = found.unwrap_or_default();
+        found
+    }
+
+    #[cold]
+    fn find(&mut self, tracker: &Tracker, key: u64) -> Option<Procedure> {
         let known = |keys: &[u64]| keys.iter().position(|known| *known == key);
-        if known(&self.0).is_none() {
+        if known(&self.all).is_none() {
             tracker.with_names(|names| {
                 if !names.iter().any(|name| key_of_entry(name) == key) && names.len() < MOST_NAMES {
                     names.push((format!("{key:016x}").into(), NAMELESS));
@@ -136,77 +155,76 @@ impl Keys {
             });
             self.refresh(tracker);
         }
-        known(&self.0).map(|number| Procedure(number as u32))
-    }
-}
-
-/// Keeps the largest of all savings that are put in.
-struct Heaviest<'a> {
-    savings: &'a mut [Saving; SAVINGS],
-    count: usize,
-}
-
-impl Heaviest<'_> {
-    #[inline]
-    fn put(&mut self, procedure: u64, time: u64) {
-        let new = Saving { procedure, time };
-        if let Some(free) = self.savings.get_mut(self.count) {
-            *free = new;
-            self.count += 1;
-        } else if let Some(least) = self.savings.iter_mut().min_by_key(|saving| saving.time) {
-            if least.time < time {
-                *least = new;
-            }
-        }
+        known(&self.all).map(|number| Procedure(number as u32))
     }
 }
 
 impl<C: Clock> Thread<'_, C> {
     /// The strand at `at`, for another process, as the `rank` it comes from. A thread that pauses does not
     /// read the clock.
+    #[inline]
     pub fn export(&mut self, at: Site, rank: u32, remote: &mut RemoteStrand) {
         self.update();
-        let (length, burdened, session) = self.lengths();
-        let mut heaviest = Heaviest {
-            savings: &mut remote.savings,
-            count: 0,
-        };
+        self.keep_export();
         let strand = &self.strand.0;
-        let mut dense = [0; DENSE];
-        for (procedure, times) in strand.procedures.iter() {
-            if times.saving > 0 {
-                heaviest.put(self.keys.key(self.tracker, procedure), times.saving);
-            }
-            if let Some(on_path) = dense.get_mut(procedure.number()) {
-                *on_path = times.on_path;
-            }
+        let mut count = 0;
+        for (procedure, times) in strand.procedures.iter().filter(|(_, t)| t.saving > 0) {
+            let procedure = self.keys.key(self.tracker, procedure);
+            put(
+                &mut remote.savings,
+                &mut count,
+                Saving {
+                    procedure,
+                    time: times.saving,
+                },
+            );
         }
-        let free = FUNCTIONS.min(SAVINGS - heaviest.count);
-        for (Function(key), saving) in strand.sampled.heaviest(FUNCTIONS, length).iter().take(free)
-        {
-            heaviest.put(*key & !MARK, *saving);
+        let functions = strand.sampled.heaviest(FUNCTIONS, strand.length);
+        for (free, function) in remote.savings[count..].iter_mut().zip(functions) {
+            *free = *function;
+            count += 1;
         }
-        remote.count = heaviest.count as u32;
+        remote.count = count as u32;
+        (remote.length, remote.burdened) = (strand.length, strand.burdened);
+        (remote.rank, remote.session) = (rank, strand.session);
+        remote.export = self.tracker.exports.next.fetch_add(1, Ordering::Relaxed);
+        self.exported = Some((remote.export, at));
+    }
+
+    /// Keeps what was exported last, when the message is on its way: before the strand changes.
+    #[inline]
+    pub(crate) fn keep_export(&mut self) {
+        if let Some((number, at)) = self.exported.take() {
+            self.keep(number, at);
+        }
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, number: u32, at: Site) {
+        let strand = &self.strand.0;
         let kept = Kept {
-            length,
+            number,
+            length: strand.length,
             last: Segment {
                 end: at,
                 ..self.strand.open_segment()
             },
+            origin: strand.origin,
             list: strand.list.share(&self.tracker.arena),
             contexts: strand.sampled.contexts(),
-            dense,
+            dense: strand.procedures.dense(),
             others: strand.procedures.others(),
         };
-        let (export, oldest) = lock(&self.tracker.exports).push(kept);
-        (remote.length, remote.burdened) = (length, burdened);
-        (remote.rank, remote.export, remote.session) = (rank, export, session);
-        oldest.into_iter().for_each(|oldest| self.release(oldest));
+        if let Some(oldest) = self.tracker.exports.keep(kept) {
+            self.release(oldest);
+        }
     }
 
     /// The strand, at `at`, has waited for one of another process. A thread that pauses does not read the
     /// clock.
+    #[inline]
     pub fn import(&mut self, remote: &RemoteStrand, at: Site) {
+        self.keep_export();
         if remote.session != self.tracker.session() {
             let untracked = remote.session == 0;
             return self.lose(if untracked {
@@ -215,42 +233,39 @@ impl<C: Clock> Thread<'_, C> {
                 Lost::OtherSession
             });
         }
+        self.update();
         let mut procedures = Procedures::default();
-        let mut functions = [(Function(0), 0); SAVINGS];
-        let mut found = 0;
-        let count = remote.savings.len().min(remote.count as usize);
-        for saving in &remote.savings[..count] {
-            if saving.procedure & MARK == 0 {
-                functions[found] = (Function(saving.procedure), saving.time);
-                found += 1;
-            } else if let Some(procedure) = self.keys.procedure(self.tracker, saving.procedure) {
+        for (place, saving) in remote.marks().iter().enumerate() {
+            let procedure = self.keys.procedure(self.tracker, place, saving.procedure);
+            if let Some(procedure) = procedure {
                 procedures.set_saving(procedure, saving.time);
             }
         }
-        functions[..found].sort_unstable();
-        self.merge_remote(remote, procedures, &functions[..found], at);
+        self.merge_remote(remote, procedures, at);
     }
 }
 
-impl Strand {
-    /// Makes this, which is nobody's any more, one that comes from another process; it goes on where it is
-    /// merged.
-    pub(crate) fn set_remote(
-        &mut self,
-        remote: &RemoteStrand,
-        procedures: Procedures,
-        functions: &[(Function, u64)],
-    ) {
-        let begin = SITE_REMOTE | u64::from(remote.rank) << 32 | u64::from(remote.export);
-        let chain = &mut *self.0;
-        *chain = Chain::start(u32::MAX, Site(begin), Edge::Message, remote.session);
-        chain.length = remote.length;
-        chain.placed = remote.length;
-        chain.at = Site(0);
-        chain.burdened = remote.burdened;
-        chain.least = remote.length;
-        chain.procedures = procedures;
-        chain.sampled = Sampled::of(functions.to_vec());
+/// What stands for an export of which nothing is known.
+fn unknown() -> Export<Site> {
+    Export {
+        length: u64::MAX,
+        last: remote((Site(0), 0)),
+        before: None,
+        contexts: None,
+        marks: Vec::new(),
+    }
+}
+
+/// Puts a saving in; if there is no room, the least one gives way.
+#[inline]
+fn put(savings: &mut [Saving; SAVINGS], count: &mut usize, new: Saving) {
+    if let Some(free) = savings.get_mut(*count) {
+        *free = new;
+        *count += 1;
+    } else if let Some(least) = savings.iter_mut().min_by_key(|saving| saving.time) {
+        if least.time < new.time {
+            *least = new;
+        }
     }
 }
 
@@ -259,24 +274,34 @@ impl Tracker {
     pub fn exported(&self) -> Rank<Site> {
         let (mut tree, mut contexts) = (Tree::default(), ContextTree::default());
         let mut keys = Keys::default();
-        let exports = lock(&self.exports);
-        let describe = |kept: &Kept| {
+        let kept = lock(&self.exports.kept);
+        let next = self.exports.next.load(Ordering::Relaxed);
+        let of = |number: &u32| {
+            let kept = kept.get((number % MOST_EXPORTS) as usize)?.as_ref();
+            kept.filter(|kept| kept.number == *number)
+        };
+        let mut numbers = next.saturating_sub(MOST_EXPORTS)..next;
+        let first = numbers.find(|number| of(number).is_some()).unwrap_or(next);
+        let mut describe = |kept: &Kept| {
             let dense = (0..).map(Procedure).zip(kept.dense);
             let marks = dense.chain(kept.others.iter().copied());
             let marks = marks.filter(|(_, time)| *time > 0);
             Export {
                 length: kept.length,
                 last: kept.last,
-                before: kept.list.add_to(&self.arena, &mut tree),
+                before: kept.list.add_to(kept.origin, &self.arena, &mut tree),
                 contexts: kept.contexts.add_to(&mut contexts),
                 marks: marks.map(|(p, time)| (keys.key(self, p), time)).collect(),
             }
         };
-        let all = exports.kept.iter().map(describe).collect();
+        // One that another thread has not kept yet is as one that is forgotten.
+        let all = (first..next)
+            .map(|number| of(&number).map_or_else(unknown, &mut describe))
+            .collect();
         let parts = contexts.parts.into_iter();
         let parts = parts.map(|(before, times)| (before, times.iter().map(on_path).collect()));
         Rank {
-            first: exports.first,
+            first,
             exports: all,
             segments: tree.segments,
             contexts: parts.collect(),
@@ -301,7 +326,7 @@ impl Tracker {
             }
             for (Function(procedure), time) in strand.0.sampled.savings() {
                 savings.push(Saving {
-                    procedure: *procedure & !MARK,
+                    procedure: *procedure,
                     time: *time,
                 });
             }

@@ -4,6 +4,7 @@
 //! an event costs the same with any number of functions. Savings are those of `procedures`, of every function
 //! on a sampled context: a function's time includes what it calls.
 
+use hpcrun_abi::Saving;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -43,7 +44,7 @@ struct Content {
     /// The largest of them.
     most: u64,
     /// Those of them that a message carries.
-    heaviest: OnceLock<Vec<(Function, u64)>>,
+    heaviest: OnceLock<Vec<Saving>>,
     on_path: Option<Arc<Contexts>>,
 }
 
@@ -148,38 +149,75 @@ impl Sampled {
         let other = shorter.0.as_ref();
         let is_same = other.is_some_and(|other| Arc::ptr_eq(mine, other));
         if !is_same {
-            self.merge_savings(other.map_or(&[], |other| &other.savings), gap);
+            self.merge_with(other.map_or(&[], |other| &other.savings), gap);
         }
     }
 
-    /// As [`Self::merge`], with the savings of the shorter path.
     #[inline]
-    pub(crate) fn merge_savings(&mut self, shorter: &[(Function, u64)], gap: u64) {
+    fn merge_with(&mut self, shorter: &[(Function, u64)], gap: u64) {
         if let Some(mine) = self.0.as_mut().filter(|mine| gap < mine.most) {
             merge(mine, shorter, gap);
         }
     }
 
-    /// A path of another process with these savings, by function.
-    pub(crate) fn of(savings: Vec<(Function, u64)>) -> Sampled {
-        let most = savings.iter().map(|known| known.1).max();
+    /// As [`Self::merge`], with a path of another process.
+    #[inline]
+    pub(crate) fn merge_savings(&mut self, shorter: &[Saving], gap: u64) {
+        if !self.is_received(shorter) {
+            self.merge_with(&by_function(shorter), gap);
+        }
+    }
+
+    /// The path of another process, which is longer by `gap`, goes on instead of this one.
+    #[inline]
+    pub(crate) fn adopt(&mut self, longer: &[Saving], gap: u64) {
+        let has_contexts = self.0.as_ref().is_some_and(|mine| mine.on_path.is_some());
+        if has_contexts || !self.is_received(longer) {
+            let shorter = std::mem::replace(self, Sampled::of(longer));
+            self.merge(&shorter, gap);
+        }
+    }
+
+    /// Whether these are the savings, as [`Self::heaviest`] returns them.
+    #[inline]
+    fn is_received(&self, savings: &[Saving]) -> bool {
+        match &self.0 {
+            None => savings.is_empty(),
+            Some(mine) => {
+                let heaviest = mine.heaviest.get();
+                heaviest.is_some_and(|own| own == savings) && mine.savings.len() == savings.len()
+            }
+        }
+    }
+
+    /// A path of another process with these savings.
+    #[cold]
+    fn of(heaviest: &[Saving]) -> Sampled {
+        let most = heaviest.iter().map(|saving| saving.time).max();
         Sampled(most.map(|most| {
             Arc::new(Content {
-                savings,
+                savings: by_function(heaviest),
                 most,
-                ..Content::default()
+                heaviest: heaviest.to_vec().into(),
+                on_path: None,
             })
         }))
     }
 
     /// The largest savings of functions, those that are nearly all of the path last.
-    pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[(Function, u64)] {
+    #[inline]
+    pub(crate) fn heaviest(&self, most: usize, length: u64) -> &[Saving] {
         let Some(content) = &self.0 else { return &[] };
         content.heaviest.get_or_init(|| {
             let savings = content.savings.iter().filter(|known| known.1 > 0);
-            let mut all: Vec<_> = savings.copied().collect();
+            let mut all: Vec<Saving> = savings
+                .map(|(Function(procedure), time)| Saving {
+                    procedure: *procedure,
+                    time: *time,
+                })
+                .collect();
             let is_whole = |saving: u64| saving / 19 >= length / 20;
-            all.sort_unstable_by_key(|known| (is_whole(known.1), std::cmp::Reverse(known.1)));
+            all.sort_unstable_by_key(|s| (is_whole(s.time), std::cmp::Reverse(s.time)));
             all.truncate(most);
             all
         })
@@ -205,6 +243,16 @@ impl Sampled {
         }
         all
     }
+}
+
+#[cold]
+fn by_function(savings: &[Saving]) -> Vec<(Function, u64)> {
+    let mut savings: Vec<_> = savings
+        .iter()
+        .map(|saving| (Function(saving.procedure), saving.time))
+        .collect();
+    savings.sort_unstable();
+    savings
 }
 
 #[inline(never)]

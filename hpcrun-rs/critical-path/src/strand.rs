@@ -6,13 +6,14 @@
 
 use core::ptr;
 
+use hpcrun_abi::{RemoteStrand, SERIAL};
+
 use crate::grain::{Estimates, Grain};
-use crate::near::{Near, NearPaths, is_near};
-use crate::path::{Arena, Edge, List, Local, Segment, Site};
+use crate::near::{Near, NearPaths};
+use crate::path::{Arena, Edge, List, Local, Segment, Site, remote};
 use crate::procedures::{Procedure, Procedures};
-use crate::sampled::{Function, Sampled};
+use crate::sampled::Sampled;
 use crate::tracker::Settings;
-use hpcrun_abi::SERIAL;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
 /// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory
@@ -31,6 +32,9 @@ pub(crate) struct Chain {
     /// The longest chain if grains took no time.
     pub(crate) least: u64,
     pub(crate) grain: Grain,
+    /// If the chain comes from another process: from which of its exports, and its length there. The list
+    /// goes on from there.
+    pub(crate) origin: Option<(Site, u64)>,
     /// The chain before the open segment, and its length.
     pub(crate) list: List,
     closed: u64,
@@ -90,18 +94,19 @@ impl Spare {
 
 impl Chain {
     /// An empty one.
-    pub(crate) fn start(thread: u32, begin: Site, edge: Edge, session: u32) -> Self {
+    fn start(thread: u32, begin: Site, session: u32) -> Self {
         Chain {
             length: 0,
             burdened: 0,
             least: 0,
             grain: Grain::default(),
+            origin: None,
             list: List::EMPTY,
             closed: 0,
             placed: 0,
             context: Site(0),
             begin,
-            edge,
+            edge: Edge::Start,
             thread,
             procedures: Procedures::default(),
             sampled: Sampled::default(),
@@ -125,7 +130,7 @@ impl Spare {
 
 impl Strand {
     pub(crate) fn start(thread: u32, begin: Site, session: u32) -> Self {
-        Strand(Box::new(Chain::start(thread, begin, Edge::Start, session)))
+        Strand(Box::new(Chain::start(thread, begin, session)))
     }
 
     /// The strand as a number that is not 0.
@@ -163,6 +168,7 @@ impl Strand {
         to.burdened = from.burdened;
         to.least = from.least;
         to.grain = Grain::default();
+        to.origin = from.origin;
         to.list = from.list.share(memory.arena);
         to.closed = from.closed;
         to.placed = from.length;
@@ -230,7 +236,7 @@ impl Strand {
             end: self.0.at,
             edge: self.0.edge,
             rank: None,
-            thread: (self.0.thread != u32::MAX).then_some(self.0.thread),
+            thread: Some(self.0.thread),
             time: self.open_time(),
             count: 1,
         }
@@ -244,13 +250,19 @@ impl Strand {
         let chain = &mut *self.0;
         let nodes = &mut memory.spare.nodes;
         chain.list.append(memory.arena, nodes, segment, keep);
+        chain.burdened += transition.cost;
+        self.begin_segment(transition);
+    }
+
+    #[inline]
+    fn begin_segment(&mut self, transition: &Transition) {
+        let chain = &mut *self.0;
         chain.closed = chain.length;
         chain.placed = chain.length;
         chain.context = Site(0);
         chain.begin = transition.to;
         chain.edge = transition.edge;
         chain.thread = transition.thread;
-        chain.burdened += transition.cost;
     }
 
     /// The strand had to wait for `other`: the longer of the two goes on.
@@ -301,18 +313,47 @@ impl Strand {
         self.0.sampled.append(&part.0.sampled, self.0.length);
     }
 
-    /// As `merge`, with a strand of another process that is not longer.
-    pub(crate) fn merge_shorter(
+    /// As `merge`, with a strand of another process, which has these procedures.
+    pub(crate) fn merge_remote(
         &mut self,
-        (length, burdened): (u64, u64),
-        procedures: &Procedures,
-        functions: &[(Function, u64)],
+        memory: &mut Memory<'_>,
+        remote: &RemoteStrand,
+        mut procedures: Procedures,
+        transition: &Transition,
     ) {
-        let slack = self.0.length - length;
-        self.0.burdened = self.0.burdened.max(burdened);
-        self.0.least = self.0.least.max(length);
-        self.0.procedures.merge(procedures, slack);
-        self.0.sampled.merge_savings(functions, slack);
+        let chain = &mut *self.0;
+        let functions = remote.functions();
+        chain.burdened = chain.burdened.max(remote.burdened + transition.cost);
+        chain.least = chain.least.max(remote.length);
+        let Some(gap) = remote
+            .length
+            .checked_sub(chain.length)
+            .filter(|gap| *gap > 0)
+        else {
+            let gap = chain.length - remote.length;
+            chain.procedures.merge(&procedures, gap);
+            return chain.sampled.merge_savings(functions, gap);
+        };
+        procedures.merge(&chain.procedures, gap);
+        chain.procedures = procedures;
+        chain.sampled.adopt(functions, gap);
+        let branch = Near {
+            begin: chain.begin,
+            end: transition.to,
+            thread: chain.thread,
+            time: chain.length - chain.closed,
+            slack: gap,
+            since: chain.closed,
+        };
+        let beside = core::mem::take(&mut chain.near);
+        if branch.is_near(memory.settings) {
+            chain.near.add(branch, &beside, memory.settings.near);
+        }
+        let list = core::mem::replace(&mut chain.list, List::EMPTY);
+        list.release(memory.arena, &mut memory.spare.nodes);
+        chain.origin = Some((Site(remote.site()), remote.length));
+        chain.length = remote.length;
+        self.begin_segment(transition);
     }
 
     /// Of two strands for which the same one waits, the longer, merged with the other one.
@@ -359,27 +400,24 @@ impl Strand {
     /// Remembers the branch `shorter` if it is nearly critical.
     #[inline]
     fn compare(&mut self, settings: &Settings, shorter: &Strand, since: u64) {
-        let slack = self.0.length - shorter.0.length;
-        let time = shorter.0.length - since;
-        if time < settings.near_least || !is_near(slack, time, settings.near) {
-            return;
-        }
         let branch = Near {
             begin: shorter.0.begin,
             end: shorter.0.at,
             thread: shorter.0.thread,
-            time,
-            slack,
+            time: shorter.0.length - since,
+            slack: self.0.length - shorter.0.length,
             since,
         };
-        if self.0.near.wants(&branch) {
+        if branch.is_near(settings) && self.0.near.wants(&branch) {
             self.0.near.add(branch, &shorter.0.near, settings.near);
         }
     }
 
     /// The segments of the chain, the open one up to where the strand is.
     pub(crate) fn segments(&self, arena: &Arena) -> Vec<Segment> {
-        let mut segments = self.0.list.segments(arena);
+        let origin = self.0.origin.map(remote);
+        let mut segments = Vec::from_iter(origin);
+        segments.extend(self.0.list.segments(arena));
         let open = self.open_segment();
         if open.time > 0 || segments.is_empty() {
             segments.push(open);

@@ -13,7 +13,7 @@ use crate::grain::{Estimates, Grain};
 use crate::path::{Edge, List, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::remote::Keys;
-use crate::sampled::{Context, Function, Sampler};
+use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
@@ -49,6 +49,8 @@ pub struct Thread<'t, C> {
     totals: Arc<Totals>,
     estimates: Estimates,
     pub(crate) keys: Keys,
+    /// The export that is not kept yet, and where it is.
+    pub(crate) exported: Option<(u32, Site)>,
 }
 
 impl<'t, C: Clock> Thread<'t, C> {
@@ -74,6 +76,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             totals,
             estimates: Estimates::new(),
             keys: Keys::default(),
+            exported: None,
         }
     }
 
@@ -94,6 +97,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
+        self.exported = None;
         self.last = self.clock.now();
     }
 
@@ -224,6 +228,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// What follows is activity again.
     #[inline]
     pub fn resume(&mut self) {
+        self.keep_export();
         if self.samples.are_there() {
             self.take_samples();
         }
@@ -330,13 +335,6 @@ impl<'t, C: Clock> Thread<'t, C> {
         if !self.idle {
             self.tick();
         }
-    }
-
-    /// Length, burdened length, session.
-    #[inline]
-    pub(crate) fn lengths(&self) -> (u64, u64, u32) {
-        let chain = &self.strand.0;
-        (chain.length, chain.burdened, chain.session)
     }
 
     /// Gives a list's memory back.
@@ -468,23 +466,13 @@ impl<'t, C: Clock> Thread<'t, C> {
     }
 
     /// Merges a strand of another process.
-    pub(crate) fn merge_remote(
-        &mut self,
-        remote: &RemoteStrand,
-        procedures: Procedures,
-        functions: &[(Function, u64)],
-        at: Site,
-    ) {
-        self.update();
-        if remote.length > self.strand.0.length {
-            let mut strand = self.spare.strand();
-            strand.set_remote(remote, procedures, functions);
-            return self.merge_now(strand, at, Edge::Message);
-        }
-        let burdened = remote.burdened + self.tracker.settings.message_cost;
-        let lengths = (remote.length, burdened);
-        self.strand.merge_shorter(lengths, &procedures, functions);
+    pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, marks: Procedures, at: Site) {
+        let transition = self.transition(at, Edge::Message);
+        self.with_memory(|memory, strand| strand.merge_remote(memory, remote, marks, &transition));
         self.count(Edge::Message);
+        if !self.idle {
+            self.settle();
+        }
     }
 
     /// Merges at a moment up to which activity is counted.

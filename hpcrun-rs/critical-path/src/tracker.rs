@@ -147,7 +147,7 @@ pub struct Tracker {
     contexts: Mutex<HashMap<Site, Site>>,
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
-    pub(crate) exports: Mutex<Exports>,
+    pub(crate) exports: Exports,
     session: AtomicU32,
     /// How often all threads were asked to publish their strands.
     asked: AtomicU32,
@@ -296,7 +296,7 @@ impl Tracker {
                 spare: Spare::new(),
                 longest: None,
             }),
-            exports: Mutex::default(),
+            exports: Exports::default(),
             session: AtomicU32::new(1),
             asked: AtomicU32::new(0),
             next_thread: AtomicU32::new(0),
@@ -312,7 +312,7 @@ impl Tracker {
         self.session.fetch_add(1, Ordering::AcqRel);
         threads.started = Instant::now();
         threads.ended = Sums::default();
-        let old = lock(&self.exports).clear();
+        let old = self.exports.clear();
         let longest = ends.longest.take();
         self.with_ends(&mut ends, |memory| {
             longest
@@ -451,7 +451,7 @@ impl Tracker {
         let threads = self.threads.try_lock();
         threads.is_ok_and(|threads| threads.live.iter().all(is_free))
             && self.ends.try_lock().is_ok()
-            && self.exports.try_lock().is_ok()
+            && self.exports.is_unlocked()
             && self.names.try_lock().is_ok()
             && self.sources.try_lock().is_ok()
             && self.contexts.try_lock().is_ok()

@@ -1,10 +1,8 @@
 //! One call of a hook: its arguments, in C or Fortran, and whom it tells.
 
 use crate::job::{self, Job};
-use crate::library::library;
-use hpcrun_abi::{
-    ABI_VERSION, CALL_NESTED, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand, Site,
-};
+use crate::library::{Status, Statuses, at, library};
+use hpcrun_abi::{ABI_VERSION, CALL_NESTED, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::OnceLock;
@@ -33,102 +31,139 @@ impl Caller {
     }
 }
 
-/// The arguments of a call: words, which in Fortran are all addresses.
-#[derive(Debug)]
+/// A call of a hook.
+///
+/// Invariant: the arguments are those of MPI's function, which is called with them; and whoever asks for one
+/// of them says its place and its kind as that function has them. `hooks` sees to both, so the rest is safe.
 pub(crate) struct Call<'a> {
+    /// Words, which in Fortran are all addresses.
     pub(crate) arguments: &'a [usize],
+    /// MPI's function.
+    pub(crate) real: &'a dyn Fn(&[usize]) -> c_int,
     pub(crate) fortran: bool,
     pub(crate) address: u64,
 }
 
-/// MPI's function, which gets all arguments.
-pub(crate) trait Function: Fn(&[usize]) -> c_int {}
-
-impl<F: Fn(&[usize]) -> c_int> Function for F {}
-
 /// Most arguments of a function.
 const MOST: usize = 12;
 
-// What is unsafe here relies on the caller's arguments being those that MPI's function takes.
 impl Call<'_> {
+    /// Calls MPI's function.
+    #[inline]
+    pub(crate) fn run(&self) -> c_int {
+        (self.real)(self.arguments)
+    }
+
     /// A number among the arguments.
     #[inline]
-    pub(crate) unsafe fn int(&self, index: usize) -> c_int {
-        let argument = self.arguments[index];
+    pub(crate) fn int(&self, index: usize) -> c_int {
         match self.fortran {
-            false => argument as c_int,
-            // SAFETY: the address of a number.
-            true => unsafe { *ptr::with_exposed_provenance(argument) },
+            false => self.arguments[index] as c_int,
+            true => self.int_at(index, 0),
         }
+    }
+
+    /// A number of the array at an address among them.
+    #[inline]
+    pub(crate) fn int_at(&self, index: usize, at: usize) -> c_int {
+        // SAFETY: an array of numbers that has it (the invariant).
+        unsafe { *ptr::with_exposed_provenance::<c_int>(self.arguments[index]).add(at) }
     }
 
     /// A communicator among them.
     #[inline]
-    pub(crate) unsafe fn comm(&self, index: usize) -> usize {
+    pub(crate) fn comm(&self, index: usize) -> usize {
         match self.fortran {
             false => library().handle(self.arguments[index]),
-            // SAFETY: as above.
-            true => library().comm_of(unsafe { self.int(index) }),
+            true => library().comm_of(self.int(index)),
         }
     }
 
     /// The communicator at an address among them.
-    pub(crate) unsafe fn comm_at(&self, index: usize) -> usize {
+    pub(crate) fn comm_at(&self, index: usize) -> usize {
         match self.fortran {
-            // SAFETY: the address of a handle.
-            false => unsafe { library().handle_at(self.arguments[index], 0) },
-            // SAFETY: in Fortran, too.
-            true => unsafe { self.comm(index) },
+            false => self.handle_at(index, 0),
+            true => self.comm(index),
         }
     }
 
     /// A request of the array at an address among them.
     #[inline]
-    pub(crate) unsafe fn request_at(&self, index: usize, at: usize) -> usize {
-        let array = self.arguments[index];
-        // SAFETY: an array of handles that has it.
-        unsafe {
-            match self.fortran {
-                false => library().handle_at(array, at),
-                true => library().request_of(*ptr::with_exposed_provenance::<c_int>(array).add(at)),
-            }
+    pub(crate) fn request_at(&self, index: usize, at: usize) -> usize {
+        match self.fortran {
+            false => self.handle_at(index, at),
+            true => library().request_of(self.int_at(index, at)),
         }
     }
 
-    /// A number of the array at an address among them.
-    pub(crate) unsafe fn int_at(&self, index: usize, at: usize) -> c_int {
-        // SAFETY: an array of numbers that has it.
-        unsafe { *ptr::with_exposed_provenance::<c_int>(self.arguments[index]).add(at) }
+    fn handle_at(&self, index: usize, at: usize) -> usize {
+        // SAFETY: an array of handles that has it (the invariant).
+        unsafe { library().handle_at(self.arguments[index], at) }
     }
 
     /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and
     /// then `read` with the statuses.
+    #[inline]
     pub(crate) fn with_statuses<R>(
         &self,
         index: usize,
         count: usize,
-        real: &impl Function,
-        read: impl FnOnce(c_int, *const c_int) -> R,
+        read: impl FnOnce(c_int, Statuses) -> R,
     ) -> R {
         let given = self.arguments[index];
         if !library().is_ignored(given, self.fortran) {
-            let result = real(self.arguments);
-            return read(result, ptr::with_exposed_provenance(given));
+            return read(self.run(), Statuses::at(given));
         }
-        let (mut one, mut many) = ([0; 6], Vec::new());
-        let statuses: &mut [c_int] = match count {
-            0 | 1 => &mut one,
-            _ => {
-                many.resize(count * 6, 0);
-                &mut many
-            }
-        };
         let mut arguments = [0; MOST];
         let arguments = &mut arguments[..self.arguments.len()];
         arguments.copy_from_slice(self.arguments);
-        arguments[index] = statuses.as_mut_ptr().expose_provenance();
-        let result = real(arguments);
-        read(result, statuses.as_ptr())
+        let (mut one, mut many): (Status, Vec<Status>) = ([0; 6], Vec::new());
+        arguments[index] = at(&mut one);
+        if count > 1 {
+            many.resize(count, one);
+            arguments[index] = many.as_mut_ptr().expose_provenance();
+        }
+        read((self.real)(arguments), Statuses::at(arguments[index]))
+    }
+
+    /// Runs the call: `act` in a job that tracks its path, else MPI's function alone. With `sends`, the
+    /// strand is there for others. A call that MPI makes itself, within another one, is MPI's own.
+    #[inline]
+    pub(crate) fn observe(&self, sends: bool, act: impl FnOnce(&Observed, &Job) -> c_int) -> c_int {
+        self.observe_in(job::current(), sends, |observed, job| match job {
+            Some(job) => act(observed, job),
+            None => self.run(),
+        })
+    }
+
+    /// As [`Self::observe`], in a job or not.
+    #[inline]
+    pub(crate) fn observe_in(
+        &self,
+        job: Option<&Job>,
+        sends: bool,
+        act: impl FnOnce(&Observed, Option<&Job>) -> c_int,
+    ) -> c_int {
+        let Some(table) = table() else {
+            return self.run();
+        };
+        let mut observed = Observed {
+            table,
+            site: CALL_NESTED,
+            strand: RemoteStrand::default(),
+        };
+        let to: *mut RemoteStrand = match sends && job.is_some() {
+            true => &raw mut observed.strand,
+            false => ptr::null_mut(),
+        };
+        // SAFETY: null or a strand.
+        observed.site = unsafe { (table.enter)(self.address, to) };
+        if observed.site == CALL_NESTED {
+            return self.run();
+        }
+        let result = act(&observed, job);
+        (table.leave)(observed.site);
+        result
     }
 }
 
@@ -152,21 +187,15 @@ pub(crate) fn table() -> Option<&'static MessageTable> {
 }
 
 /// A call that is observed.
-#[derive(Clone, Copy)]
 pub(crate) struct Observed {
-    pub(crate) table: &'static MessageTable,
+    table: &'static MessageTable,
     /// Where it is.
-    pub(crate) site: Site,
+    site: u64,
+    /// The thread's strand, if the call sends; of its savings, those that count.
+    pub(crate) strand: RemoteStrand,
 }
 
 impl Observed {
-    /// The strand, for another process; of its savings, those that count.
-    #[inline]
-    pub(crate) fn export(&self, to: &mut RemoteStrand) {
-        // SAFETY: a reference.
-        unsafe { (self.table.export)(self.site, to) };
-    }
-
     /// Has waited for another process.
     #[inline]
     pub(crate) fn import(&self, strand: &RemoteStrand) {
@@ -174,40 +203,8 @@ impl Observed {
         unsafe { (self.table.import)(strand, self.site) };
     }
 
+    #[cold]
     pub(crate) fn lose(&self, cause: u32) {
         (self.table.lose)(cause);
     }
-}
-
-/// Runs a call: `act` in a job that tracks its path, else MPI's function alone. A call that MPI makes itself,
-/// within another one, is MPI's own.
-#[inline]
-pub(crate) fn observe(
-    call: &Call<'_>,
-    real: &impl Function,
-    act: impl FnOnce(Observed, &'static Job) -> c_int,
-) -> c_int {
-    observe_any(call, real, |observed| match job::current() {
-        Some(job) => act(observed, job),
-        None => real(call.arguments),
-    })
-}
-
-/// As [`observe`], in a job or not.
-#[inline]
-pub(crate) fn observe_any(
-    call: &Call<'_>,
-    real: &impl Function,
-    act: impl FnOnce(Observed) -> c_int,
-) -> c_int {
-    let Some(table) = table() else {
-        return real(call.arguments);
-    };
-    let site = (table.enter)(call.address);
-    if site == CALL_NESTED {
-        return real(call.arguments);
-    }
-    let result = act(Observed { table, site });
-    (table.leave)(site);
-    result
 }

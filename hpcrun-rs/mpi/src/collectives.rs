@@ -11,7 +11,7 @@
 //! Strands are combined on the way. A collective operation may synchronise all processes, says MPI, so no
 //! correct program waits longer than it may; a root that sends does not wait for anybody's strand.
 
-use crate::call::{Call, Function, Observed, observe};
+use crate::call::{Call, Observed};
 use crate::job::Job;
 use crate::library::{Library, at, pmpi};
 use crate::requests::{Request, wait_for};
@@ -20,7 +20,7 @@ use std::ffi::{c_int, c_void};
 
 /// Who waits for whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Direction {
+pub(crate) enum Direction {
     All,
     FromRoot,
     ToRoot,
@@ -28,43 +28,33 @@ enum Direction {
 }
 
 /// MPI's handles of the strand as a type, and of its maximum as an operation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Operations {
     kind: usize,
     longest: usize,
 }
 
 impl Operations {
-    /// # Safety
-    /// MPI runs.
-    pub(crate) unsafe fn new(library: &Library) -> Operations {
+    pub(crate) fn new(library: &Library) -> Operations {
         let (mut kind, mut longest) = (0, 0);
-        // SAFETY: MPI's functions on locals; the operation is a function of this library, which stays.
-        unsafe {
-            pmpi!(Type_contiguous(
-                size_of::<RemoteStrand>(),
-                library.byte,
-                at(&mut kind)
-            ));
-            pmpi!(Type_commit(at(&mut kind)));
-            pmpi!(Op_create(
-                combine_all as *const () as usize,
-                1,
-                at(&mut longest)
-            ));
-        }
+        pmpi!(Type_contiguous(
+            size_of::<RemoteStrand>(),
+            library.byte,
+            at(&mut kind)
+        ));
+        pmpi!(Type_commit(at(&mut kind)));
+        pmpi!(Op_create(
+            combine_all as *const () as usize,
+            1,
+            at(&mut longest)
+        ));
         Operations { kind, longest }
     }
 
-    /// # Safety
-    /// MPI still runs.
-    pub(crate) unsafe fn free(&self) {
+    pub(crate) fn free(&self) {
         let (mut kind, mut longest) = (self.kind, self.longest);
-        // SAFETY: MPI's functions on handles of ours.
-        unsafe {
-            pmpi!(Type_free(at(&mut kind)));
-            pmpi!(Op_free(at(&mut longest)));
-        }
+        pmpi!(Type_free(at(&mut kind)));
+        pmpi!(Op_free(at(&mut longest)));
     }
 }
 
@@ -124,142 +114,84 @@ pub(crate) struct Companion {
 
 impl Companion {
     /// The program's operation is complete, so this one is or will be.
-    pub(crate) fn finish(self: Box<Self>, observed: Observed, _: &Job) {
+    pub(crate) fn finish(self: Box<Self>, observed: &Observed) {
         wait_for(self.request);
         self.merge(observed);
     }
 
-    fn merge(&self, observed: Observed) {
+    fn merge(&self, observed: &Observed) {
         if self.receives {
             observed.import(&self.received);
         }
     }
 
-    /// Starts it; `None`: nobody waits for anybody, or it is not known who does.
-    ///
-    /// # Safety
-    /// All processes of the communicator do the same.
-    unsafe fn begin(
+    /// Starts it; `None`: nobody waits for anybody, or it is not known who does. All processes of the
+    /// communicator do the same.
+    fn begin(
         direction: Direction,
-        comm: usize,
-        root: c_int,
+        (comm, root): (usize, c_int),
         is_blocking: bool,
-        observed: Observed,
+        observed: &Observed,
         job: &Job,
     ) -> Option<Box<Companion>> {
-        let mut state = job.state();
-        state.flush();
-        let Some(known) = state.comm(comm) else {
+        let size = job.state().world.comm(comm).map(|comm| comm.ranks.len());
+        if size.is_none() {
             observed.lose(LOST_UNKNOWN);
-            return None;
-        };
-        let size = known.ranks.len();
-        drop(state);
-        if size == 1 {
-            return None;
         }
+        size.filter(|size| *size > 1)?;
         let mut rank: c_int = 0;
-        // SAFETY: MPI's function on a local.
-        unsafe { pmpi!(Comm_rank(comm, at(&mut rank))) };
-        let is_root = rank == root;
-        let mut strand = RemoteStrand::default();
-        observed.export(&mut strand);
+        pmpi!(Comm_rank(comm, at(&mut rank)));
         let mut companion = Box::new(Companion {
-            sent: strand,
-            received: strand,
+            sent: observed.strand,
+            received: observed.strand,
             receives: match direction {
                 Direction::All => true,
-                Direction::FromRoot => !is_root,
-                Direction::ToRoot => is_root,
+                Direction::FromRoot => rank != root,
+                Direction::ToRoot => rank == root,
                 Direction::Upwards => rank > 0,
             },
             request: 0,
         });
         let c = &mut *companion;
-        let (sent, received) = (at(&mut c.sent), at(&mut c.received));
-        let (request, root) = (at(&mut c.request), root as usize);
-        let Operations { kind, longest } = job.operations;
-        // SAFETY: as MPI's functions ask; the strands and the request stay where they are until it is
-        // complete.
-        unsafe {
-            match (direction, is_blocking) {
-                (Direction::All, true) => {
-                    pmpi!(Allreduce(sent, received, 1, kind, longest, comm))
-                }
-                (Direction::All, false) => {
-                    pmpi!(Iallreduce(sent, received, 1, kind, longest, comm, request))
-                }
-                (Direction::FromRoot, true) => pmpi!(Bcast(received, 1, kind, root, comm)),
-                (Direction::FromRoot, false) => {
-                    pmpi!(Ibcast(received, 1, kind, root, comm, request))
-                }
-                (Direction::ToRoot, true) => {
-                    pmpi!(Reduce(sent, received, 1, kind, longest, root, comm))
-                }
-                (Direction::ToRoot, false) => {
-                    pmpi!(Ireduce(
-                        sent, received, 1, kind, longest, root, comm, request
-                    ))
-                }
-                (Direction::Upwards, true) => {
-                    pmpi!(Exscan(sent, received, 1, kind, longest, comm))
-                }
-                (Direction::Upwards, false) => {
-                    pmpi!(Iexscan(sent, received, 1, kind, longest, comm, request))
-                }
-            };
-        }
+        // They stay where they are until the operation is complete.
+        let (from, to, request) = (at(&mut c.sent), at(&mut c.received), at(&mut c.request));
+        let (root, Operations { kind, longest }) = (root as usize, job.operations);
+        match (direction, is_blocking) {
+            (Direction::All, true) => pmpi!(Allreduce(from, to, 1, kind, longest, comm)),
+            (Direction::All, false) => {
+                pmpi!(Iallreduce(from, to, 1, kind, longest, comm, request))
+            }
+            (Direction::FromRoot, true) => pmpi!(Bcast(to, 1, kind, root, comm)),
+            (Direction::FromRoot, false) => pmpi!(Ibcast(to, 1, kind, root, comm, request)),
+            (Direction::ToRoot, true) => pmpi!(Reduce(from, to, 1, kind, longest, root, comm)),
+            (Direction::ToRoot, false) => {
+                pmpi!(Ireduce(from, to, 1, kind, longest, root, comm, request))
+            }
+            (Direction::Upwards, true) => pmpi!(Exscan(from, to, 1, kind, longest, comm)),
+            (Direction::Upwards, false) => {
+                pmpi!(Iexscan(from, to, 1, kind, longest, comm, request))
+            }
+        };
         Some(companion)
     }
 }
 
-// What is unsafe here relies on the caller's arguments being those that MPI's function takes: the
-// communicator is the last one, before it the root, if there is one, behind it the request of a nonblocking
-// one.
-macro_rules! directions {
-    ($($blocking:ident $nonblocking:ident $direction:ident;)*) => { $(
-        pub(crate) unsafe fn $blocking(call: Call<'_>, real: impl Function) -> c_int {
-            // SAFETY: see above.
-            unsafe { run(call, real, Direction::$direction, true) }
-        }
-
-        pub(crate) unsafe fn $nonblocking(call: Call<'_>, real: impl Function) -> c_int {
-            // SAFETY: see above.
-            unsafe { run(call, real, Direction::$direction, false) }
-        }
-    )* };
-}
-
-directions! {
-    all begin_all All;
-    from_root begin_from_root FromRoot;
-    to_root begin_to_root ToRoot;
-    upwards begin_upwards Upwards;
-}
-
-unsafe fn run(
-    call: Call<'_>,
-    real: impl Function,
-    direction: Direction,
-    is_blocking: bool,
-) -> c_int {
-    observe(&call, &real, |observed, job| {
+/// The communicator is the last argument, before it the root, if there is one, behind it the request of a
+/// nonblocking operation.
+pub(crate) fn run(call: &Call<'_>, direction: Direction, is_blocking: bool) -> c_int {
+    call.observe(true, |observed, job| {
         let comm = call.arguments.len() - if is_blocking { 1 } else { 2 };
         let is_rooted = matches!(direction, Direction::FromRoot | Direction::ToRoot);
-        // SAFETY: see above.
-        let companion = unsafe {
-            let root = if is_rooted { call.int(comm - 1) } else { 0 };
-            Companion::begin(direction, call.comm(comm), root, is_blocking, observed, job)
-        };
-        let result = real(call.arguments);
+        let root = if is_rooted { call.int(comm - 1) } else { 0 };
+        let place = (call.comm(comm), root);
+        let companion = Companion::begin(direction, place, is_blocking, observed, job);
+        let result = call.run();
         match companion {
             Some(companion) if is_blocking => companion.merge(observed),
             Some(companion) => {
-                // SAFETY: see above.
-                let handle = unsafe { call.request_at(comm + 1, 0) };
-                job.state()
-                    .requests
-                    .insert(handle, Request::Collective(companion));
+                let request = Request::Collective(companion);
+                let handle = call.request_at(comm + 1, 0);
+                job.state().world.requests.insert(handle, request);
             }
             None => {}
         }

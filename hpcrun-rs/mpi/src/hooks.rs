@@ -2,135 +2,120 @@
 //! name; its arguments are words, in Fortran with the address of the error code behind them.
 
 use crate::call::{Call, Caller};
+use crate::collectives::{self as c, Direction};
 use crate::library::Real;
-use crate::{collectives as c, messages as m, requests as r};
+use crate::messages::{self as m, Mode};
+use crate::requests::{self as r, Ends};
 use std::ffi::c_int;
 
 macro_rules! interpose {
-    ($([$act:path] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
-        interpose!(@c $act, $name ($($argument)*));
-        interpose!(@fortran $act, $fortran ($($argument)*));
+    ($([$act:expr] $($name:ident $fortran:ident ($($argument:ident)*);)*)*) => { $($(
+        interpose!(@one $act, "P" $name ($($argument)*) ());
+        interpose!(@one $act, "p" $fortran ($($argument)*) (error));
     )*)* };
-    (@c $act:path, $name:ident ($($argument:ident)*)) => {
-        /// Interposed; see the module.
+    (@one $act:expr, $prefix:literal $name:ident ($($argument:ident)*) ($($error:ident)?)) => {
+        /// Interposed; see the module. What it returns means nothing to Fortran.
         ///
         /// # Safety
         /// As for MPI's function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: usize,)* caller: Caller) -> c_int {
-            static REAL: Real = Real::new(concat!("P", stringify!($name), "\0"));
+        pub unsafe extern "C" fn $name(
+            $($argument: usize,)* $($error: *mut c_int,)? caller: Caller
+        ) -> c_int {
+            static REAL: Real = Real::new(concat!($prefix, stringify!($name), "\0"));
             let arguments = [$($argument),*];
             let real = |arguments: &[usize]| {
                 let [$($argument),*] = arguments[..] else { return -1 };
-                type Function = unsafe extern "C" fn($(interpose!(@word $argument)),*) -> c_int;
-                // SAFETY: MPI's function of this name; all its arguments are words.
+                type Function = unsafe extern "C" fn(
+                    $(interpose!(@usize $argument),)* $(interpose!(@pointer $error))?
+                ) -> c_int;
+                // SAFETY: MPI's function of this name. Its arguments are words, behind which Fortran's has an
+                // address for its error code.
                 unsafe {
-                    std::mem::transmute::<usize, Function>(REAL.address())($($argument),*)
+                    let function = std::mem::transmute::<usize, Function>(REAL.address());
+                    let result = function($($argument,)* $($error)?);
+                    [result, $(*$error)?][ERRORS]
                 }
             };
-            let call = Call {
+            const ERRORS: usize = 0 $(+ interpose!(@one_more $error))?;
+            let act: fn(&Call<'_>) -> c_int = $act;
+            act(&Call {
                 arguments: &arguments,
-                fortran: false,
-                address: caller.address(arguments.len()),
-            };
-            // SAFETY: the caller's arguments.
-            unsafe { $act(call, real) }
+                real: &real,
+                fortran: ERRORS > 0,
+                address: caller.address(arguments.len() + ERRORS),
+            })
         }
     };
-    (@fortran $act:path, $fortran:ident ($($argument:ident)*)) => {
-        /// Interposed; see the module.
-        ///
-        /// # Safety
-        /// As for MPI's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $fortran($($argument: usize,)* error: *mut c_int, caller: Caller) {
-            static REAL: Real = Real::new(concat!("p", stringify!($fortran), "\0"));
-            let arguments = [$($argument),*];
-            let real = |arguments: &[usize]| {
-                let [$($argument),*] = arguments[..] else { return -1 };
-                type Function = unsafe extern "C" fn($(interpose!(@word $argument),)* *mut c_int);
-                // SAFETY: as above; Fortran's returns its error code at the address behind them.
-                unsafe {
-                    std::mem::transmute::<usize, Function>(REAL.address())($($argument,)* error);
-                    *error
-                }
-            };
-            let call = Call {
-                arguments: &arguments,
-                fortran: true,
-                address: caller.address(arguments.len() + 1),
-            };
-            // SAFETY: the caller's arguments.
-            unsafe { $act(call, real) };
-        }
-    };
-    (@word $argument:ident) => { usize };
+    (@usize $argument:ident) => { usize };
+    (@pointer $argument:ident) => { *mut c_int };
+    (@one_more $argument:ident) => { 1 };
 }
 
 interpose! {
     [m::finalize]
     MPI_Finalize mpi_finalize_();
-    [m::send]
+    [|c| m::send(c, Mode::Standard)]
     MPI_Send mpi_send_(a b c d e f);
     MPI_Bsend mpi_bsend_(a b c d e f);
     MPI_Rsend mpi_rsend_(a b c d e f);
     MPI_Isend mpi_isend_(a b c d e f g);
     MPI_Ibsend mpi_ibsend_(a b c d e f g);
     MPI_Irsend mpi_irsend_(a b c d e f g);
-    [m::synchronous_send]
+    [|c| m::send(c, Mode::Synchronous)]
     MPI_Ssend mpi_ssend_(a b c d e f);
     MPI_Issend mpi_issend_(a b c d e f g);
-    [m::prepare_send]
+    [|c| m::prepare(c, Some(Mode::Standard))]
     MPI_Send_init mpi_send_init_(a b c d e f g);
     MPI_Bsend_init mpi_bsend_init_(a b c d e f g);
     MPI_Rsend_init mpi_rsend_init_(a b c d e f g);
-    [m::prepare_synchronous_send]
+    [|c| m::prepare(c, Some(Mode::Synchronous))]
     MPI_Ssend_init mpi_ssend_init_(a b c d e f g);
     [m::receive]
     MPI_Recv mpi_recv_(a b c d e f g);
     [m::begin_receive]
     MPI_Irecv mpi_irecv_(a b c d e f g);
-    [m::prepare_receive]
+    [|c| m::prepare(c, None)]
     MPI_Recv_init mpi_recv_init_(a b c d e f g);
-    [m::send_and_receive]
+    [|c| m::exchange(c, 8)]
     MPI_Sendrecv mpi_sendrecv_(a b c d e f g h i j k l);
-    [m::send_and_replace]
+    [|c| m::exchange(c, 5)]
     MPI_Sendrecv_replace mpi_sendrecv_replace_(a b c d e f g h i);
-    [m::probe]
+    [|c| m::probe(c, None, 3, false)]
     MPI_Probe mpi_probe_(a b c d);
-    [m::try_probe]
+    [|c| m::probe(c, Some(3), 4, false)]
     MPI_Iprobe mpi_iprobe_(a b c d e);
-    [m::take]
+    [|c| m::probe(c, None, 4, true)]
     MPI_Mprobe mpi_mprobe_(a b c d e);
-    [m::try_take]
+    [|c| m::probe(c, Some(3), 5, true)]
     MPI_Improbe mpi_improbe_(a b c d e f);
     [m::other]
     MPI_Mrecv mpi_mrecv_(a b c d e);
     MPI_Imrecv mpi_imrecv_(a b c d e);
-    [r::wait]
+    [|c| r::wait(c, None, 0, 1, Ends::All)]
     MPI_Wait mpi_wait_(a b);
-    [r::test]
+    [|c| r::wait(c, None, 0, 2, Ends::AllIf(1))]
     MPI_Test mpi_test_(a b c);
-    [r::wait_all]
+    [|c| r::wait(c, Some(0), 1, 2, Ends::All)]
     MPI_Waitall mpi_waitall_(a b c);
-    [r::test_all]
+    [|c| r::wait(c, Some(0), 1, 3, Ends::AllIf(2))]
     MPI_Testall mpi_testall_(a b c d);
-    [r::wait_any]
+    [|c| r::wait(c, Some(0), 1, 3, Ends::One(2, None))]
     MPI_Waitany mpi_waitany_(a b c d);
-    [r::test_any]
+    [|c| r::wait(c, Some(0), 1, 4, Ends::One(2, Some(3)))]
     MPI_Testany mpi_testany_(a b c d e);
-    [r::wait_some]
+    [|c| r::wait(c, Some(0), 1, 4, Ends::Some(2, 3))]
     MPI_Waitsome mpi_waitsome_(a b c d e);
     MPI_Testsome mpi_testsome_(a b c d e);
-    [r::start]
+    [|c| r::start(c, None, 0)]
     MPI_Start mpi_start_(a);
-    [r::start_all]
+    [|c| r::start(c, Some(0), 1)]
     MPI_Startall mpi_startall_(a b);
     [r::cancel]
     MPI_Cancel mpi_cancel_(a);
     [r::free]
     MPI_Request_free mpi_request_free_(a);
-    [c::all]
+    [|a| c::run(a, Direction::All, true)]
     MPI_Barrier mpi_barrier_(a);
     MPI_Allreduce mpi_allreduce_(a b c d e f);
     MPI_Allgather mpi_allgather_(a b c d e f g);
@@ -140,7 +125,7 @@ interpose! {
     MPI_Alltoallw mpi_alltoallw_(a b c d e f g h i);
     MPI_Reduce_scatter mpi_reduce_scatter_(a b c d e f);
     MPI_Reduce_scatter_block mpi_reduce_scatter_block_(a b c d e f);
-    [c::begin_all]
+    [|a| c::run(a, Direction::All, false)]
     MPI_Ibarrier mpi_ibarrier_(a b);
     MPI_Iallreduce mpi_iallreduce_(a b c d e f g);
     MPI_Iallgather mpi_iallgather_(a b c d e f g h);
@@ -150,26 +135,26 @@ interpose! {
     MPI_Ialltoallw mpi_ialltoallw_(a b c d e f g h i j);
     MPI_Ireduce_scatter mpi_ireduce_scatter_(a b c d e f g);
     MPI_Ireduce_scatter_block mpi_ireduce_scatter_block_(a b c d e f g);
-    [c::from_root]
+    [|a| c::run(a, Direction::FromRoot, true)]
     MPI_Bcast mpi_bcast_(a b c d e);
     MPI_Scatter mpi_scatter_(a b c d e f g h);
     MPI_Scatterv mpi_scatterv_(a b c d e f g h i);
-    [c::begin_from_root]
+    [|a| c::run(a, Direction::FromRoot, false)]
     MPI_Ibcast mpi_ibcast_(a b c d e f);
     MPI_Iscatter mpi_iscatter_(a b c d e f g h i);
     MPI_Iscatterv mpi_iscatterv_(a b c d e f g h i j);
-    [c::to_root]
+    [|a| c::run(a, Direction::ToRoot, true)]
     MPI_Reduce mpi_reduce_(a b c d e f g);
     MPI_Gather mpi_gather_(a b c d e f g h);
     MPI_Gatherv mpi_gatherv_(a b c d e f g h i);
-    [c::begin_to_root]
+    [|a| c::run(a, Direction::ToRoot, false)]
     MPI_Ireduce mpi_ireduce_(a b c d e f g h);
     MPI_Igather mpi_igather_(a b c d e f g h i);
     MPI_Igatherv mpi_igatherv_(a b c d e f g h i j);
-    [c::upwards]
+    [|a| c::run(a, Direction::Upwards, true)]
     MPI_Scan mpi_scan_(a b c d e f);
     MPI_Exscan mpi_exscan_(a b c d e f);
-    [c::begin_upwards]
+    [|a| c::run(a, Direction::Upwards, false)]
     MPI_Iscan mpi_iscan_(a b c d e f g);
     MPI_Iexscan mpi_iexscan_(a b c d e f g);
     [m::make_comm]
@@ -191,7 +176,7 @@ interpose! {
 }
 
 // Fortran programs have no arguments to pass.
-interpose!(@c m::init, MPI_Init (a b));
-interpose!(@c m::init, MPI_Init_thread (a b c d));
-interpose!(@fortran m::init, mpi_init_ ());
-interpose!(@fortran m::init, mpi_init_thread_ (a b));
+interpose!(@one m::init, "P" MPI_Init (a b) ());
+interpose!(@one m::init, "P" MPI_Init_thread (a b c d) ());
+interpose!(@one m::init, "p" mpi_init_ () (error));
+interpose!(@one m::init, "p" mpi_init_thread_ (a b) (error));

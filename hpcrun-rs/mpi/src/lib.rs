@@ -9,7 +9,8 @@
 //! | `call` | one call of a hook: arguments of C and Fortran, the profiler's table |
 //! | `ring` | queues in memory that the processes of a host share |
 //! | `matching` | which message a receive has got |
-//! | `job` | what a process knows of its job: ranks, communicators, how strands travel |
+//! | `start` | the processes of a job meet |
+//! | `job` | what a process knows of its job: communicators, how strands travel |
 //! | `messages` | sends, receives, probes |
 //! | `requests` | waits for nonblocking and persistent operations |
 //! | `collectives` | collective operations, in their directions |
@@ -33,3 +34,4 @@ mod matching;
 mod messages;
 mod requests;
 mod ring;
+mod start;

@@ -8,6 +8,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A status is at most as large; Open MPI's is.
 pub(crate) type Status = [c_int; 6];
 
+/// Statuses that a function of MPI's has written.
+#[derive(Clone, Copy)]
+pub(crate) struct Statuses(*const c_int);
+
+impl Statuses {
+    pub(crate) fn at(address: usize) -> Statuses {
+        Statuses(std::ptr::with_exposed_provenance(address))
+    }
+
+    pub(crate) fn nth(self, place: usize) -> Statuses {
+        Statuses(self.0.wrapping_add(place * library().status))
+    }
+
+    /// Source and tag of the first.
+    #[inline]
+    pub(crate) fn source_and_tag(self) -> (c_int, c_int) {
+        let source = self.0.wrapping_add(library().source);
+        // SAFETY: it was written.
+        unsafe { (*source, *source.add(1)) }
+    }
+
+    /// Whether the operation was cancelled.
+    pub(crate) fn is_cancelled(self) -> bool {
+        let mut flag: c_int = 0;
+        pmpi!(Test_cancelled(self.0.expose_provenance(), at(&mut flag)));
+        flag != 0
+    }
+}
+
 /// What the two binary interfaces differ in.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -22,7 +51,7 @@ pub(crate) struct Library {
     /// many.
     ignore: [usize; 3],
     /// Of a status in integers: its size, and where the source is; the tag follows.
-    pub(crate) status: usize,
+    status: usize,
     source: usize,
 }
 
@@ -68,13 +97,15 @@ impl Real {
     }
 }
 
-/// Calls a function of the MPI library; its arguments are words.
+/// Calls a function of the MPI library, which runs. Its arguments, words, are as the function takes them:
+/// what they point to lives until the operation is complete.
 macro_rules! pmpi {
     ($name:ident($($argument:expr),*)) => {{
         static REAL: $crate::library::Real =
             $crate::library::Real::new(concat!("PMPI_", stringify!($name), "\0"));
         type Function = unsafe extern "C" fn($($crate::library::pmpi!(@word $argument)),*) -> c_int;
-        std::mem::transmute::<usize, Function>(REAL.address())($($argument),*)
+        // SAFETY: MPI's function of this name, with its arguments (see the macro).
+        unsafe { std::mem::transmute::<usize, Function>(REAL.address())($($argument),*) }
     }};
     (@word $argument:expr) => { usize };
 }
@@ -227,15 +258,5 @@ impl Library {
             false => status == self.ignore[0],
             true => self.ignore[1..].contains(&status),
         }
-    }
-
-    /// Source and tag of a status.
-    ///
-    /// # Safety
-    /// It is one.
-    #[inline]
-    pub(crate) unsafe fn source_and_tag(&self, status: *const c_int) -> (c_int, c_int) {
-        // SAFETY: the caller's promise.
-        unsafe { (*status.add(self.source), *status.add(self.source + 1)) }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) enum Found {
 }
 
 /// Where strands come from, and what else is known of receives.
-pub(crate) trait World {
+pub(crate) trait Strands {
     /// Puts the next strand that has come from a rank into `into`; false: there is none.
     fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool;
     /// The message of a posted receive, by its number, if it is complete; `Err`: it may or may not be.
@@ -132,7 +132,7 @@ impl Matching {
         &mut self,
         number: Option<u64>,
         message: Message,
-        world: &mut impl World,
+        world: &mut impl Strands,
         into: &mut Arrived,
     ) -> Found {
         let is_only = match self.posted[..] {
@@ -185,7 +185,7 @@ impl Matching {
     pub(crate) fn peek(
         &mut self,
         message: Message,
-        world: &mut impl World,
+        world: &mut impl Strands,
         into: &mut Arrived,
     ) -> Found {
         match self.place(None, &message, world) {
@@ -204,7 +204,7 @@ impl Matching {
         &mut self,
         at: Option<usize>,
         message: &Message,
-        world: &mut impl World,
+        world: &mut impl Strands,
     ) -> Result<Option<usize>, ()> {
         let mut ahead = 0;
         for earlier in &self.posted[..at.unwrap_or(self.posted.len())] {
@@ -238,7 +238,7 @@ impl Matching {
     }
 
     /// Gives debts their strands.
-    fn settle(&mut self, world: &mut impl World) {
+    fn settle(&mut self, world: &mut impl Strands) {
         let mut at = 0;
         while let Some(posted) = self.posted.get(at) {
             let settled = posted.debt.and_then(|debt| {
@@ -277,7 +277,7 @@ mod tests {
         got: Option<(Message, u32)>,
     }
 
-    impl World for Model {
+    impl Strands for Model {
         fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
             let first = self.sent[source as usize].pop_front();
             *into = first.unwrap_or_default();

@@ -1,11 +1,12 @@
 //! Waits for nonblocking and persistent operations. A strand is merged when the program knows that its
-//! message is there: at the wait, not where the receive was posted.
+//! message is there: at the wait, not where the receive was posted. The numbers that functions get are the
+//! places of a call's arguments.
 
-use crate::call::{Call, Function, Observed, observe};
+use crate::call::{Call, Observed};
 use crate::collectives::Companion;
-use crate::job::{Job, State};
-use crate::library::{Status, UNDEFINED, at, library, pmpi};
-use crate::messages::{From, To};
+use crate::job::Job;
+use crate::library::{Status, Statuses, UNDEFINED, at, pmpi};
+use crate::messages::{End, Mode};
 use hpcrun_abi::LOST_UNKNOWN;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -40,31 +41,23 @@ impl Hasher for Spread {
 #[derive(Debug)]
 pub(crate) enum Request {
     Receive {
-        from: From,
+        from: End,
         /// Of the posted receive; `None`: it is not started, or its message is not observed.
         number: Option<u64>,
         is_persistent: bool,
         is_cancelled: bool,
     },
-    PersistentSend(To),
+    PersistentSend(End, Mode),
     Collective(Box<Companion>),
 }
 
 impl Request {
-    pub(crate) fn receive(from: From, number: u64) -> Request {
+    /// A posted receive, by its number, or a persistent one.
+    pub(crate) fn receive(from: End, number: Option<u64>) -> Request {
         Request::Receive {
             from,
-            number: Some(number),
-            is_persistent: false,
-            is_cancelled: false,
-        }
-    }
-
-    pub(crate) fn persistent_receive(from: From) -> Request {
-        Request::Receive {
-            from,
-            number: None,
-            is_persistent: true,
+            number,
+            is_persistent: number.is_none(),
             is_cancelled: false,
         }
     }
@@ -84,7 +77,7 @@ pub(crate) fn receive(requests: &Requests, number: u64) -> Option<(usize, usize)
 
 /// How a function tells which requests are complete; the numbers are the places of its arguments.
 #[derive(Clone, Copy)]
-enum Ends {
+pub(crate) enum Ends {
     /// All.
     All,
     /// All if a flag is set.
@@ -95,40 +88,16 @@ enum Ends {
     Some(usize, usize),
 }
 
-// What is unsafe here relies on the caller's arguments being those that MPI's function takes.
-macro_rules! waits {
-    ($(
-        $name:ident: count $count:expr, requests $requests:literal, statuses $statuses:literal, $ends:expr;
-    )*) => { $(
-        pub(crate) unsafe fn $name(call: Call<'_>, real: impl Function) -> c_int {
-            let count: Option<usize> = $count;
-            // SAFETY: see above.
-            unsafe { wait_by(call, real, count, $requests, $statuses, $ends) }
-        }
-    )* };
-}
-
-waits! {
-    wait: count None, requests 0, statuses 1, Ends::All;
-    test: count None, requests 0, statuses 2, Ends::AllIf(1);
-    wait_all: count Some(0), requests 1, statuses 2, Ends::All;
-    test_all: count Some(0), requests 1, statuses 3, Ends::AllIf(2);
-    wait_any: count Some(0), requests 1, statuses 3, Ends::One(2, None);
-    test_any: count Some(0), requests 1, statuses 4, Ends::One(2, Some(3));
-    wait_some: count Some(0), requests 1, statuses 4, Ends::Some(2, 3);
-}
-
-unsafe fn wait_by(
-    call: Call<'_>,
-    real: impl Function,
+/// Waits for a number of requests, or for one, with statuses.
+pub(crate) fn wait(
+    call: &Call<'_>,
     count: Option<usize>,
     requests: usize,
     statuses: usize,
     ends: Ends,
 ) -> c_int {
-    observe(&call, &real, |observed, job| {
-        // SAFETY: see above.
-        let count = count.map_or(1, |count| unsafe { call.int(count) }.max(0) as usize);
+    call.observe(false, |observed, job| {
+        let count = count.map_or(1, |count| call.int(count).max(0) as usize);
         // MPI forgets the handles of what is complete.
         let (mut one, mut many) = ([0], Vec::new());
         let handles: &mut [usize] = match count {
@@ -138,82 +107,86 @@ unsafe fn wait_by(
                 &mut many
             }
         };
-        let mut state = job.state();
-        state.flush();
+        let state = job.state();
         let mut is_known = false;
         for (index, handle) in handles.iter_mut().enumerate() {
-            // SAFETY: see above.
-            *handle = unsafe { call.request_at(requests, index) };
-            is_known |= state.requests.contains_key(handle);
+            *handle = call.request_at(requests, index);
+            is_known |= state.world.requests.contains_key(handle);
         }
         drop(state);
         if !is_known {
-            return real(call.arguments);
+            return call.run();
         }
-        call.with_statuses(statuses, count, &real, |result, statuses| {
+        call.with_statuses(statuses, count, |result, statuses| {
             if result != 0 {
                 observed.lose(LOST_UNKNOWN);
                 return result;
             }
-            // SAFETY: see above.
-            let mut complete = unsafe { complete(&call, count, ends) };
+            if count == 1 && ends.is_all(call) {
+                finish(handles[0], statuses, observed, job);
+                return result;
+            }
+            let mut complete = ends.complete(call, count);
             // In the order in which they were posted: what earlier ones have got is known by their requests,
             // which MPI has forgotten.
             let state = job.state();
-            complete.sort_by_key(|(index, _)| match state.requests.get(&handles[*index]) {
+            let request = |index: usize| state.world.requests.get(&handles[index]);
+            complete.sort_by_key(|(index, _)| match request(*index) {
                 Some(Request::Receive { number, .. }) => *number,
                 _ => None,
             });
             drop(state);
             for (index, place) in complete {
-                // SAFETY: there is a status for each.
-                let status = unsafe { statuses.add(place * library().status) };
-                finish(handles[index], status, observed, job);
+                finish(handles[index], statuses.nth(place), observed, job);
             }
             result
         })
     })
 }
 
-/// The complete ones, each with the place of its status.
-unsafe fn complete(call: &Call<'_>, count: usize, ends: Ends) -> Vec<(usize, usize)> {
-    let all = || (0..count).map(|index| (index, index)).collect();
-    // SAFETY: see above. Fortran counts from 1.
-    unsafe {
+impl Ends {
+    /// Whether all are complete.
+    fn is_all(self, call: &Call<'_>) -> bool {
+        match self {
+            Ends::All => true,
+            Ends::AllIf(flag) => call.int_at(flag, 0) != 0,
+            _ => false,
+        }
+    }
+
+    /// The complete ones, each with the place of its status.
+    fn complete(self, call: &Call<'_>, count: usize) -> Vec<(usize, usize)> {
         let is_set = |flag| call.int_at(flag, 0) != 0;
-        let index = |index: c_int| {
-            let index = index - c_int::from(call.fortran);
-            usize::try_from(index).ok().filter(|index| *index < count)
+        let index = |array, place| {
+            // Fortran counts from 1.
+            let index = Some(call.int_at(array, place)).filter(|index| *index != UNDEFINED)?;
+            let index = usize::try_from(index - c_int::from(call.fortran)).ok()?;
+            (index < count).then_some((index, place))
         };
-        match ends {
-            Ends::All => all(),
-            Ends::AllIf(flag) if is_set(flag) => all(),
-            Ends::One(at, flag) if flag.is_none_or(is_set) => {
-                let at = Some(call.int_at(at, 0)).filter(|at| *at != UNDEFINED);
-                at.and_then(index)
-                    .map(|index| (index, 0))
-                    .into_iter()
-                    .collect()
+        match self {
+            _ if self.is_all(call) => (0..count).map(|index| (index, index)).collect(),
+            Ends::One(at, flag) if flag.is_none_or(is_set) => index(at, 0).into_iter().collect(),
+            Ends::Some(number, indices) => {
+                let places = 0..call.int_at(number, 0).max(0) as usize;
+                places.filter_map(|place| index(indices, place)).collect()
             }
-            Ends::Some(number, indices) => (0..call.int_at(number, 0).max(0) as usize)
-                .filter_map(|place| Some((index(call.int_at(indices, place))?, place)))
-                .collect(),
-            Ends::AllIf(_) | Ends::One(..) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
 
 /// A request is complete, with its status.
-fn finish(handle: usize, status: *const c_int, observed: Observed, job: &Job) {
+fn finish(handle: usize, status: Statuses, observed: &Observed, job: &Job) {
     let mut state = job.state();
-    match state.requests.get_mut(&handle) {
-        None | Some(Request::PersistentSend(_)) => {}
+    let requests = &mut state.world.requests;
+    match requests.get_mut(&handle) {
+        None | Some(Request::PersistentSend(..)) => {}
         Some(Request::Collective(_)) => {
-            let Some(Request::Collective(companion)) = state.requests.remove(&handle) else {
+            let Some(Request::Collective(companion)) = requests.remove(&handle) else {
                 return;
             };
             drop(state);
-            companion.finish(observed, job);
+            companion.finish(observed);
         }
         Some(Request::Receive {
             from,
@@ -223,107 +196,88 @@ fn finish(handle: usize, status: *const c_int, observed: Observed, job: &Job) {
         }) => {
             let (comm, number, was_cancelled) = (from.comm, number.take(), *is_cancelled);
             if !*is_persistent {
-                state.requests.remove(&handle);
+                requests.remove(&handle);
             }
             let Some(number) = number else { return };
-            if was_cancelled && is_cancelled_in(status) {
+            if was_cancelled && status.is_cancelled() {
                 return state.matching.withdraw(number);
             }
             drop(state);
-            // SAFETY: the receive's status.
-            unsafe { From::receive(comm, Some(number), status, observed, job) };
+            End::receive(comm, Some(number), status, observed, job);
         }
     }
 }
 
-fn is_cancelled_in(status: *const c_int) -> bool {
-    let mut flag: c_int = 0;
-    // SAFETY: MPI's function on a status.
-    unsafe { pmpi!(Test_cancelled(status.expose_provenance(), at(&mut flag))) };
-    flag != 0
+/// Starts a persistent request, or as many as an argument says.
+pub(crate) fn start(call: &Call<'_>, count: Option<usize>, requests: usize) -> c_int {
+    call.observe(true, |observed, job| {
+        let count = count.map_or(1, |count| call.int(count).max(0) as usize);
+        for index in 0..count {
+            start_one(call.request_at(requests, index), observed, job);
+        }
+        call.run()
+    })
 }
 
-/// A persistent operation starts.
-fn start_one(handle: usize, observed: Observed, job: &Job) {
+fn start_one(handle: usize, observed: &Observed, job: &Job) {
     let mut state = job.state();
-    let (to, from) = match state.requests.get(&handle) {
-        Some(Request::PersistentSend(to)) => (Some(*to), None),
-        Some(Request::Receive { from, .. }) => (None, Some(*from)),
-        _ => (None, None),
-    };
-    if let Some(from) = from {
-        let posted = from.post(&mut state);
-        if let Some(Request::Receive {
-            number,
-            is_cancelled,
-            ..
-        }) = state.requests.get_mut(&handle)
-        {
-            (*number, *is_cancelled) = (posted, false);
+    match state.world.requests.get(&handle) {
+        Some(Request::PersistentSend(to, mode)) => {
+            let (to, mode) = (*to, *mode);
+            drop(state);
+            to.send(mode, observed, job);
         }
-    }
-    drop(state);
-    if let Some(to) = to {
-        to.send(observed, job);
+        Some(Request::Receive { from, .. }) => {
+            let from = *from;
+            let posted = from.post(&mut state);
+            if let Some(Request::Receive {
+                number,
+                is_cancelled,
+                ..
+            }) = state.world.requests.get_mut(&handle)
+            {
+                (*number, *is_cancelled) = (posted, false);
+            }
+        }
+        _ => {}
     }
 }
 
 /// (request)
-pub(crate) unsafe fn start(call: Call<'_>, real: impl Function) -> c_int {
-    observe(&call, &real, |observed, job| {
-        // SAFETY: see above.
-        start_one(unsafe { call.request_at(0, 0) }, observed, job);
-        real(call.arguments)
-    })
-}
-
-/// (count, requests)
-pub(crate) unsafe fn start_all(call: Call<'_>, real: impl Function) -> c_int {
-    observe(&call, &real, |observed, job| {
-        // SAFETY: see above.
-        for index in 0..unsafe { call.int(0) }.max(0) as usize {
-            // SAFETY: as above.
-            start_one(unsafe { call.request_at(1, index) }, observed, job);
-        }
-        real(call.arguments)
-    })
-}
-
-/// (request)
-pub(crate) unsafe fn cancel(call: Call<'_>, real: impl Function) -> c_int {
-    observe(&call, &real, |_, job| {
-        // SAFETY: see above.
-        let handle = unsafe { call.request_at(0, 0) };
-        if let Some(Request::Receive { is_cancelled, .. }) = job.state().requests.get_mut(&handle) {
+pub(crate) fn cancel(call: &Call<'_>) -> c_int {
+    call.observe(false, |_, job| {
+        let handle = call.request_at(0, 0);
+        let mut state = job.state();
+        let request = state.world.requests.get_mut(&handle);
+        if let Some(Request::Receive { is_cancelled, .. }) = request {
             *is_cancelled = true;
         }
-        real(call.arguments)
+        drop(state);
+        call.run()
     })
 }
 
 /// (request)
-pub(crate) unsafe fn free(call: Call<'_>, real: impl Function) -> c_int {
-    observe(&call, &real, |observed, job| {
-        // SAFETY: see above.
-        let handle = unsafe { call.request_at(0, 0) };
+pub(crate) fn free(call: &Call<'_>) -> c_int {
+    call.observe(false, |observed, job| {
         let mut state = job.state();
-        let state: &mut State = &mut state;
+        let request = state.world.requests.remove(&call.request_at(0, 0));
         if let Some(Request::Receive {
             number: Some(number),
             ..
-        }) = state.requests.remove(&handle)
+        }) = request
         {
             if !state.matching.abandon(number) {
                 observed.lose(LOST_UNKNOWN);
             }
         }
-        real(call.arguments)
+        drop(state);
+        call.run()
     })
 }
 
 /// Waits for a request of this library's own.
 pub(crate) fn wait_for(mut request: usize) {
     let mut status: Status = [0; 6];
-    // SAFETY: MPI's function on a request of ours.
-    unsafe { pmpi!(Wait(at(&mut request), at(&mut status))) };
+    pmpi!(Wait(at(&mut request), at(&mut status)));
 }

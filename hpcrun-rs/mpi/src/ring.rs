@@ -1,39 +1,48 @@
 //! Queues of strands in memory that the processes of a host share: one for each sender and receiver.
 //!
-//! A queue is a ring of lines of 64 bytes. An entry takes as many as it has savings for. Its first word is
-//! one more than the number of its first line since the start, and is written last: so the receiver reads an
-//! entry without reading anything else of the sender's. The receiver says now and then how far it is, and the
-//! sender looks when there seems to be no room.
+//! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
+//! one more than the number of that line since the start, and is written last: so the receiver reads an entry
+//! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
+//! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
+//! room. If there is none, the sender closes the queue, and strands go another way from then on.
 //!
-//! Invariants: one thread at a time sends, and one receives (the job's lock, in each process). A line is
-//! written only after the receiver has said that it is behind it. All shared words are atomics.
+//! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
+//! written only after the receiver has said that it is behind it. All shared words are atomics. The first
+//! word of a line that begins no entry is an earlier entry's, which is less than any that is expected there.
 
 use crate::matching::Arrived;
-use hpcrun_abi::Saving;
+use hpcrun_abi::{RemoteStrand, SAVINGS, Saving};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 8;
 /// Bytes of a line.
 const LINE: usize = WORDS * size_of::<u64>();
-/// The words of an entry before its savings.
-const HEAD: usize = 6;
-/// Bits of a session's number.
-const SESSION: u64 = 0xff_ffff;
+/// Words of data in a line.
+const DATA: usize = WORDS - 1;
+/// Words of data in an entry before its savings.
+const HEAD: usize = 5;
 
 /// One queue, as one of its ends sees it.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// The receiver's position; the lines follow.
+    /// A line with the receiver's position, and whether the queue is closed; the lines of entries follow.
     shared: *const AtomicU64,
     lines: u64,
     /// Lines that were sent, or received.
     position: u64,
     /// The receiver's position as it was last known to the sender, or said to it.
     known: u64,
+    /// The savings of the last entry.
+    last: [Saving; SAVINGS],
 }
 
 // SAFETY: the memory is shared between processes anyway, by atomics; the rest is numbers.
 unsafe impl Send for Ring {}
+
+/// Lines of an entry with so many savings.
+fn lines(savings: u32) -> u64 {
+    (HEAD + 2 * savings as usize).div_ceil(DATA) as u64
+}
 
 impl Ring {
     /// Bytes of a queue of so many lines.
@@ -51,81 +60,109 @@ impl Ring {
             lines: lines as u64,
             position: 0,
             known: 0,
+            last: Default::default(),
         }
     }
 
+    #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         // SAFETY: indices are below the number of words (see the callers); the memory stays (`new`).
         unsafe { &*self.shared.add(index) }
     }
 
-    /// A word of an entry that begins at a position.
+    /// The first word of the line at a position.
     #[inline]
-    fn word_of(&self, position: u64, word: usize) -> &AtomicU64 {
-        let line = (position + (word / WORDS) as u64) & (self.lines - 1);
-        self.word((line as usize + 1) * WORDS + word % WORDS)
+    fn first(&self, position: u64) -> usize {
+        ((position & (self.lines - 1)) as usize + 1) * WORDS
+    }
+
+    /// A word of data of the entry at the position.
+    #[inline]
+    fn data(&self, word: usize) -> &AtomicU64 {
+        self.word(self.first(self.position + (word / DATA) as u64) + 1 + word % DATA)
+    }
+
+    fn has_room(&self, lines: u64) -> bool {
+        self.position + lines - self.known <= self.lines
     }
 
     /// Sends; false: there is no room.
     #[inline]
-    pub(crate) fn send(&mut self, arrived: &Arrived) -> bool {
-        let strand = &arrived.strand;
-        let count = (strand.count as usize).min(strand.savings.len());
-        let lines = (HEAD + 2 * count).div_ceil(WORDS) as u64;
-        if self.position + lines - self.known > self.lines {
+    pub(crate) fn send(&mut self, comm: u64, tag: i32, strand: &RemoteStrand) -> bool {
+        let savings = &strand.savings[..SAVINGS.min(strand.count as usize)];
+        let changed = savings.iter().zip(&self.last).enumerate();
+        let changed = changed.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at);
+        let lines = lines(changed.count_ones());
+        if !self.has_room(lines) {
             self.known = self.word(0).load(Ordering::Acquire);
-            if self.position + lines - self.known > self.lines {
+            if !self.has_room(lines) {
                 return false;
             }
         }
-        let put = |word, value| {
-            self.word_of(self.position, word)
-                .store(value, Ordering::Relaxed)
-        };
-        put(1, arrived.comm);
-        let session = u64::from(strand.session) & SESSION;
+        let put = |word, value| self.data(word).store(value, Ordering::Relaxed);
+        put(0, comm);
+        put(1, u64::from(tag as u32) << 32 | u64::from(strand.export));
+        put(2, strand.length);
+        put(3, strand.burdened);
         put(
-            2,
-            u64::from(arrived.tag as u32) << 32 | session << 8 | count as u64,
+            4,
+            u64::from(strand.session) << 32 | (savings.len() as u64) << 16 | changed,
         );
-        put(3, strand.length);
-        put(4, strand.burdened);
-        put(5, u64::from(strand.rank) << 32 | u64::from(strand.export));
-        for (index, saving) in strand.savings[..count].iter().enumerate() {
-            put(HEAD + 2 * index, saving.procedure);
-            put(HEAD + 2 * index + 1, saving.time);
+        for (place, at) in ones(changed).enumerate() {
+            put(HEAD + 2 * place, savings[at].procedure);
+            put(HEAD + 2 * place + 1, savings[at].time);
         }
-        // At the begin of any other line is the number of an entry of an earlier round, which is less than
-        // any that the receiver expects there, or a procedure's, which is a hash and never that small.
-        let number = self.word_of(self.position, 0);
+        self.last[..savings.len()].copy_from_slice(savings);
+        let number = self.word(self.first(self.position));
         number.store(self.position + 1, Ordering::Release);
         self.position += lines;
+        let next = self.word(self.first(self.position));
+        // The message's own words must not wait for the line of the next entry.
+        // SAFETY: a hint.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) next,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
         true
     }
 
-    /// Receives, if there is something; of the savings, only those that count.
+    /// Sends nothing any more.
+    pub(crate) fn close(&self) {
+        self.word(1).store(1, Ordering::Release);
+    }
+
+    /// What was sent before is there.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word(1).load(Ordering::Acquire) != 0
+    }
+
+    /// Receives, if there is something; of the savings, only those that count, and not who has sent it.
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut Arrived) -> bool {
-        let number = self.word_of(self.position, 0).load(Ordering::Acquire);
-        if number != self.position + 1 {
+        let number = self.word(self.first(self.position));
+        if number.load(Ordering::Acquire) != self.position + 1 {
             return false;
         }
-        let get = |word| self.word_of(self.position, word).load(Ordering::Relaxed);
-        let (tag, origin) = (get(2), get(5));
-        (into.comm, into.tag) = (get(1), (tag >> 32) as i32);
+        let get = |word| self.data(word).load(Ordering::Relaxed);
+        let (tag, session) = (get(1), get(4));
+        (into.comm, into.tag) = (get(0), (tag >> 32) as i32);
         let strand = &mut into.strand;
-        (strand.length, strand.burdened) = (get(3), get(4));
-        (strand.rank, strand.export) = ((origin >> 32) as u32, origin as u32);
-        strand.session = (tag >> 8 & SESSION) as u32;
-        strand.count = (tag as u32 & 0xff).min(hpcrun_abi::SAVINGS as u32);
-        let count = strand.count as usize;
-        for (index, saving) in strand.savings[..count].iter_mut().enumerate() {
-            *saving = Saving {
-                procedure: get(HEAD + 2 * index),
-                time: get(HEAD + 2 * index + 1),
+        (strand.length, strand.burdened) = (get(2), get(3));
+        (strand.session, strand.export) = ((session >> 32) as u32, tag as u32);
+        strand.count = (session as u32 >> 16).min(SAVINGS as u32);
+        let changed = session & 0xffff;
+        for (place, at) in ones(changed).enumerate() {
+            self.last[at] = Saving {
+                procedure: self.data(HEAD + 2 * place).load(Ordering::Relaxed),
+                time: self.data(HEAD + 2 * place + 1).load(Ordering::Relaxed),
             };
         }
-        self.position += (HEAD + 2 * count).div_ceil(WORDS) as u64;
+        let count = strand.count as usize;
+        strand.savings[..count].copy_from_slice(&self.last[..count]);
+        self.position += lines(changed.count_ones());
         if self.position - self.known > self.lines / 4 {
             self.known = self.position;
             self.word(0).store(self.position, Ordering::Release);
@@ -134,25 +171,37 @@ impl Ring {
     }
 }
 
+/// The numbers of the bits that are set.
+#[inline]
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let one = (bits != 0).then(|| bits.trailing_zeros() as usize);
+        bits &= bits.wrapping_sub(1);
+        one
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hpcrun_abi::RemoteStrand;
 
     fn arrived(number: u64) -> Arrived {
         let mut strand = RemoteStrand {
             length: number * 1000,
             burdened: number * 1001,
-            rank: 3,
             export: number as u32,
             session: 1,
             count: (number * 7 % 9) as u32,
             ..RemoteStrand::default()
         };
-        for saving in &mut strand.savings[..(number * 7 % 9) as usize] {
+        // Some of them as before.
+        for (at, saving) in strand.savings[..(number * 7 % 9) as usize]
+            .iter_mut()
+            .enumerate()
+        {
             *saving = Saving {
-                procedure: 1 << 60 | number,
-                time: number,
+                procedure: (1 << 60) | (number / 100),
+                time: number / (at as u64 + 1),
             };
         }
         Arrived {
@@ -160,6 +209,10 @@ mod tests {
             tag: -(number as i32),
             strand,
         }
+    }
+
+    fn send(sender: &mut Ring, arrived: &Arrived) -> bool {
+        sender.send(arrived.comm, arrived.tag, &arrived.strand)
     }
 
     /// A sender and a receiver, each as fast as it can, in a ring of a few entries.
@@ -173,12 +226,13 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..ENTRIES {
-                    while !sender.send(&arrived(number)) {
+                    while !send(&mut sender, &arrived(number)) {
                         std::thread::yield_now();
                     }
                 }
             });
             for number in 0..ENTRIES {
+                // Savings that do not count stay.
                 let mut received = Arrived::default();
                 while !receiver.receive(&mut received) {
                     std::thread::yield_now();
@@ -200,7 +254,7 @@ mod tests {
             ..arrived(number)
         };
         let sent = (0..9)
-            .take_while(|number| sender.send(&empty(*number)))
+            .take_while(|number| send(&mut sender, &empty(*number)))
             .count();
         assert_eq!(sent, 4);
         let mut received = Arrived::default();
@@ -209,7 +263,10 @@ mod tests {
             assert_eq!(received, empty(number));
         }
         assert!(!receiver.receive(&mut received));
-        assert!(sender.send(&empty(4)) && receiver.receive(&mut received));
+        assert!(send(&mut sender, &empty(4)) && receiver.receive(&mut received));
         assert_eq!(received, empty(4));
+        assert!(!receiver.is_closed());
+        sender.close();
+        assert!(receiver.is_closed());
     }
 }

@@ -1,7 +1,7 @@
 //! The functions for the library that observes calls of message-passing libraries (`hpcrun-mpi`). It is
 //! preloaded beside this one into processes that a launcher of jobs has started.
 
-use crate::events::{self, keeping_errno};
+use crate::events;
 use critical_path::{Lost, Site};
 use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, MessageTable, RemoteStrand};
 use hpcrun_core::logical::agents;
@@ -28,7 +28,6 @@ pub extern "C" fn hpcrun_messages(own: usize) -> *const MessageTable {
             join,
             enter,
             leave,
-            export,
             import,
             lose,
         }))
@@ -39,29 +38,28 @@ extern "C" fn join(job: u64, rank: u32, ranks: u32) {
     path::join(job, rank, ranks);
 }
 
-extern "C" fn enter(address: u64) -> u64 {
-    let enter = |thread: &threads::ThreadState| keeping_errno(|| thread.enter_call(address));
-    threads::current().map_or(CALL_UNTRACKED, enter)
+// Calls of MPI need not keep errno.
+
+unsafe extern "C" fn enter(address: u64, to: *mut RemoteStrand) -> u64 {
+    // SAFETY: null, or the caller's strand.
+    let mut to = unsafe { to.as_mut() };
+    if let Some(to) = &mut to {
+        to.session = 0;
+    }
+    threads::current().map_or(CALL_UNTRACKED, |thread| thread.enter_call(address, to))
 }
 
 extern "C" fn leave(entered: u64) {
-    threads::current().inspect(|thread| keeping_errno(|| thread.leave_call(entered)));
-}
-
-unsafe extern "C" fn export(at: u64, to: *mut RemoteStrand) {
-    // SAFETY: the caller's strand.
-    let to = unsafe { &mut *to };
-    to.session = 0;
-    if at != CALL_UNTRACKED {
-        events::amend(|tracked| tracked.export(Site(at), to));
-    }
+    threads::current().inspect(|thread| thread.leave_call(entered));
 }
 
 unsafe extern "C" fn import(from: *const RemoteStrand, at: u64) {
     // SAFETY: the caller's strand.
     let remote = unsafe { &*from };
-    if at != CALL_UNTRACKED {
-        events::amend(|tracked| tracked.thread.import(remote, Site(at)));
+    if let Some(thread) = threads::current().filter(|_| at != CALL_UNTRACKED) {
+        thread
+            .path()
+            .with(|tracked| tracked.thread.import(remote, Site(at)));
     }
 }
 

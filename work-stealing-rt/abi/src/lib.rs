@@ -304,8 +304,11 @@ pub type Messages = unsafe extern "C" fn(own: usize) -> *const MessageTable;
 /// Procedures of which a message says what zeroing them saves: marks of the program first.
 pub const SAVINGS: usize = 16;
 
+/// In the number of a procedure: it is a mark of the program.
+pub const MARK: u64 = 1 << 63;
+
 /// What the path is shorter by if a procedure takes no time, in nanoseconds. The procedure: a hash of its
-/// name, equal in all processes, with the top bit set for a mark of the program.
+/// name, equal in all processes, with [`MARK`] set for a mark of the program.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Saving {
@@ -331,8 +334,34 @@ pub struct RemoteStrand {
     pub session: u32,
     /// How many of `savings` are used.
     pub count: u32,
-    /// The largest savings, by procedure.
+    /// The largest savings: of marks, then of others.
     pub savings: [Saving; SAVINGS],
+}
+
+impl RemoteStrand {
+    /// The site that stands for it at the receiver.
+    pub const fn site(&self) -> Site {
+        SITE_REMOTE | (self.rank as u64) << 32 | self.export as u64
+    }
+
+    /// The savings of marks.
+    #[inline]
+    pub fn marks(&self) -> &[Saving] {
+        self.split().0
+    }
+
+    /// The savings of other procedures.
+    #[inline]
+    pub fn functions(&self) -> &[Saving] {
+        self.split().1
+    }
+
+    #[inline]
+    fn split(&self) -> (&[Saving], &[Saving]) {
+        let used = &self.savings[..SAVINGS.min(self.count as usize)];
+        let is_mark = |saving: &&Saving| saving.procedure & MARK != 0;
+        used.split_at(used.iter().take_while(is_mark).count())
+    }
 }
 
 /// What [`MessageTable::enter`] returns in a call within another one, which is not to be reported.
@@ -357,12 +386,10 @@ pub struct MessageTable {
     /// The process has this rank among so many in a job, whose id is the same for all ranks.
     pub join: extern "C" fn(job: u64, rank: u32, ranks: u32),
     /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the result
-    /// unless it is [`CALL_NESTED`].
-    pub enter: extern "C" fn(address: u64) -> Site,
+    /// unless it is [`CALL_NESTED`]. The strand is copied for other processes, unless `to` is null.
+    pub enter: unsafe extern "C" fn(address: u64, to: *mut RemoteStrand) -> Site,
     /// The call ends.
     pub leave: extern "C" fn(Site),
-    /// Copies the strand, in a call, for another process.
-    pub export: unsafe extern "C" fn(at: Site, to: *mut RemoteStrand),
     /// The call has waited for a strand of another process.
     pub import: unsafe extern "C" fn(from: *const RemoteStrand, at: Site),
     /// As [`PathTable::lose`].

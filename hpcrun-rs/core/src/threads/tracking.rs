@@ -9,7 +9,7 @@ use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
 use hpcrun_abi::{
-    CALL_NESTED, CALL_UNTRACKED, CountedSite, RuntimeTable, SITE_CONTEXT, TaskHeader,
+    CALL_NESTED, CALL_UNTRACKED, CountedSite, RemoteStrand, RuntimeTable, SITE_CONTEXT, TaskHeader,
 };
 
 impl ThreadState {
@@ -40,8 +40,8 @@ impl ThreadState {
 
     /// A call of a message-passing library begins, from an address: what the thread does in it is no
     /// activity, and a yield there is no idleness. The result is for [`Self::leave_call`]; [`CALL_NESTED`]:
-    /// the thread is in such a call already.
-    pub fn enter_call(&self, address: u64) -> u64 {
+    /// the thread is in such a call already. Copies the strand, if it is asked to, for other processes.
+    pub fn enter_call(&self, address: u64, to: Option<&mut RemoteStrand>) -> u64 {
         if self.in_call.replace(true) {
             return CALL_NESTED;
         }
@@ -50,6 +50,9 @@ impl ThreadState {
         }
         let site = self.event(address, |tracked, site| {
             tracked.thread.pause();
+            if let Some(to) = to {
+                tracked.export(site, to);
+            }
             site
         });
         site.map_or(CALL_UNTRACKED, |site| site.0.max(CALL_UNTRACKED + 1))

@@ -11,7 +11,7 @@
 //! Invariant: the times of all segments, with the folded ones, add up to the times appended.
 
 use super::arena::{Arena, Content, Cursor, Local, NodeId};
-use super::{Edge, Segment, Site};
+use super::{Edge, Segment, Site, remote};
 use std::collections::HashMap;
 
 /// The longest group of segments whose repetition is recognised.
@@ -176,14 +176,20 @@ impl List {
         segments
     }
 
-    /// Adds the list to others, which share nodes with it; the number of the last one.
-    pub(crate) fn add_to(&self, arena: &Arena, tree: &mut Tree) -> Option<u32> {
+    /// Adds the list, which goes on from `origin`, to others, which share nodes with it; the number of the
+    /// last one.
+    pub(crate) fn add_to(
+        &self,
+        origin: Option<(Site, u64)>,
+        arena: &Arena,
+        tree: &mut Tree,
+    ) -> Option<u32> {
         let mut new = Vec::new();
         let mut cursor = arena.cursor(&self.node);
-        let mut last = None;
+        let mut last = origin.and_then(|origin| tree.origin(origin));
         while let Some(at) = cursor {
-            last = tree.known.get(&at).copied();
-            if last.is_some() {
+            if let Some(known) = tree.known.get(&at) {
+                last = Some(*known);
                 break;
             }
             new.push(at);
@@ -222,11 +228,21 @@ fn folded(time: u64, count: u64) -> Option<Segment> {
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     known: HashMap<Cursor, u32>,
+    origins: HashMap<Site, u32>,
     /// Each with the number of the one before it.
     pub(crate) segments: Vec<(Option<u32>, Segment)>,
 }
 
 impl Tree {
+    fn origin(&mut self, origin: (Site, u64)) -> Option<u32> {
+        if let Some(known) = self.origins.get(&origin.0) {
+            return Some(*known);
+        }
+        let number = self.add(None, Some(remote(origin)));
+        self.origins.extend(number.map(|number| (origin.0, number)));
+        number
+    }
+
     fn add(&mut self, before: Option<u32>, segment: Option<Segment>) -> Option<u32> {
         let Some(segment) = segment else {
             return before;
