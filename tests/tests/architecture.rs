@@ -19,7 +19,12 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("work-stealing-rt", &["hpcrun-abi"]),
     (
         "work-stealing-actors",
-        &["work-stealing-rt", "critical-path", "hpcrun-api", "hpc-formats"],
+        &[
+            "work-stealing-rt",
+            "critical-path",
+            "hpcrun-api",
+            "hpc-formats",
+        ],
     ),
     (
         "hpcrun-core",

@@ -18,7 +18,8 @@ use work_stealing_rt::{
     ThreadPool, ThreadPoolBuilder, broadcast, join, par_for_grain, scope, spawn, yield_now,
 };
 
-/// One tracking at a time; again if a host took the cores away meanwhile, whose time clocks count differently.
+/// One tracking at a time; again if a host took the cores away meanwhile, whose time clocks count
+/// differently.
 fn undisturbed(test: impl Fn()) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

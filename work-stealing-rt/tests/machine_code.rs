@@ -87,7 +87,8 @@ fn joins_neither_contain_nor_call_the_tracking() {
     assert_eq!(pool.install(|| (fib(10), fib_context(10))), (55, 55));
     assert!(critical_path::stop().is_some());
     let report = profiler::tracker().report();
-    // 88 joins of each, of which some are in grains: the second halves came through the tracking nevertheless.
+    // 88 joins of each, of which some are in grains: the second halves came through the tracking
+    // nevertheless.
     assert!(report.quality.exact_edges >= 2 * 88, "{report:?}");
     assert_eq!(code(), code_before);
 

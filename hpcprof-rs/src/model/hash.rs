@@ -15,8 +15,8 @@ pub type NumberedSet<K> = indexmap::IndexSet<K, FixedState>;
 /// A map whose entries have numbers, in the order in which they were added.
 pub type NumberedMap<K, V> = indexmap::IndexMap<K, V, FixedState>;
 
-/// A set of small keys that have numbers, in the order in which they were added. It keeps no hashes, so it takes
-/// half the memory of a [`NumberedSet`].
+/// A set of small keys that have numbers, in the order in which they were added. It keeps no hashes, so it
+/// takes half the memory of a [`NumberedSet`].
 #[derive(Debug, Default)]
 pub struct DenseSet<K> {
     numbers: HashTable<u32>,

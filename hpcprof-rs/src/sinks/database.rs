@@ -32,8 +32,8 @@ pub struct Catalogue<'a> {
 }
 
 impl<'a> Catalogue<'a> {
-    /// Writes what does not need values. The folded tree is the one that views open with: contexts in preorder,
-    /// and their scopes.
+    /// Writes what does not need values. The folded tree is the one that views open with: contexts in
+    /// preorder, and their scopes.
     pub fn begin(
         experiment: &'a Experiment,
         folded: (&[TreeNode], &[u32]),
@@ -50,8 +50,8 @@ impl<'a> Catalogue<'a> {
         })
     }
 
-    /// Writes the values of the folded tree: its contexts' parents, their exclusive values, and how the values
-    /// of threads are spread.
+    /// Writes the values of the folded tree: its contexts' parents, their exclusive values, and how the
+    /// values of threads are spread.
     pub fn write_values(
         &self,
         parents: &[Option<u32>],

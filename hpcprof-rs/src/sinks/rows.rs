@@ -1,5 +1,5 @@
-//! Inserts many rows into a table of the catalogue. A statement inserts several of them, as executing one costs
-//! about as much as a row.
+//! Inserts many rows into a table of the catalogue. A statement inserts several of them, as executing one
+//! costs about as much as a row.
 
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Connection, Result, ToSql};

@@ -2,8 +2,8 @@
 //!
 //! One duty: know from earlier forks which ones these are, and what a strand must remember of them. Such a
 //! fork is followed exactly, but the forks inside of its two halves are not: each half is a *grain*, which
-//! counts as if it ran serially. So the span is an upper bound, and the longest chain without grains is a lower
-//! one.
+//! counts as if it ran serially. So the span is an upper bound, and the longest chain without grains is a
+//! lower one.
 
 use crate::path::Site;
 

@@ -2,7 +2,8 @@
 //!
 //! One duty: measure activity between events, and carry strands along edges. An operation among many reads
 //! the clock once, so its own time counts as activity, less what operations take in the mean
-//! ([`Settings::operation_cost`](crate::Settings)). One after other activity reads it twice and does not count.
+//! ([`Settings::operation_cost`](crate::Settings)). One after other activity reads it twice and does not
+//! count.
 
 use std::sync::Arc;
 
@@ -192,8 +193,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
     }
 
-    /// Ends an operation. One that finds the caches cold may take microseconds: it reads the clock again, so as
-    /// not to count as activity.
+    /// Ends an operation. One that finds the caches cold may take microseconds: it reads the clock again, so
+    /// as not to count as activity.
     #[inline]
     fn settle(&mut self) {
         if self.last < self.cold {

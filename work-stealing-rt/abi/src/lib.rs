@@ -246,8 +246,8 @@ pub struct PathTable {
     /// arrival. 0: the thread cannot be tracked, since it ends.
     pub copy: unsafe extern "C" fn(at: Site) -> Strand,
     /// As [`copy`](Self::copy), for a fork whose task this strand joins, and those of later forks before.
-    /// [`SERIAL`]: the fork is part of so little activity that it is not followed. With the bit [`SERIAL`]: none
-    /// of the forks in its two halves need be told.
+    /// [`SERIAL`]: the fork is part of so little activity that it is not followed. With the bit [`SERIAL`]:
+    /// none of the forks in its two halves need be told.
     pub fork: unsafe extern "C" fn(at: Site) -> Strand,
     /// The current strand has waited for another one: the longer of both goes on. The edge: `EDGE_…`.
     pub merge: unsafe extern "C" fn(strand: Strand, at: Site, edge: u32),

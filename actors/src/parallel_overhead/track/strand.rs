@@ -1,9 +1,9 @@
 //! What the calling thread does now, and how long its path is.
 //!
 //! One duty: keep what handlers and programs the thread is in, and measure their tasks by the thread's clock.
-//! A task begins at the greatest of the paths that lead to it; a part ends at each message that the task sends
-//! and at its end. One reading of the clock serves the end of a task and the begin of the next one, so the way
-//! through the scheduler belongs to the task that it leads to.
+//! A task begins at the greatest of the paths that lead to it; a part ends at each message that the task
+//! sends and at its end. One reading of the clock serves the end of a task and the begin of the next one, so
+//! the way through the scheduler belongs to the task that it leads to.
 //!
 //! A task that waits inside of its handler (a fork of work-stealing-rt) may run others on top of its stack:
 //! they are tasks of their own, and the outer one's time stands still.

@@ -23,8 +23,8 @@ pub struct Numbered {
     pub loops: Vec<u32>,
 }
 
-/// A tree in preorder, siblings by kind, procedure, line and call site. A context is its parent and its scope,
-/// eight bytes, as in a [`ContextTree`].
+/// A tree in preorder, siblings by kind, procedure, line and call site. A context is its parent and its
+/// scope, eight bytes, as in a [`ContextTree`].
 #[derive(Debug)]
 pub struct Numbers {
     /// What contexts of a scope are, but for their parents and parallel loops.

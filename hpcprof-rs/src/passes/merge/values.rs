@@ -259,8 +259,8 @@ pub struct Added<R> {
     pub spreads: Spreads,
 }
 
-/// Adds up all values. A worker calls `first` before it takes its part in the last run. The sink gets the sums
-/// of all runs but the last.
+/// Adds up all values. A worker calls `first` before it takes its part in the last run. The sink gets the
+/// sums of all runs but the last.
 pub fn add_up<S: Sink, R>(
     inputs: Inputs<'_, S>,
     first: impl FnOnce() -> Result<R>,

@@ -81,7 +81,8 @@ impl Grain {
         self.from.load(Ordering::Relaxed) == slot + 1
     }
 
-    /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain already.
+    /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain
+    /// already.
     pub(crate) fn enter(&self, slot: usize) -> bool {
         let free = self.from.load(Ordering::Relaxed) == usize::MAX;
         if free {
