@@ -67,7 +67,8 @@ pub fn exclusive_cores() -> ExclusiveCores {
     cores(FlockArg::LockExclusive)
 }
 
-/// As [`exclusive_cores`], beside other tests that need one core only: of programs with one thread.
+/// As [`exclusive_cores`], beside others that ask for no more: programs with one thread, and what is the same
+/// however busy the cores are.
 pub fn one_core() -> ExclusiveCores {
     cores(FlockArg::LockShared)
 }

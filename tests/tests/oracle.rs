@@ -102,7 +102,7 @@ fn printed(run: &Run, key: &str) -> f64 {
 fn check(workers: usize, unwinder: &'static str) {
     let run = Spec::fixture(&format!("oracle-{unwinder}-{workers}"), "oracle")
         .unwinder(unwinder)
-        .arguments(&[&workers.to_string(), &N.to_string(), "1500"])
+        .arguments(&[&workers.to_string(), &N.to_string(), "750"])
         .rate(RATE)
         .cores(workers)
         .succeed();

@@ -129,6 +129,7 @@ fn profile(
 fn faults(mode: &str, condition: Condition) -> Vec<String> {
     let arguments: &[&str] = match condition {
         Condition::Crowded => &["100", CROWD],
+        Condition::Alone => &["200"],
         _ => &["300"],
     };
     let (truth, view) = match profile(mode, condition, arguments) {

@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// Samples a second.
 const RATE: u32 = 1000;
+/// Milliseconds of CPU time of the programs' unit.
+const UNIT_MS: &str = "150";
 
 fn near(what: &str, measured: f64, truth: f64) {
     let allowed = 0.03 * truth + 2.0 / f64::from(RATE);
@@ -16,7 +18,10 @@ fn near(what: &str, measured: f64, truth: f64) {
 }
 
 fn profile(test: &str, program: &Path) -> (View, Truth) {
-    let run = Spec::new(test, program).rate(RATE).succeed();
+    let run = Spec::new(test, program)
+        .arguments(&[UNIT_MS])
+        .rate(RATE)
+        .succeed();
     (run.database().top_down(), run.truth())
 }
 
@@ -110,7 +115,7 @@ fn rustc_at_every_level() {
         &["-Copt-level=3", "-Clto=fat", "-Ccodegen-units=1"],
     ];
     let place = folder("tags-rustc");
-    for debug in ["1", "line-tables-only"] {
+    for (debug, levels) in [("1", &levels[..]), ("line-tables-only", &levels[3..])] {
         for (i, flags) in levels.iter().enumerate() {
             let program = place.join(format!("tags-{debug}-{i}"));
             check(

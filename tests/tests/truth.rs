@@ -36,12 +36,16 @@ fn assert_within(what: &str, rate: u32, measured: f64, truth: f64, slack: f64) {
 fn profile(test: &str, rate: u32, spec: Spec) -> (Run, Database) {
     let run = spec.rate(rate).succeed();
     let database = run.database();
+    assert_first_screen(test, &database);
+    (run, database)
+}
+
+fn assert_first_screen(test: &str, database: &Database) {
     let screen = String::from_utf8_lossy(&database.output.stdout);
     assert!(
         screen.lines().count() <= 25,
         "{test}: the first screen has at most 25 lines:\n{screen}"
     );
-    (run, database)
 }
 
 /// A site's true seconds of a metric.
@@ -92,21 +96,7 @@ fn check_sites_bottom_up(rate: u32, view: &View, truth: &Truth) {
     }
 }
 
-#[test]
-fn phases_on_two_workers() {
-    let _cores = exclusive_cores();
-    for (rate, _) in RATES {
-        let test = format!("phases-{rate}");
-        let (run, database) = profile(&test, rate, Spec::fixture(&test, "phases"));
-        let (top_down, truth) = (database.top_down(), run.truth());
-        top_down.assert_rooted(50);
-        check_sites(rate, &top_down, &truth);
-        check_sites_bottom_up(rate, &database.bottom_up(), &truth);
-        let total: f64 = truth.sites.values().map(|v| value(v, "work")).sum();
-        assert_near("all work", rate, value(&top_down.totals, "work"), total);
-    }
-}
-
+/// Phases on two workers, by every source of samples.
 #[test]
 fn every_source_of_samples_measures_the_same() {
     let _cores = exclusive_cores();
@@ -120,9 +110,14 @@ fn every_source_of_samples_measures_the_same() {
                 continue;
             }
             assert!(run.output.status.success(), "{source}: {}", run.stderr());
-            let view = run.database().top_down();
-            view.assert_rooted(50);
-            check_sites(rate, &view, &run.truth());
+            let database = run.database();
+            assert_first_screen(&test, &database);
+            let (top_down, truth) = (database.top_down(), run.truth());
+            top_down.assert_rooted(50);
+            check_sites(rate, &top_down, &truth);
+            check_sites_bottom_up(rate, &database.bottom_up(), &truth);
+            let total: f64 = truth.sites.values().map(|v| value(v, "work")).sum();
+            assert_near("all work", rate, value(&top_down.totals, "work"), total);
         }
     }
 }

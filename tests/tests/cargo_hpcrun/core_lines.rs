@@ -6,13 +6,13 @@
 use crate::project::{JOIN_MAIN, Outcome, Project, assert_rooted, burnt, cached, logging_wrapper};
 use hpcrun_tests::repository::metadata;
 use hpcrun_tests::run::Truth;
-use hpcrun_tests::tools::{exclusive_cores, workspace};
+use hpcrun_tests::tools::{exclusive_cores, one_core, workspace};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
 fn the_drop_in_may_be_the_projects_own_patch() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let drop_in = workspace().join("work-stealing-rt/rayon-core");
     let project = Project::new("patched")
         .manifest(
@@ -55,7 +55,7 @@ fn main() {
 
 #[test]
 fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let runtime = workspace().join("work-stealing-rt");
     let project = Project::new("both")
         .manifest(
@@ -91,7 +91,7 @@ fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
 /// Workers of one copy that are blocked in the other's pool, and whatever else blocks them.
 #[test]
 fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
-    let _cores = exclusive_cores();
+    let cores = one_core();
     let fixtures = workspace().join("fixtures/programs");
     let project = Project::new("blocked")
         .manifest(
@@ -106,6 +106,10 @@ fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
             include_str!("../../../fixtures/rayon/src/bin/blocked.rs"),
         )
         .locked();
+    project.run(&["build"]).succeed();
+    drop(cores);
+    // Its truths, idleness among them, are those of two cores that nobody else uses.
+    let _cores = exclusive_cores();
     let arguments = [
         "-e",
         "cpu-time@1000",
@@ -124,7 +128,7 @@ fn what_a_worker_waits_for_in_the_other_copy_is_idleness() {
 
 #[test]
 fn rayon_core_may_have_another_name_and_be_in_build_scripts_and_macros() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let sum = "cores::join(|| 20u64, || 22u64)";
     let core = "cores = { package = \"rayon-core\", version = \"1.12\" }";
     let package = |name: &str, lines: &str| {
@@ -228,7 +232,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = vendored("older", "1.12.1");
     let before = project.files();
     let (wrapper, log) = logging_wrapper(&project);
@@ -256,7 +260,7 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
 
 #[test]
 fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("partial")
         .manifest(
             "partial",
@@ -293,7 +297,7 @@ fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
 
 #[test]
 fn another_line_is_named_and_can_be_profiled_as_it_is() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = vendored("eldest", "1.10.0");
     let before = project.files();
     project

@@ -6,7 +6,7 @@ mod project;
 mod settings;
 
 use crate::project::{CHANNELS_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted};
-use hpcrun_tests::tools::{check, exclusive_cores, interruptible};
+use hpcrun_tests::tools::{check, interruptible, one_core};
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("rayon")
         .manifest(
             "hard",
@@ -70,7 +70,7 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
 
 #[test]
 fn the_published_rayon_can_be_kept() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("stock")
         .manifest("stock", "[dependencies]\nrayon = \"1.11\"")
         .main("src/main.rs", RAYON_MAIN)
@@ -92,7 +92,7 @@ fn the_published_rayon_can_be_kept() {
 
 #[test]
 fn channels_are_replaced_and_do_the_same() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("channels")
         .manifest("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"")
         .main("src/main.rs", CHANNELS_MAIN)
@@ -120,7 +120,7 @@ fn channels_are_replaced_and_do_the_same() {
 
 #[test]
 fn a_workspace_has_many_programs() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let package = |name: &str, lines: &str| {
         format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2021\"\n{lines}\n")
     };
@@ -201,7 +201,7 @@ fn a_workspace_has_many_programs() {
 
 #[test]
 fn what_there_is_in_the_place_of_a_program_is_named() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let package = |name: &str| {
         format!("[package]\nname = \"{name}\"\nversion = \"1.2.3\"\nedition = \"2024\"\n")
     };
@@ -250,7 +250,7 @@ fn what_there_is_in_the_place_of_a_program_is_named() {
 
 #[test]
 fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("ends")
         .manifest("ends", "")
         .main("src/main.rs", THREADS_MAIN)

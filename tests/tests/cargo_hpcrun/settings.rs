@@ -3,12 +3,12 @@
 use crate::project::{
     JOIN_MAIN, Outcome, Project, RAYON_MAIN, THREADS_MAIN, assert_rooted, logging_wrapper,
 };
-use hpcrun_tests::tools::{exclusive_cores, tool_path};
+use hpcrun_tests::tools::{one_core, tool_path};
 use std::fs;
 
 #[test]
 fn a_packages_own_profile_does_not_take_the_lines_away() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("packages")
         .manifest(
             "packages",
@@ -34,7 +34,7 @@ fn a_packages_own_profile_does_not_take_the_lines_away() {
 
 #[test]
 fn a_program_on_the_shared_standard_library_finds_it() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("shared")
         .manifest("shared", "")
         .main("src/main.rs", THREADS_MAIN)
@@ -47,7 +47,7 @@ fn a_program_on_the_shared_standard_library_finds_it() {
 
 #[test]
 fn cargos_configuration_is_heeded() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("configured")
         .manifest("configured", "[dependencies]\nrayon-core = \"1.13\"")
         .main("src/main.rs", JOIN_MAIN)
@@ -85,7 +85,7 @@ fn cargos_configuration_is_heeded() {
 
 #[test]
 fn the_program_gets_the_configured_environment_and_a_runner_is_named() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("environment")
         .manifest("environment", "")
         .main(
@@ -134,7 +134,7 @@ fn main() {
 
 #[test]
 fn a_stripped_build_is_refused_in_words() {
-    let _cores = exclusive_cores();
+    let _cores = one_core();
     let project = Project::new("stripped")
         .manifest("stripped", "[dependencies]\nrayon = \"1.11\"")
         .main("src/main.rs", RAYON_MAIN)
