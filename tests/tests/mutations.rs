@@ -57,7 +57,8 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs `parse` over mutants of the seeds for `seconds`, at least `least` of them; for 0.4 times as long unless
+/// Runs `parse` over mutants of the seeds for `seconds`, at least `least` of them; for 0.4 times as long
+/// unless
 /// `HPCRUN_TEST_MUTATIONS` is set, as `cargo xtask nightly` does.
 fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8])) {
     assert!(

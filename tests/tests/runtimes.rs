@@ -14,9 +14,9 @@ const MODES: [&str; 7] = [
     "rounds", "between", "critical", "tasks", "nested", "dynamic", "crowd",
 ];
 
-/// How idle threads wait: as the runtime likes in every mode; asleep and spinning in those that differ in what
-/// is waited for, a barrier, a lock and a task. Where more threads spin than there are cores they would take
-/// them from those that work.
+/// How idle threads wait: as the runtime likes in every mode; asleep and spinning in those that differ in
+/// what is waited for, a barrier, a lock and a task. Where more threads spin than there are cores they would
+/// take them from those that work.
 const POLICIES: [(Option<&str>, &[&str]); 3] = [
     (None, &MODES),
     (Some("passive"), &["rounds", "critical", "tasks"]),
