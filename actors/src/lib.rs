@@ -32,7 +32,7 @@
 //!
 //! What the paths are used for: [automatic priorities](SystemBuilder::automatic_priorities), the
 //! [phase](PathReport::phase) that a program repeats, the [tasks that matter](PathReport::tasks) of a trace,
-//! branches that are [nearly critical](PathReport::near) and tasks that [expose](PathReport::exposing)
+//! branches that are [nearly critical](PathReport::report) and tasks that [expose](PathReport::exposing)
 //! parallelism.
 //!
 //! * *Activity* is CPU time of the worker in a handler, with the way of its message through the scheduler.
