@@ -44,6 +44,11 @@ impl Condition {
     }
 }
 
+/// Whether tests have time for all that they can try. `cargo xtask nightly` sets the variable.
+pub fn is_long() -> bool {
+    std::env::var_os("HPCRUN_TEST_LONG").is_some()
+}
+
 /// A process that spins on one core until this is dropped, or two minutes at most.
 struct Neighbour(Child);
 

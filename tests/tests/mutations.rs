@@ -2,6 +2,7 @@
 //!
 //! The fuzz targets (`fuzz/`) do the same without an end, where a nightly toolchain is at hand.
 
+use hpcrun_tests::run::is_long;
 use hpcrun_tests::tools::{one_core, release};
 use hpcrun_tests::{parsers, seeds};
 use std::path::Path;
@@ -57,17 +58,15 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs `parse` over mutants of the seeds for `seconds`, at least `least` of them; for 0.4 times as long
-/// unless
-/// `HPCRUN_TEST_MUTATIONS` is set, as `cargo xtask nightly` does.
+/// Runs `parse` over mutants of the seeds for `seconds`, or 0.4 of them in a short run, and over at least
+/// `least` mutants.
 fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8])) {
     assert!(
         seeds.iter().any(|s| !s.is_empty()),
         "{what}: there are seeds"
     );
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let is_long = std::env::var_os("HPCRUN_TEST_MUTATIONS").is_some();
-    let end = Instant::now() + Duration::from_millis(seconds * if is_long { 1000 } else { 400 });
+    let end = Instant::now() + Duration::from_millis(seconds * if is_long() { 1000 } else { 400 });
     let mut count = 0;
     for seed in seeds {
         parse(seed);

@@ -5,7 +5,7 @@
 //! (left costs 1 of the parameter, right 2) never use up more than there is, and when the leaf comes
 //! where less than 2 is left and only there. Not one sample may be elsewhere.
 
-use hpcrun_tests::run::{Run, Spec};
+use hpcrun_tests::run::{Run, Spec, is_long};
 use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
@@ -100,9 +100,10 @@ fn printed(run: &Run, key: &str) -> f64 {
 }
 
 fn check(workers: usize, unwinder: &'static str) {
+    let time = if is_long() { "1500" } else { "750" };
     let run = Spec::fixture(&format!("oracle-{unwinder}-{workers}"), "oracle")
         .unwinder(unwinder)
-        .arguments(&[&workers.to_string(), &N.to_string(), "750"])
+        .arguments(&[&workers.to_string(), &N.to_string(), time])
         .rate(RATE)
         .cores(workers)
         .succeed();

@@ -1,7 +1,7 @@
 //! Overhead tags at every level of optimisation, by gcc, clang and rustc: the seconds that are shown as
 //! overhead against those that the program measured in tagged code, within 3 % and two samples.
 
-use hpcrun_tests::run::{Spec, Truth};
+use hpcrun_tests::run::{Spec, Truth, is_long};
 use hpcrun_tests::tools::{can_run, check, folder, one_core, workspace};
 use hpcrun_tests::view::{View, assert_close, value};
 use std::path::Path;
@@ -115,7 +115,8 @@ fn rustc_at_every_level() {
         &["-Copt-level=3", "-Clto=fat", "-Ccodegen-units=1"],
     ];
     let place = folder("tags-rustc");
-    for (debug, levels) in [("1", &levels[..]), ("line-tables-only", &levels[3..])] {
+    let with_lines = if is_long() { &levels[..] } else { &levels[3..] };
+    for (debug, levels) in [("1", &levels[..]), ("line-tables-only", with_lines)] {
         for (i, flags) in levels.iter().enumerate() {
             let program = place.join(format!("tags-{debug}-{i}"));
             check(

@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     build::run(
         Command::new(root.join(".ci/run"))
             .env("CARGO_TARGET_DIR", &target)
-            .env("HPCRUN_TEST_MUTATIONS", "long")
+            .env("HPCRUN_TEST_LONG", "1")
             .arg("--all"),
     )?;
     rayon_tests::run(&rayon_tests::Options {
