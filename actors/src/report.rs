@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use critical_path::{Edge, Lost, Settings};
+use critical_path::{Edge, Levels, Lost, Settings};
 use hpc_formats::critical_path::{
-    CriticalPath, Near, Place, Procedure, ProcedureName, Quality, Segment,
+    CriticalPath, Level, Near, Place, Procedure, ProcedureName, Quality, Segment,
 };
 
 use crate::graph::{Graph, Node};
@@ -71,6 +71,7 @@ impl PathReport {
             span: graph.span,
             burdened_span: graph.span_if(None, message_cost()),
             span_at_least: graph.span,
+            levels: levels(&graph),
             wall,
             segments: segments(shared, &graph),
             procedures: procedures(&graph),
@@ -160,6 +161,15 @@ fn place(shared: &Shared, what: What) -> Place {
         module,
         ..Place::default()
     }
+}
+
+/// What the ideal execution consists of.
+fn levels(graph: &Graph) -> Vec<Level> {
+    let mut levels = Levels::new(Settings::default().level);
+    for node in &graph.nodes {
+        levels.add(node.start, node.start + node.part.time);
+    }
+    levels.of(graph.span)
 }
 
 /// The path: consecutive parts of an actor's entry method are one segment.

@@ -94,6 +94,9 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub burdened_span: u64,
     /// The longest chain if what counts as serial, though there may be forks in it, took no time.
     pub span_at_least: u64,
+    /// What the ideal execution consists of, by the number of cores that are busy. Without it, predictions are
+    /// upper bounds.
+    pub levels: Vec<Level>,
     /// Wall time while the path was tracked.
     pub wall: u64,
     /// Cost of a spawn.
@@ -262,6 +265,18 @@ pub struct OnPath {
     pub time: u64,
 }
 
+/// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores are
+/// busy: more than `cores - 1` and at most `cores`, or more than there are predictions for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Level {
+    /// Busy cores.
+    pub cores: u32,
+    /// How long that is.
+    pub time: u64,
+    /// The activity in it.
+    pub work: u64,
+}
+
 /// What a result rests on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Quality {
@@ -304,6 +319,9 @@ pub const WORKERS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 pub struct Prediction {
     /// The number of workers.
     pub workers: u32,
+    /// If the levels of the ideal execution follow one another: the sum of max(t, w / P) over all that last t
+    /// and have the work w.
+    pub time: f64,
     /// No schedule is shorter: max(T1 / P, Tinf).
     pub lower: f64,
     /// No schedule is longer in which a worker is idle only for want of work (Brent): (T1 - Tinf) / P + Tinf.
@@ -321,6 +339,7 @@ impl<P, N> Default for CriticalPath<P, N> {
             span: 0,
             burdened_span: 0,
             span_at_least: 0,
+            levels: Vec::new(),
             wall: 0,
             spawn_cost: 0,
             message_cost: 0,
@@ -339,18 +358,38 @@ impl<P, N> Default for CriticalPath<P, N> {
 impl<P, N> CriticalPath<P, N> {
     /// What a number of workers would take.
     pub fn prediction(&self, workers: u32) -> Prediction {
+        let (least, upper) = bounds(self.work, self.span, workers);
         Prediction {
             workers,
+            time: self.by_levels(workers).max(least).min(upper),
             lower: (self.work as f64 / f64::from(workers)).max(self.span_at_least as f64),
-            upper: bound(self.work, self.span, workers),
+            upper,
         }
     }
 
-    /// The upper bound for a number of workers if a procedure took no time. It is the same bound as a
-    /// prediction's, so that the two can be compared.
+    /// One level after another. What is in none counts as in Brent's bound.
+    fn by_levels(&self, workers: u32) -> f64 {
+        let (mut time, mut work) = (self.span as f64, self.work as f64);
+        let mut sum = 0.0;
+        for level in &self.levels {
+            let (level_time, level_work) = (level.time as f64, level.work as f64);
+            (time, work) = (time - level_time, work - level_work);
+            sum += level_time.max(level_work / f64::from(workers));
+        }
+        sum + time.max(0.0) + work.max(0.0) / f64::from(workers)
+    }
+
+    /// The time for a number of workers if a procedure took none: as far between its bounds as the prediction
+    /// with the procedure is.
     pub fn without(&self, procedure: &Procedure<N>, workers: u32) -> f64 {
+        let (lower, upper) = bounds(self.work, self.span, workers);
+        let above = match upper > lower {
+            true => (self.prediction(workers).time - lower) / (upper - lower),
+            false => 1.0,
+        };
         let work = self.work.saturating_sub(procedure.work);
-        bound(work, procedure.zeroed_span, workers)
+        let (lower, upper) = bounds(work, procedure.zeroed_span, workers);
+        lower + above * (upper - lower)
     }
 
     /// By how much the span is shorter if a procedure takes no time.
@@ -407,6 +446,7 @@ impl<P, N> CriticalPath<P, N> {
             span: self.span,
             burdened_span: self.burdened_span,
             span_at_least: self.span_at_least,
+            levels: self.levels,
             wall: self.wall,
             spawn_cost: self.spawn_cost,
             message_cost: self.message_cost,
@@ -437,8 +477,11 @@ impl CriticalPath {
     }
 }
 
-fn bound(work: u64, span: u64, workers: u32) -> f64 {
-    work.saturating_sub(span) as f64 / f64::from(workers) + span as f64
+/// Of the time on a number of workers, the least and the greatest that work and span allow.
+fn bounds(work: u64, span: u64, workers: u32) -> (f64, f64) {
+    let (lower, span) = (work as f64 / f64::from(workers), span as f64);
+    let beside = (work as f64 - span).max(0.0) / f64::from(workers);
+    (lower.max(span), beside + span)
 }
 
 /// A part by the whole; 0 if that is 0.
@@ -446,5 +489,56 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 0.0,
         whole => part as f64 / whole as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A serial half, and one for four cores.
+    fn path() -> CriticalPath {
+        let level = |cores, work| Level {
+            cores,
+            time: 50,
+            work,
+        };
+        CriticalPath {
+            work: 250,
+            span: 100,
+            span_at_least: 100,
+            levels: vec![level(1, 50), level(4, 200)],
+            ..CriticalPath::default()
+        }
+    }
+
+    #[test]
+    fn levels_follow_one_another() {
+        let mut path = path();
+        let times = |path: &CriticalPath| [1, 2, 3, 4].map(|workers| path.prediction(workers).time);
+        assert_eq!(times(&path), [250.0, 150.0, 50.0 + 200.0 / 3.0, 100.0]);
+        let upper = [1, 2, 3, 4].map(|workers| path.prediction(workers).upper);
+        assert_eq!(upper, [250.0, 175.0, 150.0, 137.5]);
+        // Without levels, or with some that are impossible, the bounds hold.
+        path.levels[0].time = 5000;
+        assert_eq!(times(&path), upper);
+        path.levels.clear();
+        assert_eq!(times(&path), upper);
+    }
+
+    /// The prediction for two is halfway between its bounds, 125 and 175.
+    #[test]
+    fn a_procedure_without_time_leaves_the_prediction_between_its_bounds() {
+        let procedure = Procedure {
+            name: ProcedureName::Mark("f".to_owned()),
+            work: 100,
+            on_path: 25,
+            zeroed_span: 75,
+        };
+        let mut path = path();
+        assert_eq!(path.without(&procedure, 1), 150.0);
+        assert_eq!(path.without(&procedure, 2), (75.0 + 112.5) / 2.0);
+        path.levels.clear();
+        assert_eq!(path.without(&procedure, 2), 112.5);
     }
 }

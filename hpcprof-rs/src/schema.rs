@@ -106,6 +106,9 @@ CREATE TABLE critical_path(
     wall_ns INTEGER NOT NULL, spawn_cost_ns INTEGER NOT NULL, message_cost_ns INTEGER NOT NULL,
     resyncs INTEGER NOT NULL, exact_edges INTEGER NOT NULL, woken_edges INTEGER NOT NULL,
     grains INTEGER NOT NULL);
+CREATE TABLE path_level(
+    process INTEGER NOT NULL REFERENCES critical_path, cores INTEGER NOT NULL, time_ns INTEGER NOT NULL,
+    work_ns INTEGER NOT NULL, PRIMARY KEY(process, cores)) WITHOUT ROWID;
 CREATE TABLE path_place(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, module TEXT NOT NULL, file TEXT NOT NULL,
     line INTEGER NOT NULL);

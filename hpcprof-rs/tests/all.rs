@@ -14,6 +14,7 @@ mod golden;
 mod lazy;
 mod missing;
 mod parallel_loops;
+mod predictions;
 mod queries;
 mod runs;
 mod support;

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A unit of the graphs' times.
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// A graph of activity, in milliseconds.
-struct Graph {
-    work: u64,
-    span: u64,
+pub(crate) struct Graph {
+    pub(crate) work: u64,
+    pub(crate) span: u64,
     /// Code, name, activity, part of the path, the span without it.
     procedures: &'static [(CodeAddress, &'static str, u64, u64, u64)],
     /// Edge, procedure, time, thread.
@@ -28,7 +28,7 @@ struct Graph {
 }
 
 /// pre 10, then A 30 beside B 50, then post 5.
-const JOIN: Graph = Graph {
+pub(crate) const JOIN: Graph = Graph {
     work: 95,
     span: 65,
     procedures: &[
@@ -94,7 +94,7 @@ const NEARLY_CRITICAL: Graph = Graph {
     near: &[(2, 98, 2), (3, 95, 5)],
 };
 
-const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, NEARLY_CRITICAL];
+pub(crate) const GRAPHS: [Graph; 4] = [JOIN, SHARE_AND_ZEROING, BOTH_BRANCHES, NEARLY_CRITICAL];
 
 /// A function of a path, known by its samples.
 fn function(address: CodeAddress, zeroed: u64) -> Procedure {
@@ -120,7 +120,7 @@ fn segment(site: &Site, end: &Site, edge: Edge, thread: Option<u32>, time: u64) 
 
 /// A run with the path of a graph. Thread 1 has a context of each procedure, right below the entry: it has
 /// the samples of the path, and others.
-fn tracked(graph: &Graph) -> Run {
+pub(crate) fn tracked(graph: &Graph) -> Run {
     let mut on_path = Vec::new();
     let mut run = run_of(|thread, entry| {
         thread.period_ns = MS;
@@ -171,27 +171,27 @@ fn tracked(graph: &Graph) -> Run {
     run
 }
 
-fn path_of(run: &mut Run) -> &mut CriticalPath {
+pub(crate) fn path_of(run: &mut Run) -> &mut CriticalPath {
     run.critical_path.as_mut().expect("a path")
 }
 
-fn json(database: &Path, options: &[&str]) -> Value {
+pub(crate) fn json(database: &Path, options: &[&str]) -> Value {
     let mut arguments = vec!["critical-path", text(database), "--format", "json"];
     arguments.extend(options);
     serde_json::from_str(&tool(&arguments).expect("critical path")).expect("valid JSON")
 }
 
-fn page(database: &Path, options: &[&str]) -> String {
+pub(crate) fn page(database: &Path, options: &[&str]) -> String {
     let mut arguments = vec!["critical-path", text(database)];
     arguments.extend(options);
     tool_on_screen(80, &arguments).expect("critical path")
 }
 
-fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+pub(crate) fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().expect("an array")
 }
 
-fn ms(value: &Value) -> u64 {
+pub(crate) fn ms(value: &Value) -> u64 {
     let ns = nanoseconds(value);
     assert_eq!(ns % MS as i64, 0, "{value}");
     ns as u64 / MS
@@ -444,40 +444,6 @@ fn samples_of_the_path_keep_their_sum() {
         &note,
         "samples of 1.000 s on its critical path belong to profiles that are missing",
     );
-}
-
-#[test]
-fn predictions_lie_within_their_bounds() {
-    for (graph, two_workers) in GRAPHS.into_iter().zip([80.0, 89.0, 65.0, 241.5]) {
-        let database = database(&tracked(&graph));
-        let path = json(&database, &[]);
-        let predictions = elements(&path, "prediction");
-        let workers: Vec<u64> = predictions
-            .iter()
-            .filter_map(|p| p["workers"].as_u64())
-            .collect();
-        assert_eq!(workers, (0..=10).map(|n| 1 << n).collect::<Vec<_>>());
-        for prediction in predictions {
-            let [workers, seconds, lower, upper] = ["workers", "seconds", "lower", "upper"]
-                .map(|key| prediction[key].as_f64().expect("a number"));
-            let (work, span) = (graph.work as f64 / 1e3, graph.span as f64 / 1e3);
-            assert!((lower - (work / workers).max(span)).abs() < 1e-12);
-            assert!(lower <= seconds + 1e-12 && seconds <= upper);
-        }
-        // By the reference evaluator.
-        assert_eq!(predictions[1]["upper"], json!(two_workers / 1e3));
-        // One worker takes what is left of the work, any number of them the span.
-        for (workers, left) in [("1", true), ("1000000000", false)] {
-            for procedure in elements(&json(&database, &["--workers", workers]), "procedures") {
-                let expected = match left {
-                    true => graph.work - ms(&procedure["work"]),
-                    false => ms(&procedure["zeroed_span"]),
-                };
-                let found = procedure["predicted"].as_f64().expect("a time");
-                assert!((found - expected as f64 / 1e3).abs() < 1e-6, "{procedure}");
-            }
-        }
-    }
 }
 
 #[test]

@@ -119,8 +119,8 @@ fn summary(path: &CriticalPath, is_one_of_several: bool) -> String {
     );
     let times = WORKERS.iter().map(|workers| {
         let prediction = path.prediction(*workers);
-        let (lower, upper) = (time(prediction.lower), time(prediction.upper));
-        format!("{workers}: {lower} to {upper}")
+        let (predicted, upper) = (time(prediction.time), time(prediction.upper));
+        format!("{workers}: {predicted}, at most {upper}")
     });
     let times: Vec<String> = times.collect();
     let _ = writeln!(
@@ -171,7 +171,7 @@ fn time(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hpc_formats::critical_path::Quality;
+    use hpc_formats::critical_path::{Level, Quality};
 
     #[test]
     fn ranks_of_a_job_are_summed_up() {
@@ -216,6 +216,18 @@ mod tests {
             work: 4_000_000_000,
             span: 1_000_000_000,
             burdened_span: 1_100_000_000,
+            levels: vec![
+                Level {
+                    cores: 3,
+                    time: 400_000_000,
+                    work: 1_000_000_000,
+                },
+                Level {
+                    cores: 5,
+                    time: 600_000_000,
+                    work: 3_000_000_000,
+                },
+            ],
             quality: Quality {
                 exact_edges: 5,
                 woken_edges: 2,
@@ -228,7 +240,7 @@ mod tests {
         for part in [
             "critical path of process 7: work 4.000 s, span 1.000 s (1.100 s with",
             "parallelism 4.00",
-            "2: 2.000 s to 2.500 s; 4: 1.000 s to 1.750 s; 8:",
+            "2: 2.000 s, at most 2.500 s; 4: 1.150 s, at most 1.750 s; 8:",
             "5 edges that were seen and 2 of which",
             "3 are lost (untracked 3)\n",
         ] {

@@ -1,8 +1,8 @@
 //! A critical path in a file: a header, then one checksummed payload.
 
 use super::{
-    CriticalPath, Edge, Export, Near, OnPath, Procedure, ProcedureName, Quality, Rank, Segment,
-    Site,
+    CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
+    Segment, Site,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub static KIND: Kind = Kind {
     name: "critical path",
     magic: *b"HPCRPATH",
-    major: 4,
+    major: 5,
     minor: 0,
     remedy: "measure again, with the hpcrun-rs of hpcprof-rs's release",
 };
@@ -67,6 +67,7 @@ structures! {
     Procedure, Procedure { name work on_path zeroed_span }
     Near<u32>, Near { begin end thread time slack }
     OnPath, OnPath { profile record time }
+    Level, Level { cores time work }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
     Export<u32>, Export { length last before contexts marks }
@@ -211,6 +212,7 @@ impl Field for (Numbered, Vec<Site>) {
         let others = [path.wall, path.spawn_cost, path.message_cost];
         path.work.write(w);
         spans.iter().chain(&others).for_each(|time| time.write(w));
+        path.levels.write(w);
         path.quality.write(w);
         sites.write(w);
         path.segments.write(w);
@@ -233,6 +235,7 @@ impl Field for (Numbered, Vec<Site>) {
             wall: r.u64()?,
             spawn_cost: r.u64()?,
             message_cost: r.u64()?,
+            levels: Field::read(r)?,
             quality: Field::read(r)?,
             ..Numbered::default()
         };
@@ -316,6 +319,18 @@ mod tests {
             span: 65,
             burdened_span: 71,
             span_at_least: 60,
+            levels: vec![
+                Level {
+                    cores: 1,
+                    time: 35,
+                    work: 35,
+                },
+                Level {
+                    cores: 2,
+                    time: 30,
+                    work: 60,
+                },
+            ],
             wall: 80,
             spawn_cost: 4,
             message_cost: 2,

@@ -41,9 +41,16 @@ impl<P, N> CriticalPath<P, N> {
             let prediction = self.prediction(workers);
             object(&[
                 ("workers", &workers),
-                ("seconds", &Float(prediction.upper / 1e9)),
+                ("seconds", &Float(prediction.time / 1e9)),
                 ("lower", &Float(prediction.lower / 1e9)),
                 ("upper", &Float(prediction.upper / 1e9)),
+            ])
+        });
+        let levels = self.levels.iter().map(|level| {
+            object(&[
+                ("cores", &level.cores),
+                ("seconds", &Seconds(level.time)),
+                ("work", &Seconds(level.work)),
             ])
         });
         let segments = self.segments.iter().map(|s| {
@@ -120,6 +127,7 @@ impl<P, N> CriticalPath<P, N> {
         ]);
         let lists = members(&[
             ("prediction", &list(prediction)),
+            ("levels", &list(levels)),
             ("segments", &list(segments)),
             ("ranks", &list(ranks)),
             ("procedures", &list(procedures)),

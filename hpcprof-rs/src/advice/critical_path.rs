@@ -2,7 +2,7 @@
 
 use crate::model::critical_path::{CriticalPath, Procedure};
 use crate::model::symbols::is_system_module;
-use crate::render::critical_path::{Remarks, Scale, name_in, parts, without_symbol};
+use crate::render::critical_path::{Remarks, Scale, is_function, name_in, parts, without_symbol};
 use hpc_formats::critical_path::ratio;
 use hpc_formats::environment::MAX_RATE;
 use std::collections::BTreeSet;
@@ -76,7 +76,6 @@ fn too_few_samples(path: &CriticalPath, period: u64) -> Option<String> {
         .exact_edges
         .saturating_add(path.quality.woken_edges);
     let between = path.work.checked_div(known)?.max(1);
-    let is_function = |p: &Procedure| !p.name.place.module.is_empty();
     if between / ENOUGH >= period || !path.procedures.iter().any(is_function) {
         return None;
     }
@@ -146,7 +145,7 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
             |q: &&&Procedure| q.work < p.work && path.gain(q) as f64 >= path.gain(p) as f64 * SAME;
         parts.iter().any(|q| callee(&q))
     };
-    let now = path.prediction(workers).upper;
+    let now = path.prediction(workers).time;
     let gaining = parts.iter();
     let gaining = gaining.filter(|p| is_large(path.gain(p)) && !is_hidden(p) && !is_caller(p));
     let gaining = gaining.map(|p| {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::code::Code;
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Segment};
 use crate::model::hash::FastMap;
-use hpc_formats::critical_path::{Edge, Near, Place, Quality, RankShare};
+use hpc_formats::critical_path::{Edge, Level, Near, Place, Quality, RankShare};
 use hpc_formats::process::program_name;
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result as SqlResult, Row};
@@ -86,6 +86,16 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
             ..CriticalPath::default()
         })
     })?;
+    let sql = "SELECT cores, time_ns, work_ns FROM path_level WHERE process = ? ORDER BY cores";
+    let mut query = connection.prepare(sql)?;
+    let levels = query.query_map([process], |row| {
+        Ok(Level {
+            cores: row.get(0)?,
+            time: row.get(1)?,
+            work: row.get(2)?,
+        })
+    })?;
+    path.levels = levels.collect::<SqlResult<_>>()?;
     let sql = "SELECT id, name, module, file, line FROM path_place ORDER BY id";
     let places = rows(connection, sql, 1, |row| Ok(Arc::new(place(row, 1)?)))?;
     let references = References::to(&places);

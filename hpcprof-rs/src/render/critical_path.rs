@@ -22,7 +22,7 @@ const OTHERS: usize = 8;
 const NOTABLE_DOUBT: f64 = 0.98;
 /// The burdened span is named if it is so many times the span.
 const NOTABLE_COSTS: f64 = 1.01;
-/// A procedure with more of the work is the program itself.
+/// A procedure with more of the work may be the program itself.
 const MOST_WORK: f64 = 0.95;
 /// Columns that a place keeps.
 const LEAST_PLACE: usize = 20;
@@ -326,21 +326,21 @@ impl PathView<'_> {
 
     fn predictions(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
         let title = format!(
-            "{:>9} {:>9} {:>9} {:>9}",
-            "workers", scale.0, "at least", "speed-up"
+            "{:>9} {:>9} {:>9} {:>9} {:>9}",
+            "workers", scale.0, "at least", "at most", "speed-up"
         );
         writeln!(out, "\n{}", style.bold(&title))?;
         for workers in WORKERS {
             let prediction = self.path.prediction(workers);
-            let faster = match prediction.upper {
+            let faster = match prediction.time {
                 0.0 => "-".to_owned(),
-                upper => format!("{:.2}", self.path.work as f64 / upper),
+                time => format!("{:.2}", self.path.work as f64 / time),
             };
+            let times = [prediction.time, prediction.lower, prediction.upper];
+            let [time, lower, upper] = times.map(|time| scale.number(time));
             writeln!(
                 out,
-                "{workers:>9} {:>9} {:>9} {faster:>9}",
-                scale.number(prediction.upper),
-                scale.number(prediction.lower)
+                "{workers:>9} {time:>9} {lower:>9} {upper:>9} {faster:>9}"
             )?;
         }
         Ok(())
@@ -408,19 +408,36 @@ fn name_of(process: &TrackedProcess) -> String {
     )
 }
 
-/// The procedures that are parts of the program which can be shortened: neither nearly all of it, nor what
-/// starts it. Where there are the user's own, others count for those that call them.
+/// The procedures that are parts of the program which can be shortened: neither what starts it, nor what has
+/// nearly all of its work and calls the others for it. Where there are the user's own, others count for those
+/// that call them.
 pub fn parts(path: &CriticalPath) -> Vec<&Procedure> {
     let is_part = |p: &&Procedure| {
         let name = &p.name.place.name;
-        let is_whole = ratio(p.work, path.work) >= MOST_WORK || is_start_up(name) || is_shim(name);
-        (path.gain(p) > 0 || p.on_path > 0) && !is_whole
+        (path.gain(p) > 0 || p.on_path > 0) && !is_start_up(name) && !is_shim(name)
     };
     let mut parts: Vec<&Procedure> = path.procedures.iter().filter(is_part).collect();
     if parts.iter().any(|p| p.name.is_user) {
         parts.retain(|p| p.name.is_user);
     }
+    // A mark's time is its own.
+    let is_whole = |p: &Procedure| is_function(p) && ratio(p.work, path.work) >= MOST_WORK;
+    let (whole, others): (Vec<&Procedure>, Vec<&Procedure>) =
+        parts.iter().partition(|p| is_whole(p));
+    let others = others.iter().map(|p| p.work).fold(0, u64::saturating_add);
+    // The innermost one has time of its own if the others have not half as much. `main` is outside.
+    let own = whole.iter().map(|p| p.work).min();
+    let own = own.filter(|work| others < work / 2);
+    let inner = whole.iter().filter(|p| Some(p.work) == own);
+    let is_one = inner.count() == 1;
+    let is_main = |p: &Procedure| tail(&p.name.place.name) == "main";
+    parts.retain(|p| !is_whole(p) || Some(p.work) == own && (is_one || !is_main(p)));
     parts
+}
+
+/// Whether it is known by samples: others are marks.
+pub fn is_function(procedure: &Procedure) -> bool {
+    !procedure.name.place.module.is_empty()
 }
 
 /// A text in as many lines as it needs; the second line and those below it are indented.
@@ -533,6 +550,7 @@ fn from_to(begin: &Place, end: &Place, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::critical_path::Known;
 
     fn place(name: &str, line: u32) -> Place {
         Place {
@@ -590,6 +608,41 @@ mod tests {
             ..Place::default()
         };
         assert_eq!(shown(&stripped, 80), "libz.so.1+0x1a2b");
+    }
+
+    #[test]
+    fn what_merely_calls_others_is_no_part() {
+        let found = |works: &[(&str, u64)]| {
+            let procedure = |(name, work): &(&str, u64)| Procedure {
+                name: Known {
+                    place: Arc::new(Place {
+                        module: "/bin/app".to_owned(),
+                        ..place(name, 1)
+                    }),
+                    is_user: true,
+                },
+                work: *work,
+                on_path: 1,
+                zeroed_span: 0,
+            };
+            let path = CriticalPath {
+                work: 1000,
+                procedures: works.iter().map(procedure).collect(),
+                ..CriticalPath::default()
+            };
+            let names = parts(&path).into_iter().map(|p| p.name.place.name.clone());
+            names.collect::<Vec<String>>().join(" ")
+        };
+        let main = ("app::main", 1000);
+        for (works, expected) in [
+            (vec![main, ("w", 980), ("other", 20)], "w other"),
+            (vec![main, ("w", 1000)], "w"),
+            (vec![main], "app::main"),
+            (vec![main, ("run", 980), ("f", 600), ("g", 370)], "f g"),
+            (vec![main, ("f", 600)], "f"),
+        ] {
+            assert_eq!(found(&works), expected, "{works:?}");
+        }
     }
 
     #[test]

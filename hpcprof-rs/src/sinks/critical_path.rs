@@ -38,6 +38,12 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
                 signed(path.quality.grains)
             ],
         )?;
+        for l in &path.levels {
+            // A file may name a number of cores twice.
+            let sql = "INSERT OR IGNORE INTO path_level VALUES (?, ?, ?, ?)";
+            let (time, work) = (signed(l.time), signed(l.work));
+            connection.execute(sql, params![process, l.cores, time, work])?;
+        }
         let mut id = |place| places.insert_full(place).0 as i64 + 1;
         for s in &path.segments {
             let (begin, end) = (id(&*s.begin), id(&*s.end));

@@ -56,6 +56,7 @@
 //! | `path` | shared, bounded lists of segments |
 //! | `procedures` | time on the path, and saved by zeroing, for each procedure |
 //! | `near` | branches that are nearly as long as the path |
+//! | `levels` | how much the program does at each moment of its ideal execution |
 //! | `sampled` | contexts on the path, and savings of functions, by samples |
 //! | `samples` | samples on their way from a signal handler |
 //! | `strand` | a strand's longest path, and the merge of two |
@@ -72,6 +73,7 @@
 mod calibrate;
 mod clock;
 mod grain;
+mod levels;
 mod near;
 mod path;
 mod procedures;
@@ -86,6 +88,7 @@ mod tracker;
 
 pub use clock::{Clock, ThreadClock};
 pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
+pub use levels::Levels;
 pub use path::{Edge, Segment, Site};
 pub use procedures::Procedure;
 pub use remote::key_of;

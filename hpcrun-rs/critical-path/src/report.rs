@@ -7,7 +7,7 @@ use crate::path::Site;
 use crate::procedures::Procedure;
 use crate::remote::is_nameless;
 use crate::sampled::Context;
-use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
+use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK, lock};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
 pub type Report = CriticalPath<Site>;
@@ -51,6 +51,7 @@ impl Tracker {
                 span,
                 burdened_span: span,
                 span_at_least: span,
+                levels: lock(&self.levels).of(span),
                 wall,
                 spawn_cost: self.settings.spawn_cost,
                 message_cost: self.settings.message_cost,

@@ -56,6 +56,8 @@ pub(crate) struct Chain {
     /// Of a copy: what its spawner was in. Of a strand that was left: what its thread was in.
     pub(crate) procedure: Option<Procedure>,
     pub(crate) idle: bool,
+    /// The length is that since the begin of a part of another strand ([`Grain::part`]).
+    pub(crate) is_relative: bool,
 }
 
 /// How a strand goes on after another one: where, by which edge, on which thread, at which cost.
@@ -116,6 +118,7 @@ impl Chain {
             at: begin,
             procedure: None,
             idle: false,
+            is_relative: false,
         }
     }
 }
@@ -184,6 +187,7 @@ impl Strand {
         to.at = from.at;
         to.procedure = from.procedure;
         to.idle = from.idle;
+        to.is_relative = from.is_relative;
         copy
     }
 

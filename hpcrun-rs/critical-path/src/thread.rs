@@ -11,6 +11,7 @@ use hpcrun_abi::RemoteStrand;
 
 use crate::clock::Clock;
 use crate::grain::{Estimates, Grain};
+use crate::levels::Recent;
 use crate::path::{Edge, List, Site};
 use crate::procedures::{Procedure, Procedures};
 use crate::remote::Keys;
@@ -49,6 +50,7 @@ pub struct Thread<'t, C> {
     sampler: Option<Box<dyn Sampler>>,
     totals: Arc<Totals>,
     estimates: Estimates,
+    recent: Recent,
     pub(crate) keys: Keys,
     /// The export that is not kept yet, and where it is.
     pub(crate) exported: Option<(u32, Site)>,
@@ -76,6 +78,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             sampler: None,
             totals,
             estimates: Estimates::new(),
+            recent: Recent::new(tracker.settings.level),
             keys: Keys::default(),
             exported: None,
         }
@@ -98,6 +101,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
+        self.recent = Recent::new(self.tracker.settings.level);
         self.exported = None;
         self.last = self.clock.now();
     }
@@ -182,8 +186,10 @@ impl<'t, C: Clock> Thread<'t, C> {
             self.cold = now + AFTER_OTHER;
         }
         if !self.idle {
+            let from = self.strand.0.length;
             self.strand.extend(time, self.procedure);
             self.totals.add_work(time, self.procedure);
+            self.add_level(from);
         }
         if self.samples.are_there() {
             self.take_samples();
@@ -191,6 +197,27 @@ impl<'t, C: Clock> Thread<'t, C> {
         if self.answered != self.tracker.asked() {
             self.answer();
         }
+    }
+
+    /// The strand was active since its length was `from`. A relative length is no level: of a part of a strand,
+    /// the longest chain has levels once the strand goes on after it, and the rest has none.
+    #[inline]
+    fn add_level(&mut self, from: u64) {
+        let chain = &*self.strand.0;
+        if !chain.is_relative && !self.recent.add(from, chain.length) {
+            self.move_levels(from);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_levels(&mut self, from: u64) {
+        let chain = &*self.strand.0;
+        let last = (from, chain.length);
+        self.tracker
+            .add_levels(chain.session, &mut self.recent, last);
+        // The operation does not count as activity.
+        self.cold = self.cold.max(self.last + 1);
     }
 
     /// Ends an operation. One that finds the caches cold may take microseconds: it reads the clock again, so
@@ -206,7 +233,13 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[cold]
     fn answer(&mut self) {
         self.answered = self.tracker.asked();
+        self.end_so_far();
+    }
+
+    /// Publishes the strand as it is.
+    fn end_so_far(&mut self) {
         self.tell_resyncs();
+        self.move_levels(self.strand.0.length);
         let mut strand = self.with_memory(|memory, strand| strand.share(memory));
         strand.0.at = Site(0);
         self.tracker.end(strand);
@@ -378,6 +411,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.tick();
         let mut strand = Strand::start(self.number, at, self.strand.0.session);
         strand.0.grain = Grain::part();
+        strand.0.is_relative = true;
         self.leave(strand, None)
     }
 
@@ -426,6 +460,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn publish(&mut self, at: Site) {
         let copy = self.copy(at);
         self.tell_resyncs();
+        self.move_levels(self.strand.0.length);
         self.tracker.end(copy);
     }
 
@@ -435,9 +470,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn publish_from_outside(&mut self, cpu: u64) {
         let now = self.clock.at(cpu).max(self.last);
         self.advance(now);
-        let mut strand = self.with_memory(|memory, strand| strand.share(memory));
-        strand.0.at = Site(0);
-        self.tracker.end(strand);
+        self.end_so_far();
     }
 
     /// Of two strands for which the same one waits, leaves one.
@@ -483,7 +516,11 @@ impl<'t, C: Clock> Thread<'t, C> {
             return;
         };
         if edge == Edge::Join {
+            let from = self.strand.0.length;
             self.strand.join_grain(&other, &mut self.estimates);
+            if self.strand.0.length != from {
+                self.add_level(from);
+            }
         }
         let transition = self.transition(at, edge);
         self.with_memory(|memory, strand| strand.merge(memory, other, &transition));
@@ -538,6 +575,10 @@ impl<C> Thread<'_, C> {
 
 impl<C> Drop for Thread<'_, C> {
     fn drop(&mut self) {
+        let chain = &*self.strand.0;
+        let last = (chain.length, chain.length);
+        self.tracker
+            .add_levels(chain.session, &mut self.recent, last);
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));
         self.with_memory(|memory, _| strand.release(memory));
         self.spare.nodes.empty(&self.tracker.arena);

@@ -12,6 +12,7 @@ use std::time::Instant;
 use hpc_formats::critical_path::Place;
 use hpcrun_abi as abi;
 
+use crate::levels::{Levels, Recent};
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::remote::{self, Exports};
@@ -34,6 +35,9 @@ pub struct Settings {
     /// A fork of less activity than this, in nanoseconds, is followed without the forks inside of its halves,
     /// which count as serial. 0: every fork is followed.
     pub grain: u64,
+    /// Parts of the ideal execution that are shorter than so many nanoseconds count as one; a predicted time
+    /// follows from how much work there is in each of them.
+    pub level: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
     /// Branches shorter than this many nanoseconds are not remembered.
@@ -49,6 +53,7 @@ impl Default for Settings {
             message_cost: 0,
             operation_cost: 0,
             grain: 0,
+            level: 4096,
             near: 0.05,
             near_least: 10_000,
         }
@@ -147,6 +152,7 @@ pub struct Tracker {
     contexts: Mutex<HashMap<Site, Site>>,
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
+    pub(crate) levels: Mutex<Levels>,
     pub(crate) exports: Exports,
     session: AtomicU32,
     /// How often all threads were asked to publish their strands.
@@ -296,6 +302,7 @@ impl Tracker {
                 spare: Spare::new(),
                 longest: None,
             }),
+            levels: Mutex::new(Levels::new(settings.level)),
             exports: Exports::default(),
             session: AtomicU32::new(1),
             asked: AtomicU32::new(0),
@@ -309,9 +316,11 @@ impl Tracker {
     pub fn restart(&self) {
         let mut threads = lock(&self.threads);
         let mut ends = lock(&self.ends);
+        let mut levels = lock(&self.levels);
         self.session.fetch_add(1, Ordering::AcqRel);
         threads.started = Instant::now();
         threads.ended = Sums::default();
+        *levels = Levels::new(self.settings.level);
         let old = self.exports.clear();
         let longest = ends.longest.take();
         self.with_ends(&mut ends, |memory| {
@@ -405,6 +414,18 @@ impl Tracker {
         }
     }
 
+    /// What a thread has done in a session, and at last from one length to another, becomes a part of the
+    /// program's levels.
+    pub(crate) fn add_levels(&self, session: u32, recent: &mut Recent, (from, to): (u64, u64)) {
+        let mut levels = lock(&self.levels);
+        if session == self.session() {
+            recent.move_to(&mut levels);
+            levels.add(from, to);
+        } else {
+            *recent = Recent::new(self.settings.level);
+        }
+    }
+
     /// A strand ends, or is there for the moment.
     pub(crate) fn end(&self, mut strand: Strand) {
         // It parts from others somewhere else.
@@ -451,6 +472,7 @@ impl Tracker {
         let threads = self.threads.try_lock();
         threads.is_ok_and(|threads| threads.live.iter().all(is_free))
             && self.ends.try_lock().is_ok()
+            && self.levels.try_lock().is_ok()
             && self.exports.is_unlocked()
             && self.names.try_lock().is_ok()
             && self.sources.try_lock().is_ok()

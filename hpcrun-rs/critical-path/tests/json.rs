@@ -1,6 +1,7 @@
 //! The JSON of a report, as another reader understands it.
 
 use critical_path::{Clock, Edge, Place, Settings, Site, Thread, Tracker, to_json};
+use hpc_formats::critical_path::Level;
 use serde_json::{Value, json};
 
 /// A second passes between two readings.
@@ -39,6 +40,13 @@ fn another_reader_understands_it() {
     thread.publish(Site(6));
     let mut report = tracker.report();
     report.wall = 1_500_000_000;
+    report.levels = [(1, 4, 4), (2, 3, 6)]
+        .map(|(cores, time, work)| Level {
+            cores,
+            time: time * 1_000_000_000,
+            work: work * 1_000_000_000,
+        })
+        .into();
     report.quality.lost_edges = vec![("untracked".to_owned(), 2)];
     let text = to_json(&report, place);
     assert!(text.contains("f3 \\\"quoted\\\"\\u000a\\u202e"), "{text}");
@@ -53,6 +61,7 @@ fn another_reader_understands_it() {
         json!({"rank": null, "thread": 0, "seconds": seconds, "share": seconds / 7.0, "count": 1,
             "edge": edge, "begin": at(begin), "end": at(end)})
     };
+    let level = |cores, seconds, work| json!({"cores": cores, "seconds": seconds, "work": work});
     // The second half inherits it. Without it both take 1 since the fork, and the join 1, after 1.
     let procedure = json!({"name": name, "module": null, "file": null, "line": null, "work": 6.0,
         "on_path": 5.0, "share": 5.0 / 7.0, "zeroed_span": 4.0, "gain": 3.0});
@@ -66,6 +75,7 @@ fn another_reader_understands_it() {
         ("burdened_span", json!(7.0)),
         ("wall", json!(1.5)),
         ("parallelism", json!(10.0 / 7.0)),
+        ("levels", json!([level(1, 4.0, 4.0), level(2, 3.0, 6.0)])),
         (
             "segments",
             json!([
@@ -84,6 +94,6 @@ fn another_reader_understands_it() {
     for (member, expected) in members {
         assert_eq!(json[member], expected, "{member}");
     }
-    let two = json!({"workers": 2, "seconds": 8.5, "lower": 7.0, "upper": 8.5});
+    let two = json!({"workers": 2, "seconds": 7.0, "lower": 7.0, "upper": 8.5});
     assert_eq!(json["prediction"][1], two);
 }

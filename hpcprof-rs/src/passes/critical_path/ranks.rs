@@ -270,6 +270,8 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
     let mut shares: BTreeMap<u32, RankShare> = BTreeMap::new();
     joined.segments.clear();
+    // A rank does not know what the others do at the same time.
+    joined.levels.clear();
     for process in &job.order {
         let (rank, part) = parts.get(process)?;
         let at = next.entry(*process).or_default();

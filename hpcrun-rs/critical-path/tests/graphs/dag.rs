@@ -74,6 +74,36 @@ impl Dag {
         }
     }
 
+    /// The times at which nodes of the ideal execution begin and end, in order.
+    fn moments(&self) -> (Vec<(u64, u64)>, Vec<u64>) {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for ((_, time), edges) in self.nodes.iter().zip(&self.edges) {
+            let begin = edges.iter().map(|(node, _)| runs[*node].1).max();
+            let begin = begin.unwrap_or(0);
+            runs.push((begin, begin + time));
+        }
+        let mut moments: Vec<u64> = runs
+            .iter()
+            .flat_map(|(begin, end)| [*begin, *end])
+            .collect();
+        moments.sort_unstable();
+        moments.dedup();
+        (runs, moments)
+    }
+
+    /// The time on so many cores if between two moments of the ideal execution there is a barrier, and how
+    /// many moments there are.
+    pub(crate) fn level_by_level(&self, workers: u64) -> (f64, u64) {
+        let (runs, moments) = self.moments();
+        let mut time = 0;
+        for level in moments.windows(2) {
+            let is_in = |(begin, end): &&(u64, u64)| *begin <= level[0] && level[1] <= *end;
+            let runs = runs.iter().filter(is_in).count() as u64;
+            time += (level[1] - level[0]) * workers.max(runs);
+        }
+        (time as f64 / workers as f64, moments.len() as u64)
+    }
+
     /// The time of a procedure on a path.
     pub(crate) fn on_path(&self, path: &[usize], procedure: usize) -> u64 {
         let nodes = path.iter().map(|node| self.nodes[*node]);

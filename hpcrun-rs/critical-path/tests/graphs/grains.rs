@@ -3,7 +3,7 @@
 use critical_path::{Edge, Report, Settings, Site, Thread, Tracker};
 
 use crate::random::Random;
-use crate::world::Simulated;
+use crate::world::{Simulated, check_levels};
 
 /// A program on two threads, that runs in simulated time.
 struct Program<'t> {
@@ -96,8 +96,11 @@ fn run(grain: u64, seed: u64, program: impl Fn(&mut Program<'_>) -> Times) -> (R
         span += times.1;
     }
     running.threads[0].publish(Site(2));
+    drop(running);
     let report = tracker.report();
     assert_eq!(report.work, work);
+    // Forks that are followed again in a part of a strand have no levels.
+    check_levels(&report, 0.1);
     assert!(report.quality.lost_edges.is_empty());
     let sum: u64 = report.segments.iter().map(|s| s.time).sum();
     assert_eq!(sum, report.span);

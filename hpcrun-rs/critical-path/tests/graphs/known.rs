@@ -52,7 +52,7 @@ fn t1_the_longer_half_of_a_join() {
     assert_eq!(report.procedures[0].name, "B");
     assert_eq!(report.burdened_span, 65 + 7 + 3);
     let two = report.prediction(2);
-    assert_eq!((two.lower, two.upper), (65.0, 80.0));
+    assert_eq!((two.lower, two.time, two.upper), (65.0, 65.0, 80.0));
 }
 
 #[test]
@@ -69,7 +69,11 @@ fn t2_a_balanced_tree_of_joins() {
     let mut main = world.root();
     tree(&mut main, 4);
     end(main);
-    check(&world, 94, 12, &[("leaf", 4, 8), ("merge", 8, 4)]);
+    let report = check(&world, 94, 12, &[("leaf", 4, 8), ("merge", 8, 4)]);
+    // 16 leaves, then 8, 4, 2 and 1 merges.
+    let time = |workers| report.prediction(workers).time;
+    assert_eq!([1, 2, 4].map(time), [94.0, 48.0, 26.0]);
+    assert_eq!(report.prediction(2).upper, 53.0);
 }
 
 #[test]
@@ -250,6 +254,9 @@ fn t9_nearly_critical_branches() {
     let report = check(&world, 363, 120, &procedures);
     let near: Vec<(u64, u64)> = report.near.iter().map(|n| (n.time, n.slack)).collect();
     assert_eq!(near, [(98, 2), (95, 5)]);
+    // Four for 50, three for 45, two for 3, one for 2, between 10 and 10.
+    let time = |workers| report.prediction(workers).time;
+    assert_eq!([2, 3, 4].map(time), [192.5, 50.0 * 4.0 / 3.0 + 70.0, 120.0]);
 }
 
 /// The branches beside a branch are branches beside the path, with both slacks.
@@ -343,6 +350,22 @@ fn t12_a_broadcast_has_a_direction() {
         ("leaf_tail", 0, 35),
     ];
     check(&world, 128, 35, &procedures);
+}
+
+#[test]
+fn t17_tasks_that_are_equal() {
+    let world = World::new();
+    let mut main = world.root();
+    let mut tasks = [(); 4].map(|()| main.spawn());
+    for task in &mut tasks {
+        task.spin("task", 50);
+    }
+    tasks.into_iter().for_each(|task| main.join(task.end()));
+    end(main);
+    let report = check(&world, 200, 50, &[("task", 50, 0)]);
+    let time = |workers| report.prediction(workers).time;
+    assert_eq!([1, 2, 4, 8].map(time), [200.0, 100.0, 50.0, 50.0]);
+    assert_eq!(report.prediction(2).upper, 125.0);
 }
 
 #[test]

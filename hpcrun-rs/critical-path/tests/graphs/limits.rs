@@ -2,7 +2,7 @@
 
 use critical_path::{Clock, Edge, Settings, Site, Thread, Tracker};
 
-use crate::world::Simulated;
+use crate::world::{Simulated, check_levels};
 
 fn settings(nodes: usize, segments: u32) -> Settings {
     let mut settings = Settings::default();
@@ -151,6 +151,7 @@ fn sessions_follow_each_other() {
             u64::from(session != 0),
             "a message of the session before"
         );
+        check_levels(&report, 0.0);
     }
     let report = tracker.report();
     assert_eq!(report.quality.lost_edges[0].0, "other-session");
@@ -179,9 +180,11 @@ fn threads_that_do_not_end_are_in_intermediate_reports() {
     thread.publish(Site(2));
     let report = tracker.report();
     assert_eq!((report.span, report.work), (0, 0));
+    check_levels(&report, 0.0);
     thread.restart(Site(3));
     clock.advance(10);
     thread.publish(Site(4));
     let report = tracker.report();
     assert_eq!((report.span, report.work), (10, 10));
+    check_levels(&report, 0.0);
 }

@@ -84,6 +84,7 @@ impl World {
         settings.spawn_cost = SPAWN_COST;
         settings.message_cost = MESSAGE_COST;
         settings.near_least = 1;
+        settings.level = 1;
         World {
             tracker: Tracker::new(settings),
             dag: RefCell::default(),
@@ -136,12 +137,42 @@ impl World {
             assert_eq!(found.zeroed_span, zeroed, "span without {name}");
         }
         self.check_samples(&report, &longest.path);
+        check_levels(&report, 0.0);
+        self.check_predictions(&report);
         assert!(report.quality.lost_edges.is_empty());
         report
     }
 }
 
+/// Nearly all of the work is in a level, and they last as long as the path.
+pub(crate) fn check_levels(report: &Report, missing: f64) {
+    let levels = report.levels.iter();
+    let sums = levels.fold((0, 0), |(time, work), level| {
+        (time + level.time, work + level.work)
+    });
+    assert_eq!(sums.0, report.span, "the levels' time");
+    let least = (report.work as f64 * (1.0 - missing)) as u64;
+    assert!((least..=report.work).contains(&sums.1), "{sums:?}");
+}
+
 impl World {
+    fn check_predictions(&self, report: &Report) {
+        // What begins or ends in a bucket is not told apart there.
+        let bucket = (2 * report.span) >> 16;
+        for workers in [1, 2, 3, 4, 16] {
+            let found = report.prediction(workers);
+            let (exact, moments) = self.dag.borrow().level_by_level(workers.into());
+            let (least, most) = (found.lower * 0.999_999_999, found.upper * 1.000_000_001);
+            assert!((least..=most).contains(&exact), "{exact} in {found:?}");
+            let doubt = (bucket * moments) as f64 + 1e-9 * exact;
+            let difference = exact - found.time;
+            assert!(
+                (-1e-9 * exact..=doubt).contains(&difference),
+                "{exact} is {found:?}"
+            );
+        }
+    }
+
     /// The same by samples, which here are exact. A context is a procedure in one of some callers.
     fn check_samples(&self, report: &Report, path: &[usize]) {
         let dag = self.dag.borrow();
