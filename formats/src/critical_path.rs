@@ -8,6 +8,7 @@ mod json;
 mod rank;
 
 use crate::address::CodeAddress;
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use file::{EXTENSION, KIND, file_name};
@@ -60,6 +61,12 @@ impl Edge {
         Edge::ALL.get(number as usize).copied()
     }
 
+    /// Whether what waits has not begun before, or does the next piece of work that it is given.
+    pub fn is_start(self) -> bool {
+        use Edge::{Barrier, Channel, Condition, Message, Spawn, Wake};
+        matches!(self, Spawn | Channel | Condition | Barrier | Message | Wake)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -109,6 +116,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub procedures: Vec<Procedure<N>>,
     /// Branches beside the path that are nearly as long, the longest first.
     pub near: Vec<Near<P>>,
+    /// Where activity has begun that had to wait for another strand, the earliest first.
+    pub starts: Vec<Start<P>>,
     /// Samples on the path, by context.
     pub on_path: Vec<OnPath>,
     /// Numbers of threads here, and their ordinals in the process.
@@ -153,7 +162,7 @@ pub enum Site {
 }
 
 /// A place in the program, by names. Empty texts and line 0 stand for the unknown.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Place {
     /// The procedure.
     pub name: String,
@@ -265,6 +274,27 @@ pub struct OnPath {
     pub time: u64,
 }
 
+/// Activity of fewer nanoseconds starts nothing by itself.
+pub const SHORT: u64 = 10_000;
+
+/// A place that others wait for: what spawns, sends, signals or ends a barrier, and what has begun then. It
+/// exposes parallelism if much of that is beside the path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Start<P = Site> {
+    /// The place.
+    pub place: P,
+    /// How what begins is ordered after it; the first one if there are several.
+    pub edge: Edge,
+    /// The length of the longest chain up to it, when it was first there.
+    pub first: u64,
+    /// How many activities it has begun.
+    pub count: u64,
+    /// How long they were.
+    pub time: u64,
+    /// What of that is not on the path.
+    pub beside: u64,
+}
+
 /// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores are
 /// busy: more than `cores - 1` and at most `cores`, or more than there are predictions for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -346,6 +376,7 @@ impl<P, N> Default for CriticalPath<P, N> {
             segments: Vec::new(),
             procedures: Vec::new(),
             near: Vec::new(),
+            starts: Vec::new(),
             on_path: Vec::new(),
             threads: Vec::new(),
             quality: Quality::default(),
@@ -407,13 +438,20 @@ impl<P, N> CriticalPath<P, N> {
         ratio(time, self.span)
     }
 
-    /// The places of all segments, branches and exports.
+    /// The places that begin at least a hundredth of the work beside the path, the earliest first.
+    pub fn exposing(&self) -> impl Iterator<Item = &Start<P>> {
+        let least = (self.work / 100).max(1);
+        self.starts.iter().filter(move |s| s.beside >= least)
+    }
+
+    /// The places of all segments, branches, starts and exports.
     pub fn places(&self) -> impl Iterator<Item = &P> {
         let segments = self.segments.iter().flat_map(|s| [&s.begin, &s.end]);
         let near = self.near.iter().flat_map(|n| [&n.begin, &n.end]);
         let exports = self.rank.iter().flat_map(Rank::segments);
         let exports = exports.flat_map(|s| [&s.begin, &s.end]);
-        segments.chain(near).chain(exports)
+        let starts = self.starts.iter().map(|s| &s.place);
+        segments.chain(near).chain(starts).chain(exports)
     }
 
     /// The same path with other places and names.
@@ -432,6 +470,16 @@ impl<P, N> CriticalPath<P, N> {
             time: n.time,
             slack: n.slack,
         });
+        let near = near.collect();
+        let starts = self.starts.into_iter().map(|s| Start {
+            place: place(s.place),
+            edge: s.edge,
+            first: s.first,
+            count: s.count,
+            time: s.time,
+            beside: s.beside,
+        });
+        let starts = starts.collect();
         let procedures = self.procedures.into_iter().map(|p| Procedure {
             name: name(p.name),
             work: p.work,
@@ -452,12 +500,39 @@ impl<P, N> CriticalPath<P, N> {
             message_cost: self.message_cost,
             segments,
             procedures: procedures.collect(),
-            near: near.collect(),
+            near,
+            starts,
             on_path: self.on_path,
             threads: self.threads,
             quality: self.quality,
             rank,
             ranks: self.ranks,
+        }
+    }
+}
+
+impl<P: Ord, N> CriticalPath<P, N> {
+    /// Finds what of the starts is beside the path. What starts a segment of the path is the end of the one
+    /// before or, if that is shorter than `short`, what has started that one. Equal ones that follow one
+    /// another are one.
+    pub fn count_beside(&mut self, short: u64) {
+        let mut on_path: BTreeMap<&P, u64> = BTreeMap::new();
+        // What starts a segment that follows.
+        let mut next: Option<&P> = None;
+        for segment in &self.segments {
+            let one = segment.time / segment.count.max(1);
+            let cause = next.filter(|_| segment.edge.is_start());
+            next = cause.filter(|_| one < short).or(Some(&segment.end));
+            for (place, time) in [(cause, one), (cause.and(next), segment.time - one)] {
+                if let Some(place) = place {
+                    let sum = on_path.entry(place).or_default();
+                    *sum = sum.saturating_add(time);
+                }
+            }
+        }
+        for start in &mut self.starts {
+            let on_path = on_path.get(&start.place).copied();
+            start.beside = start.time.saturating_sub(on_path.unwrap_or(0));
         }
     }
 }

@@ -127,6 +127,10 @@ CREATE TABLE path_branch(
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, thread INTEGER,
     time_ns INTEGER NOT NULL, slack_ns INTEGER NOT NULL,
     begin_place INTEGER NOT NULL REFERENCES path_place, end_place INTEGER NOT NULL REFERENCES path_place);
+CREATE TABLE path_start(
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES critical_path, edge TEXT NOT NULL,
+    first_ns INTEGER NOT NULL, count INTEGER NOT NULL, time_ns INTEGER NOT NULL, beside_ns INTEGER NOT NULL,
+    place INTEGER NOT NULL REFERENCES path_place);
 CREATE TABLE lost_edge(
     process INTEGER NOT NULL REFERENCES critical_path, cause TEXT NOT NULL, edges INTEGER NOT NULL,
     PRIMARY KEY(process, cause)) WITHOUT ROWID;

@@ -2,7 +2,7 @@
 
 use super::{
     CriticalPath, Edge, Export, Level, Near, OnPath, Procedure, ProcedureName, Quality, Rank,
-    Segment, Site,
+    Segment, Site, Start,
 };
 use crate::address::CodeAddress;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -68,6 +68,7 @@ structures! {
     Near<u32>, Near { begin end thread time slack }
     OnPath, OnPath { profile record time }
     Level, Level { cores time work }
+    Start<u32>, Start { place edge first count time beside }
     Quality, Quality { resyncs exact_edges woken_edges grains lost_edges }
     Rank<u32>, Rank { job rank ranks savings names first segments contexts exports }
     Export<u32>, Export { length last before contexts marks }
@@ -218,6 +219,7 @@ impl Field for (Numbered, Vec<Site>) {
         path.segments.write(w);
         path.procedures.write(w);
         path.near.write(w);
+        path.starts.write(w);
         path.on_path.write(w);
         path.threads.write(w);
         let ranks = path.rank.iter().cloned();
@@ -243,6 +245,7 @@ impl Field for (Numbered, Vec<Site>) {
         path.segments = Field::read(r)?;
         path.procedures = Field::read(r)?;
         path.near = Field::read(r)?;
+        path.starts = Field::read(r)?;
         path.on_path = Field::read(r)?;
         path.threads = Field::read(r)?;
         let ranks: Vec<Rank<u32>> = Field::read(r)?;
@@ -349,6 +352,14 @@ mod tests {
                 thread: Some(2),
                 time: 48,
                 slack: 2,
+            }],
+            starts: vec![Start {
+                place: source(9),
+                edge: Edge::Spawn,
+                first: 15,
+                count: 2,
+                time: 20,
+                beside: 15,
             }],
             on_path: vec![OnPath {
                 profile: 1,

@@ -89,6 +89,16 @@ impl<P, N> CriticalPath<P, N> {
                 ("end", &at(&n.end)),
             ])
         });
+        let exposing = self.exposing().map(|s| {
+            object(&[
+                ("first", &Seconds(s.first)),
+                ("edge", &Text(s.edge.name())),
+                ("count", &s.count),
+                ("seconds", &Seconds(s.time)),
+                ("beside", &Seconds(s.beside)),
+                ("place", &at(&s.place)),
+            ])
+        });
         let ranks = self.ranks.iter().map(|r| {
             object(&[
                 ("rank", &r.rank),
@@ -132,6 +142,7 @@ impl<P, N> CriticalPath<P, N> {
             ("ranks", &list(ranks)),
             ("procedures", &list(procedures)),
             ("near", &list(near)),
+            ("exposing", &list(exposing)),
             ("quality", &quality),
         ]);
         let (mut process, mut workers, mut others) = (String::new(), String::new(), String::new());

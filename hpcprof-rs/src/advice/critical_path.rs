@@ -13,6 +13,8 @@ const NAMED: usize = 3;
 const LEAST: f64 = 0.02;
 /// Gains are equal from this share on.
 const SAME: f64 = 0.95;
+/// What runs beside the path begins late from this share of the path on.
+const LATE: f64 = 0.1;
 /// Missing edges from this share on come before all else.
 const MANY_MISSING: f64 = 0.01;
 
@@ -167,7 +169,22 @@ fn advice(path: &CriticalPath, workers: u32, time: impl Fn(f64) -> String) -> Ve
             time(path.gain(p) as f64),
         )
     });
-    let lines = [limit].into_iter().chain(gaining.take(NAMED)).chain(hidden);
+    let late = path.exposing().next();
+    let late = late
+        .filter(|start| path.share(start.first) >= LATE)
+        .map(|start| {
+            let place = &start.place;
+            format!(
+                "little runs beside the first {} of the path, until {}",
+                time(start.first as f64),
+                match name_in(place) {
+                    name if name.is_empty() => "something not known begins it".to_owned(),
+                    name => format!("{name} begins it"),
+                }
+            )
+        });
+    let lines = [limit].into_iter().chain(gaining.take(NAMED));
+    let lines = lines.chain(hidden).chain(late);
     lines.collect()
 }
 

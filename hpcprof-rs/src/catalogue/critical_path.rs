@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::code::Code;
 use crate::model::critical_path::{CriticalPath, Known, Procedure, Segment};
 use crate::model::hash::FastMap;
-use hpc_formats::critical_path::{Edge, Level, Near, Place, Quality, RankShare};
+use hpc_formats::critical_path::{Edge, Level, Near, Place, Quality, RankShare, Start};
 use hpc_formats::process::program_name;
 use hpc_formats::structure::Origin;
 use rusqlite::{Connection, Result as SqlResult, Row};
@@ -105,10 +105,8 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
     };
     let sql = "SELECT edge, thread, time_ns, count, begin_place, end_place, rank FROM path_segment";
     path.segments = of(connection, sql, process, |row| {
-        let edge = row.get_ref(0)?.as_str()?;
-        let edge = Edge::ALL.into_iter().find(|known| known.name() == edge);
         Ok(Segment {
-            edge: edge.ok_or_else(|| inconsistent("path_segment.edge"))?,
+            edge: edge(row)?,
             thread: row.get(1)?,
             time: row.get(2)?,
             count: row.get(3)?,
@@ -146,6 +144,17 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
             slack: row.get(2)?,
             begin: at(row, 3)?,
             end: at(row, 4)?,
+        })
+    })?;
+    let sql = "SELECT edge, first_ns, count, time_ns, beside_ns, place FROM path_start";
+    path.starts = of(connection, sql, process, |row| {
+        Ok(Start {
+            edge: edge(row)?,
+            first: row.get(1)?,
+            count: row.get(2)?,
+            time: row.get(3)?,
+            beside: row.get(4)?,
+            place: at(row, 5)?,
         })
     })?;
     let sql = "SELECT rank, work_ns, on_path_ns FROM path_rank";
@@ -197,6 +206,13 @@ fn declared(code: &Code) -> impl Iterator<Item = Place> {
             line: declared.map_or(0, |at| at.line),
         }
     })
+}
+
+/// The edge in a row's first column.
+fn edge(row: &Row<'_>) -> SqlResult<Edge> {
+    let name = row.get_ref(0)?.as_str()?;
+    let edge = Edge::ALL.into_iter().find(|known| known.name() == name);
+    edge.ok_or_else(|| inconsistent("an edge's name"))
 }
 
 /// The place in four columns of a row.

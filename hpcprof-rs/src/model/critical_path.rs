@@ -18,5 +18,8 @@ pub type CriticalPath = path::CriticalPath<Arc<path::Place>, Known>;
 /// A part of it.
 pub type Segment = path::Segment<Arc<path::Place>>;
 
+/// A place that begins activity.
+pub type Start = path::Start<Arc<path::Place>>;
+
 /// A procedure's part in it, with what it calls.
 pub type Procedure = path::Procedure<Known>;

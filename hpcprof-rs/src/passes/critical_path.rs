@@ -5,7 +5,7 @@
 //! libc's function that waits. A segment that begins or ends in a runtime, where no context was captured, has
 //! there the place of its other end. Where there is none it is the innermost procedure.
 
-use crate::model::critical_path::{CriticalPath, Known, Procedure};
+use crate::model::critical_path::{CriticalPath, Known, Procedure, Start};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{Frame, Kind, Line, ProcedureIndex, Symbols, base_name};
 use crate::model::warnings::Warnings;
@@ -247,10 +247,12 @@ impl Names<'_> {
         segments
             .chain(near)
             .for_each(|(begin, end)| settle(begin, end));
-        CriticalPath {
+        let mut path = CriticalPath {
             procedures,
             ..named.map(|at| shared(at.place), |known| known)
-        }
+        };
+        join_starts(&mut path.starts);
+        path
     }
 
     fn place(&self, site: &Site) -> At {
@@ -373,6 +375,21 @@ impl Names<'_> {
         }
         procedures
     }
+}
+
+/// Those of one place as one, the earliest first.
+fn join_starts(starts: &mut Vec<Start>) {
+    starts.sort_by(|a, b| a.place.cmp(&b.place).then(a.first.cmp(&b.first)));
+    starts.dedup_by(|next, first| {
+        let is_same = next.place == first.place;
+        if is_same {
+            first.count = first.count.saturating_add(next.count);
+            first.time = first.time.saturating_add(next.time);
+            first.beside = first.beside.saturating_add(next.beside);
+        }
+        is_same
+    });
+    starts.sort_by(|a, b| a.first.cmp(&b.first).then(b.beside.cmp(&a.beside)));
 }
 
 /// Sorts by gain.

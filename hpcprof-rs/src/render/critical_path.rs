@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Procedures that are listed.
 const PROCEDURES: usize = 12;
+/// Places that are listed of those that begin what runs beside the path.
+const STARTS: usize = 5;
 /// Ranks that are listed.
 const RANKS: usize = 8;
 /// Processes that are named beside the one shown.
@@ -145,6 +147,7 @@ impl PathView<'_> {
         self.segments(rows, scale, style, out)?;
         self.procedures(scale, style, out)?;
         self.branches(scale, style, out)?;
+        self.exposing(scale, style, out)?;
         self.predictions(scale, style, out)?;
         writeln!(out)?;
         paragraph(&style, &one_line(&remarks.basis), width, out)?;
@@ -320,6 +323,32 @@ impl PathView<'_> {
             let room = room(&line, style);
             let what = from_to(&branch.begin, &branch.end, room);
             writeln!(out, "{line}{what}")?;
+        }
+        Ok(())
+    }
+
+    /// What begins to run beside the path, the earliest first.
+    fn exposing(&self, scale: Scale, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let mut starts = self.path.exposing().take(STARTS).peekable();
+        if starts.peek().is_none() {
+            return Ok(());
+        }
+        let title = format!(
+            "{:>9} {:>9}  of work    times  begins what runs beside the path",
+            format!("at {}", scale.0),
+            scale.0
+        );
+        writeln!(out, "\n{}", style.bold(&title))?;
+        for start in starts {
+            let line = format!(
+                "{:>9} {:>9} {:>8} {:>8}  ",
+                scale.number(start.first as f64),
+                scale.number(start.beside as f64),
+                percent(start.beside, self.path.work),
+                start.count
+            );
+            let room = room(&line, style);
+            writeln!(out, "{line}{}", shown(&start.place, room))?;
         }
         Ok(())
     }

@@ -18,6 +18,9 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
     let sql = "INSERT INTO path_branch(process, thread, time_ns, slack_ns, begin_place, end_place)
         VALUES (?, ?, ?, ?, ?, ?)";
     let mut branch = connection.prepare(sql)?;
+    let sql = "INSERT INTO path_start(process, edge, first_ns, count, time_ns, beside_ns, place)
+        VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let mut start = connection.prepare(sql)?;
     for (index, path) in paths {
         let process = *index as i64 + 1;
         connection.execute(
@@ -65,6 +68,11 @@ pub(super) fn write(connection: &Connection, paths: &[(usize, CriticalPath)]) ->
                 id(&*b.begin),
                 id(&*b.end)
             ])?;
+        }
+        for s in &path.starts {
+            let [first, count, time, beside] = [s.first, s.count, s.time, s.beside].map(signed);
+            let (edge, place) = (s.edge.name(), id(&*s.place));
+            start.execute(params![process, edge, first, count, time, beside, place])?;
         }
         for r in &path.ranks {
             let sql =

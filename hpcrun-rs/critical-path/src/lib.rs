@@ -59,6 +59,7 @@
 //! | `levels` | how much the program does at each moment of its ideal execution |
 //! | `sampled` | contexts on the path, and savings of functions, by samples |
 //! | `samples` | samples on their way from a signal handler |
+//! | `starts` | where activity begins that may run beside the path |
 //! | `strand` | a strand's longest path, and the merge of two |
 //! | `calibrate` | what edges cost on this machine |
 //! | `tracker` | what all threads share: paths' memory, totals, ended strands |
@@ -81,6 +82,7 @@ mod remote;
 mod report;
 mod sampled;
 mod samples;
+mod starts;
 mod strand;
 pub mod table;
 mod thread;

@@ -79,6 +79,8 @@ impl Tracker {
                 slack: near.slack,
             });
             report.near = near.collect();
+            report.starts = lock(&self.starts).all();
+            report.count_beside(self.settings.near_least);
             let savings = longest.0.sampled.savings().iter();
             // Views know a function's own work and its time on the path by its contexts.
             report

@@ -58,6 +58,10 @@ pub(crate) struct Chain {
     pub(crate) idle: bool,
     /// The length is that since the begin of a part of another strand ([`Grain::part`]).
     pub(crate) is_relative: bool,
+    /// Where and how what it does was started, if it was.
+    pub(crate) started: Option<(Site, Edge)>,
+    /// Of a thread's own: the length up to which that is counted.
+    pub(crate) counted: u64,
 }
 
 /// How a strand goes on after another one: where, by which edge, on which thread, at which cost.
@@ -119,6 +123,8 @@ impl Chain {
             procedure: None,
             idle: false,
             is_relative: false,
+            started: None,
+            counted: 0,
         }
     }
 }
@@ -188,6 +194,7 @@ impl Strand {
         to.procedure = from.procedure;
         to.idle = from.idle;
         to.is_relative = from.is_relative;
+        to.started = from.started;
         copy
     }
 
@@ -225,6 +232,15 @@ impl Strand {
     #[inline]
     pub(crate) fn open_time(&self) -> u64 {
         self.0.length - self.0.closed
+    }
+
+    /// What starts whoever goes on after a copy: the place where it was made, or, if it was active only
+    /// shortly before, what has started it. So a signal to many threads that pass on a lock is one place.
+    #[inline]
+    pub(crate) fn cause(&self, settings: &Settings) -> Site {
+        let started = self.0.started;
+        let started = started.filter(|_| self.open_time() < settings.near_least);
+        started.map_or(self.0.at, |(place, _)| place)
     }
 
     /// Where a copy was made.

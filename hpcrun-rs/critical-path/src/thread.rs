@@ -17,6 +17,7 @@ use crate::procedures::{Procedure, Procedures};
 use crate::remote::Keys;
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
+use crate::starts;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
 
@@ -51,6 +52,7 @@ pub struct Thread<'t, C> {
     totals: Arc<Totals>,
     estimates: Estimates,
     recent: Recent,
+    starts: starts::Recent,
     pub(crate) keys: Keys,
     /// The export that is not kept yet, and where it is.
     pub(crate) exported: Option<(u32, Site)>,
@@ -79,6 +81,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             totals,
             estimates: Estimates::new(),
             recent: Recent::new(tracker.settings.level),
+            starts: starts::Recent::new(),
             keys: Keys::default(),
             exported: None,
         }
@@ -102,6 +105,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
         self.recent = Recent::new(self.tracker.settings.level);
+        self.starts = starts::Recent::new();
         self.exported = None;
         self.last = self.clock.now();
     }
@@ -240,6 +244,8 @@ impl<'t, C: Clock> Thread<'t, C> {
     fn end_so_far(&mut self) {
         self.tell_resyncs();
         self.move_levels(self.strand.0.length);
+        self.count_started();
+        self.move_starts();
         let mut strand = self.with_memory(|memory, strand| strand.share(memory));
         strand.0.at = Site(0);
         self.tracker.end(strand);
@@ -389,6 +395,8 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn begin(&mut self, spawned: Option<Strand>, at: Site) -> Strand {
         self.tick();
         let procedure = spawned.as_ref().and_then(|strand| strand.0.procedure);
+        let settings = &self.tracker.settings;
+        let spawn = spawned.as_ref().map_or(Site(0), |s| s.cause(settings));
         if spawned.is_none() {
             self.lose(Lost::Untracked);
         }
@@ -402,7 +410,9 @@ impl<'t, C: Clock> Thread<'t, C> {
             None => Strand::start(self.number, at, self.strand.0.session),
         };
         strand.0.since = Some(strand.0.length);
-        self.leave(strand, procedure)
+        let left = self.leave(strand, procedure);
+        self.start(spawn, Edge::Spawn);
+        left
     }
 
     /// Leaves the current strand, and begins the second half of a fork that was left out, at `at`. The
@@ -429,6 +439,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn end(&mut self, left: Strand, at: Site) -> Strand {
         self.tick();
+        self.count_started();
         self.procedure = left.0.procedure;
         self.idle = left.0.idle;
         let session = self.strand.0.session;
@@ -461,6 +472,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         let copy = self.copy(at);
         self.tell_resyncs();
         self.move_levels(self.strand.0.length);
+        self.count_started();
+        self.move_starts();
         self.tracker.end(copy);
     }
 
@@ -502,6 +515,11 @@ impl<'t, C: Clock> Thread<'t, C> {
     /// Merges a strand of another process.
     pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, marks: Procedures, at: Site) {
         let transition = self.transition(at, Edge::Message);
+        if remote.length > self.strand.0.length {
+            // What began it is in another process.
+            self.count_started();
+            self.strand.0.started = None;
+        }
         self.with_memory(|memory, strand| strand.merge_remote(memory, remote, marks, &transition));
         self.count(Edge::Message);
         if !self.idle {
@@ -523,9 +541,50 @@ impl<'t, C: Clock> Thread<'t, C> {
             }
         }
         let transition = self.transition(at, edge);
+        let (length, from) = (self.strand.0.length, other.cause(&self.tracker.settings));
+        let goes_on_after = other.0.length > length;
+        if goes_on_after {
+            self.count_started();
+        }
         self.with_memory(|memory, strand| strand.merge(memory, other, &transition));
+        if goes_on_after {
+            self.start(from, edge);
+        }
         self.count(edge);
         self.settle();
+    }
+
+    /// The strand begins, or goes on, after an event at `place` of another one.
+    #[inline]
+    fn start(&mut self, place: Site, edge: Edge) {
+        let chain = &mut *self.strand.0;
+        chain.counted = chain.length;
+        chain.started = (edge.is_start() && place != Site(0)).then_some((place, edge));
+        if chain.started.is_some() && !self.starts.begin(place, edge, chain.length) {
+            self.move_starts();
+            self.starts.begin(place, edge, self.strand.0.length);
+        }
+    }
+
+    /// Counts what the strand has done since it was started, up to now.
+    #[inline]
+    fn count_started(&mut self) {
+        let chain = &mut *self.strand.0;
+        let time = chain.length - core::mem::replace(&mut chain.counted, chain.length);
+        let Some((place, edge)) = chain.started else {
+            return;
+        };
+        if !self.starts.add(place, edge, time) {
+            self.move_starts();
+            self.starts.add(place, edge, time);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_starts(&mut self) {
+        let session = self.strand.0.session;
+        self.tracker.add_starts(session, &mut self.starts);
     }
 
     /// The strand, if it belongs to the thread's session.
@@ -579,6 +638,7 @@ impl<C> Drop for Thread<'_, C> {
         let last = (chain.length, chain.length);
         self.tracker
             .add_levels(chain.session, &mut self.recent, last);
+        self.tracker.add_starts(chain.session, &mut self.starts);
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));
         self.with_memory(|memory, _| strand.release(memory));
         self.spare.nodes.empty(&self.tracker.arena);

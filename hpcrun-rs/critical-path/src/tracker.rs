@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use hpc_formats::critical_path::Place;
+use hpc_formats::critical_path::{Place, SHORT};
 use hpcrun_abi as abi;
 
-use crate::levels::{Levels, Recent};
+use crate::levels::{self, Levels};
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::remote::{self, Exports};
+use crate::starts::{self, Starts};
 use crate::strand::{Memory, Spare, Strand};
 
 /// How a program is tracked.
@@ -40,7 +41,8 @@ pub struct Settings {
     pub level: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
-    /// Branches shorter than this many nanoseconds are not remembered.
+    /// Branches shorter than this many nanoseconds are not remembered, and activity that is as short starts
+    /// nothing by itself.
     pub near_least: u64,
 }
 
@@ -55,7 +57,7 @@ impl Default for Settings {
             grain: 0,
             level: 4096,
             near: 0.05,
-            near_least: 10_000,
+            near_least: SHORT,
         }
     }
 }
@@ -153,6 +155,7 @@ pub struct Tracker {
     threads: Mutex<Threads>,
     ends: Mutex<Ends>,
     pub(crate) levels: Mutex<Levels>,
+    pub(crate) starts: Mutex<Starts>,
     pub(crate) exports: Exports,
     session: AtomicU32,
     /// How often all threads were asked to publish their strands.
@@ -303,6 +306,7 @@ impl Tracker {
                 longest: None,
             }),
             levels: Mutex::new(Levels::new(settings.level)),
+            starts: Mutex::default(),
             exports: Exports::default(),
             session: AtomicU32::new(1),
             asked: AtomicU32::new(0),
@@ -321,6 +325,7 @@ impl Tracker {
         threads.started = Instant::now();
         threads.ended = Sums::default();
         *levels = Levels::new(self.settings.level);
+        *lock(&self.starts) = Starts::default();
         let old = self.exports.clear();
         let longest = ends.longest.take();
         self.with_ends(&mut ends, |memory| {
@@ -416,13 +421,28 @@ impl Tracker {
 
     /// What a thread has done in a session, and at last from one length to another, becomes a part of the
     /// program's levels.
-    pub(crate) fn add_levels(&self, session: u32, recent: &mut Recent, (from, to): (u64, u64)) {
+    pub(crate) fn add_levels(
+        &self,
+        session: u32,
+        recent: &mut levels::Recent,
+        (from, to): (u64, u64),
+    ) {
         let mut levels = lock(&self.levels);
         if session == self.session() {
             recent.move_to(&mut levels);
             levels.add(from, to);
         } else {
-            *recent = Recent::new(self.settings.level);
+            *recent = levels::Recent::new(self.settings.level);
+        }
+    }
+
+    /// What a thread has started and done in a session becomes a part of the program's.
+    pub(crate) fn add_starts(&self, session: u32, recent: &mut starts::Recent) {
+        let mut starts = lock(&self.starts);
+        if session == self.session() {
+            recent.move_to(&mut starts);
+        } else {
+            *recent = starts::Recent::new();
         }
     }
 
@@ -473,6 +493,7 @@ impl Tracker {
         threads.is_ok_and(|threads| threads.live.iter().all(is_free))
             && self.ends.try_lock().is_ok()
             && self.levels.try_lock().is_ok()
+            && self.starts.try_lock().is_ok()
             && self.exports.is_unlocked()
             && self.names.try_lock().is_ok()
             && self.sources.try_lock().is_ok()

@@ -5,7 +5,7 @@
 //! procedures, takes the place of the process's own path; when the places have names, the parts are put
 //! together in their order.
 
-use super::sort_procedures;
+use super::{join_starts, sort_procedures};
 use crate::model::critical_path::{CriticalPath, Procedure, Segment};
 use crate::model::hash::FastMap;
 use crate::model::warnings::Warnings;
@@ -93,6 +93,7 @@ fn join_one(
             })
             .collect();
         path.segments = part.segments;
+        path.count_beside(file::SHORT);
         if index != last {
             path.near.clear();
         }
@@ -270,6 +271,11 @@ fn assemble_one(job: &Job, parts: &BTreeMap<usize, (u32, CriticalPath)>) -> Opti
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
     let mut shares: BTreeMap<u32, RankShare> = BTreeMap::new();
     joined.segments.clear();
+    joined.starts = parts
+        .values()
+        .flat_map(|(_, part)| part.starts.iter().cloned())
+        .collect();
+    join_starts(&mut joined.starts);
     // A rank does not know what the others do at the same time.
     joined.levels.clear();
     for process in &job.order {

@@ -2,7 +2,8 @@
 //!
 //! The expected numbers were computed by hand or by another evaluator, not by this crate's tests.
 
-use critical_path::{Edge, ProcedureName, ProcedureTimes, Report};
+use critical_path::{Edge, ProcedureName, ProcedureTimes, Report, Site};
+use hpc_formats::critical_path::Start;
 
 use crate::world::{Fiber, Pipe, Shared, World};
 
@@ -299,7 +300,59 @@ fn t10_tasks_for_which_nobody_waits() {
         ("y0", 0, 80),
         ("leaf", 0, 80),
     ];
-    check(&world, 170, 80, &procedures);
+    let report = check(&world, 170, 80, &procedures);
+    let exposing: Vec<_> = report.exposing().cloned().collect();
+    let expected = Start {
+        place: Site(101),
+        edge: Edge::Spawn,
+        first: 10,
+        count: 16,
+        time: 80,
+        beside: 80,
+    };
+    assert_eq!(exposing, [expected]);
+}
+
+/// What a message, the end of a barrier or a spawn begins counts up to the next event that the strand has to
+/// wait for. What is on the path is not beside it.
+#[test]
+fn what_others_have_started_may_be_beside_the_path() {
+    let world = World::new();
+    let mut main = world.root();
+    main.spin("a", 10);
+    let (mut left, mut right) = (main.spawn(), main.spawn());
+    left.spin("b", 5);
+    right.spin("b", 3);
+    let (mut to_left, mut to_right) = (Pipe::new(None), Pipe::new(None));
+    main.spin("a", 10);
+    main.send(&mut to_left);
+    main.send(&mut to_right);
+    for (fiber, pipe, time) in [
+        (&mut left, &mut to_left, 30),
+        (&mut right, &mut to_right, 20),
+    ] {
+        fiber.receive(pipe);
+        fiber.spin("c", time);
+    }
+    let mut barrier = Shared::default();
+    left.arrive(&mut barrier);
+    right.arrive(&mut barrier);
+    // The later one goes on after itself.
+    left.acquire(&barrier, Edge::Barrier);
+    right.acquire(&barrier, Edge::Barrier);
+    left.spin("d", 1);
+    right.spin("d", 2);
+    for fiber in [left, right] {
+        main.join(fiber.end());
+    }
+    main.spin("e", 4);
+    end(main);
+    let report = world.check();
+    assert_eq!((report.work, report.span), (85, 56));
+    let of = |s: &Start<Site>| (s.place.0, s.first, s.count, s.time, s.beside);
+    let starts = Vec::from_iter(report.starts.iter().map(of));
+    // Main (100) has spawned for 5 and 3 and sent for 31 and 20, left (101) has ended the barrier for 2.
+    assert_eq!(starts, [(100, 10, 4, 59, 29), (101, 50, 1, 2, 0)]);
 }
 
 #[test]

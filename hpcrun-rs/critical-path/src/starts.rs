@@ -1,0 +1,121 @@
+//! Where activity begins that may run beside the path.
+//!
+//! One duty: know how much activity the events at each place have started: what a spawned strand does, and
+//! what a strand does after a message, a signal or a barrier that it had to wait for. What of it is not on
+//! the path runs beside the path, so the place exposes parallelism. Dooley and Kalé (2010, future work) look
+//! for such places among messages.
+
+use std::collections::HashMap;
+
+use hpc_formats::critical_path::Start;
+
+use crate::path::{Edge, Site};
+
+/// Places that are told apart.
+const MOST: usize = 4096;
+/// Places of which a thread has sums that others do not see yet.
+const RECENT: usize = 16;
+
+/// The places of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Starts(HashMap<Site, Sum>);
+
+/// What the events at a place have started.
+#[derive(Debug, Clone, Copy)]
+struct Sum {
+    edge: Edge,
+    /// The least length at which something began.
+    first: u64,
+    count: u64,
+    time: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: &Sum) {
+        self.first = self.first.min(other.first);
+        self.count += other.count;
+        self.time += other.time;
+    }
+}
+
+impl Starts {
+    fn add(&mut self, place: Site, sum: &Sum) {
+        if let Some(known) = self.0.get_mut(&place) {
+            known.add(sum);
+        } else if self.0.len() < MOST {
+            self.0.insert(place, *sum);
+        }
+    }
+
+    /// The places, without what is on the path.
+    pub(crate) fn all(&self) -> Vec<Start<Site>> {
+        let starts = self.0.iter().map(|(place, sum)| Start {
+            place: *place,
+            edge: sum.edge,
+            first: sum.first,
+            count: sum.count,
+            time: sum.time,
+            beside: sum.time,
+        });
+        let mut starts: Vec<_> = starts.collect();
+        starts.sort_by_key(|start| (start.first, start.place));
+        starts
+    }
+}
+
+/// What a thread has started and done, that is not among the program's [`Starts`] yet.
+#[derive(Debug)]
+pub(crate) struct Recent([Option<(Site, Sum)>; RECENT]);
+
+impl Recent {
+    pub(crate) fn new() -> Self {
+        Recent([None; RECENT])
+    }
+
+    /// Something begins at a length, for an event at `place`. `false`: there is no room; see
+    /// [`move_to`](Self::move_to).
+    #[inline]
+    pub(crate) fn begin(&mut self, place: Site, edge: Edge, first: u64) -> bool {
+        let sum = Sum {
+            edge,
+            first,
+            count: 1,
+            time: 0,
+        };
+        match self.slot(place) {
+            Some((known, sums)) if *known == place => {
+                sums.add(&sum);
+                true
+            }
+            Some(_) => false,
+            free => {
+                *free = Some((place, sum));
+                true
+            }
+        }
+    }
+
+    /// What has begun for an event at `place` was active so long.
+    #[inline]
+    pub(crate) fn add(&mut self, place: Site, edge: Edge, time: u64) -> bool {
+        let known = self.begin(place, edge, u64::MAX);
+        if let Some((_, sum)) = self.slot(place).as_mut().filter(|_| known) {
+            sum.count -= 1;
+            sum.time += time;
+        }
+        known
+    }
+
+    #[inline]
+    fn slot(&mut self, place: Site) -> &mut Option<(Site, Sum)> {
+        let hash = place.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2());
+        &mut self.0[hash as usize % RECENT]
+    }
+
+    /// All of it becomes a part of the program's.
+    pub(crate) fn move_to(&mut self, starts: &mut Starts) {
+        for (place, sum) in self.0.iter_mut().filter_map(Option::take) {
+            starts.add(place, &sum);
+        }
+    }
+}
