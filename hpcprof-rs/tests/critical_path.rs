@@ -1,8 +1,8 @@
 //! Critical paths whose answers are known by construction, from the file to the screen.
 
 use crate::support::program::{
-    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, EXECUTE, FUTEX, LEAF, LEAF_ITERATOR, MAIN,
-    MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
+    APP_FILE, CALLER, CALLER_JOIN, CALLER_JOIN_CLOSURE, CLOSURE, EXECUTE, FUTEX, LEAF,
+    LEAF_ITERATOR, MAIN, MAIN_SERIAL, MEMCPY, SCHEDULER, SERIAL, START, run, run_of,
 };
 use crate::support::*;
 use hpc_formats::address::CodeAddress;
@@ -342,7 +342,7 @@ fn text_shows_the_path_where_it_is_asked_for() {
 }
 
 /// A function's times are those of its contexts, each sample once, with the contexts of tasks and threads
-/// that it spawned. Marked code is measured.
+/// that it spawned. Marked code is measured. A function beside the path gains nothing.
 #[test]
 fn functions_have_the_times_of_their_samples() {
     let mut run = run();
@@ -358,6 +358,9 @@ fn functions_have_the_times_of_their_samples() {
     first.sample(again, 100, 0.0);
     let support = first.support(caller, SERIAL);
     first.sample(support, 1000, 0.0);
+    // The path does not lead through this one.
+    let beside = first.native(entry, CLOSURE);
+    first.sample(beside, 1_000_000, 0.0);
     // Thread 2 continues in `again`, thread 3 in thread 2; thread 4's spawner is not there.
     let mut others = [2, 3, 4].map(ThreadBuilder::new);
     let [second, third, fourth] = &mut others;
@@ -402,6 +405,7 @@ fn functions_have_the_times_of_their_samples() {
         ("app::caller", 11_111, 5, 2),
         ("app::leaf", 110_110, 5, 5),
         ("app::serial", 10_000, 3, 2),
+        ("app::caller::{closure#0}", 1_000_000, 0, 0),
         ("a mark", 5, 4, 1),
     ] {
         let found = named(&path["procedures"], name);

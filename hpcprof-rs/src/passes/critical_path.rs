@@ -329,6 +329,13 @@ impl Names<'_> {
         procedures.nth(depth as usize).map(|scope| scope.procedure)
     }
 
+    /// The user's functions in all samples.
+    fn users_functions(&self) -> impl Iterator<Item = ProcedureIndex> {
+        let frames = self.frames.values().map(|f| self.symbols.frame(*f));
+        let functions = frames.flat_map(procedures).map(|(function, _)| function);
+        functions.filter(|function| self.symbols.procedure(*function).origin == Origin::User)
+    }
+
     /// The procedures: marks as they were measured, functions with what their samples say. Instances of one
     /// generic function are one; zeroing all of them gains no less than the best of them.
     fn procedures(&self, path: &file::CriticalPath) -> Vec<Procedure> {
@@ -357,11 +364,20 @@ impl Names<'_> {
         }
         // A task runtime's functions call the user's tasks: views fold them, too.
         functions.retain(|p, _| self.symbols.procedure(*p).origin != Origin::Runtime);
-        let asked = functions.keys().copied().collect();
+        let mut asked: FastSet<ProcedureIndex> = functions.keys().copied().collect();
+        if path.rank.is_none() {
+            asked.extend(self.users_functions());
+        }
         let measured = function_times::of(&asked, self.process, self.frames, self.symbols);
-        for (function, zeroed_span) in functions {
+        for function in asked {
             let procedure = self.symbols.procedure(function);
             let Times { work, on_path } = measured.get(&function).copied().unwrap_or_default();
+            let zeroed_span = match functions.get(&function) {
+                Some(span) => *span,
+                // Without a function that is not on it the path stays as long as it is.
+                None if on_path == 0.0 && work > 0.0 => path.span,
+                None => continue,
+            };
             let place = self.named(Some((function, procedure.declared)));
             procedures.push(Procedure {
                 name: Known {
