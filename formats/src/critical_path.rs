@@ -587,6 +587,42 @@ mod tests {
         }
     }
 
+    /// A segment's start is the end of the one before, or, after a short one, what has started that.
+    #[test]
+    fn what_is_on_the_path_is_not_beside_it() {
+        let segment = |edge, end, time, count| Segment {
+            begin: 0,
+            end,
+            edge,
+            rank: None,
+            thread: None,
+            time,
+            count,
+        };
+        let start = |place, time| Start {
+            place,
+            edge: Edge::Spawn,
+            first: 0,
+            count: 1,
+            time,
+            beside: time,
+        };
+        let mut path: CriticalPath<u32> = CriticalPath {
+            segments: vec![
+                segment(Edge::Start, 1, 100, 1),
+                segment(Edge::Spawn, 2, 5, 1),
+                segment(Edge::Condition, 3, 50, 1),
+                segment(Edge::Join, 4, 70, 1),
+                segment(Edge::Channel, 5, 90, 3),
+            ],
+            starts: [1, 2, 3, 4, 5].map(|place| start(place, 80)).into(),
+            ..CriticalPath::default()
+        };
+        path.count_beside(10);
+        let beside = Vec::from_iter(path.starts.iter().map(|s| s.beside));
+        assert_eq!(beside, [80 - 5 - 50, 80, 80, 80 - 30, 80 - 60]);
+    }
+
     #[test]
     fn levels_follow_one_another() {
         let mut path = path();

@@ -7,7 +7,7 @@ use crate::support::program::{
 use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{
-    self, CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site,
+    self, CriticalPath, Edge, Near, OnPath, Procedure, ProcedureName, Quality, Segment, Site, Start,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -529,6 +529,51 @@ fn doubts_come_first() {
 }
 
 /// Equal consecutive rounds of a path are one loop on the screen, and all of them are in the JSON.
+/// Those of one place are one, and a late begin of what runs beside the path is worth a line.
+#[test]
+fn what_begins_beside_the_path_is_listed_by_its_place() {
+    let mut run = tracked(&JOIN);
+    let place = Site::Address(JOIN.procedures[0].0);
+    let start = |first, count, time, beside| Start {
+        place: place.clone(),
+        edge: Edge::Spawn,
+        first: first * MS,
+        count,
+        time: time * MS,
+        beside: beside * MS,
+    };
+    // The last one is too little to be listed.
+    let little = Start {
+        place: Site::Unknown,
+        beside: MS / 2,
+        ..start(1, 1, 1, 0)
+    };
+    path_of(&mut run).starts = vec![start(30, 1, 50, 7), start(10, 2, 25, 23), little];
+    let database = database(&run);
+    let path = json(&database, &[]);
+    let [exposing] = elements(&path, "exposing") else {
+        panic!("{path}");
+    };
+    let times = ["first", "seconds", "beside"].map(|key| ms(&exposing[key]));
+    assert_eq!(times, [10, 75, 30]);
+    assert_eq!(
+        (&exposing["count"], &exposing["edge"]),
+        (&json!(3), &json!("spawn"))
+    );
+    let place = exposing["place"]["name"].as_str().expect("a name");
+    let page = page(&database, &[]);
+    let short = place.rsplit("::").next().expect("a name");
+    has(
+        &page,
+        &format!("10.000    30.000     32 %        3  {short} main.rs:"),
+    );
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(
+        &flat,
+        &format!("* little runs beside the first 10.0 ms of the path, until {short} begins it"),
+    );
+}
+
 #[test]
 fn loops_are_folded_on_the_screen() {
     let mut run = tracked(&JOIN);
