@@ -94,8 +94,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub burdened_span: u64,
     /// The longest chain if what counts as serial, though there may be forks in it, took no time.
     pub span_at_least: u64,
-    /// What the ideal execution consists of, by the number of cores that are busy. Without it, predictions are
-    /// upper bounds.
+    /// What the ideal execution consists of, by the number of cores that are busy. Without it, predictions
+    /// are upper bounds.
     pub levels: Vec<Level>,
     /// Wall time while the path was tracked.
     pub wall: u64,
@@ -265,8 +265,8 @@ pub struct OnPath {
     pub time: u64,
 }
 
-/// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores are
-/// busy: at least `cores` and less than one more, or more than there are predictions for.
+/// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores
+/// are busy: at least `cores` and less than one more, or more than there are predictions for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level {
     /// Busy cores.
