@@ -101,8 +101,8 @@ pub struct CriticalPath<P = Site, N = ProcedureName> {
     pub burdened_span: u64,
     /// The longest chain if what counts as serial, though there may be forks in it, took no time.
     pub span_at_least: u64,
-    /// What the ideal execution consists of, by the number of cores that are busy. Without it, predictions are
-    /// upper bounds.
+    /// What the ideal execution consists of, by the number of cores that are busy. Without it, predictions
+    /// are upper bounds.
     pub levels: Vec<Level>,
     /// Wall time while the path was tracked.
     pub wall: u64,
@@ -295,8 +295,8 @@ pub struct Start<P = Site> {
     pub beside: u64,
 }
 
-/// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores are
-/// busy: more than `cores - 1` and at most `cores`, or more than there are predictions for.
+/// The part of the execution on any number of cores, where nothing waits for a core, in which so many cores
+/// are busy: at least `cores` and less than one more, or more than there are predictions for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level {
     /// Busy cores.
@@ -349,8 +349,8 @@ pub const WORKERS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 pub struct Prediction {
     /// The number of workers.
     pub workers: u32,
-    /// If the levels of the ideal execution follow one another: the sum of max(t, w / P) over all that last t
-    /// and have the work w.
+    /// If the levels of the ideal execution follow one another: the sum of ceil(k / P) t over all in which k
+    /// cores are busy for the time t.
     pub time: f64,
     /// No schedule is shorter: max(T1 / P, Tinf).
     pub lower: f64,
@@ -405,7 +405,14 @@ impl<P, N> CriticalPath<P, N> {
         for level in &self.levels {
             let (level_time, level_work) = (level.time as f64, level.work as f64);
             (time, work) = (time - level_time, work - level_work);
-            sum += level_time.max(level_work / f64::from(workers));
+            // For a part of the time there is one core more.
+            let rounds = |cores: u32| f64::from(cores.div_ceil(workers.max(1)));
+            let more = level_work - f64::from(level.cores) * level_time;
+            let step = rounds(level.cores.saturating_add(1)) - rounds(level.cores);
+            sum += match level.cores <= WORKERS[WORKERS.len() - 1] {
+                true => rounds(level.cores) * level_time + step * more,
+                false => level_time + (level_work - level_time) / f64::from(workers),
+            };
         }
         sum + time.max(0.0) + work.max(0.0) / f64::from(workers)
     }
@@ -627,7 +634,16 @@ mod tests {
     fn levels_follow_one_another() {
         let mut path = path();
         let times = |path: &CriticalPath| [1, 2, 3, 4].map(|workers| path.prediction(workers).time);
-        assert_eq!(times(&path), [250.0, 150.0, 50.0 + 200.0 / 3.0, 100.0]);
+        assert_eq!(times(&path), [250.0, 150.0, 150.0, 100.0]);
+        // Three for a half of the time, four for the other.
+        path.levels[1] = Level {
+            cores: 3,
+            time: 50,
+            work: 175,
+        };
+        path.work = 225;
+        assert_eq!(times(&path), [225.0, 150.0, 125.0, 100.0]);
+        path = self::path();
         let upper = [1, 2, 3, 4].map(|workers| path.prediction(workers).upper);
         assert_eq!(upper, [250.0, 175.0, 150.0, 137.5]);
         // Without levels, or with some that are impossible, the bounds hold.
@@ -637,7 +653,7 @@ mod tests {
         assert_eq!(times(&path), upper);
     }
 
-    /// The prediction for two is halfway between its bounds, 125 and 175.
+    /// The prediction for two, 150, is halfway between its bounds, 125 and 175.
     #[test]
     fn a_procedure_without_time_leaves_the_prediction_between_its_bounds() {
         let procedure = Procedure {

@@ -218,7 +218,7 @@ mod tests {
             burdened_span: 1_100_000_000,
             levels: vec![
                 Level {
-                    cores: 3,
+                    cores: 2,
                     time: 400_000_000,
                     work: 1_000_000_000,
                 },
@@ -240,7 +240,7 @@ mod tests {
         for part in [
             "critical path of process 7: work 4.000 s, span 1.000 s (1.100 s with",
             "parallelism 4.00",
-            "2: 2.000 s, at most 2.500 s; 4: 1.150 s, at most 1.750 s; 8:",
+            "2: 2.400 s, at most 2.500 s; 4: 1.600 s, at most 1.750 s; 8:",
             "5 edges that were seen and 2 of which",
             "3 are lost (untracked 3)\n",
         ] {

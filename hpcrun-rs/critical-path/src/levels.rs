@@ -1,15 +1,15 @@
 //! How much a program does at each moment of its ideal execution.
 //!
 //! One duty: on as many cores as it can use, a program does at the time t what its strands do while they are t
-//! long (Oyama et al.: a length is the earliest time). A level of this execution that lasts t and has the work
-//! w takes P cores at least max(t, w / P), and no more if its parts can be divided among them: so Brent
-//! bounds the time of a computation in *The Parallel Evaluation of General Arithmetic Expressions* (Journal
-//! of the ACM 21(2), 1974).
+//! long (Oyama et al.: a length is the earliest time). Where k strands are active for a time t, P cores take
+//! ceil(k / P) t, if each strand is done by one of them, and one level after the other: so Brent bounds the
+//! time of a computation in *The Parallel Evaluation of General Arithmetic Expressions* (Journal of the ACM
+//! 21(2), 1974).
 //!
 //! Activity from one length to another is a step up at the first and a step down at the second. The work in a
 //! bucket of lengths follows from the number of steps up to it, and from the sum of the lengths of its own.
 //! Two buckets add up to one of twice the width without an error, so the buckets can be as many for any span.
-//! Levels that are shorter than a bucket count as one.
+//! In a bucket, numbers of strands next to its mean number count.
 
 use std::collections::BTreeMap;
 
@@ -114,11 +114,9 @@ impl Levels {
             up = up.wrapping_add(steps.up);
             let time = end.min(span).saturating_sub(begin);
             begin = end;
-            // None is as long as it takes, and has no work, but after the end.
-            let cores = match time {
-                0 => MOST_CORES,
-                time => work.div_ceil(time).clamp(1, MOST_CORES),
-            };
+            // Something is active at each length up to the span.
+            let cores = work.checked_div(time);
+            let cores = cores.map_or(MOST_CORES, |cores| cores.clamp(1, MOST_CORES));
             let level = levels.entry(cores as u32).or_default();
             level.cores = cores as u32;
             level.time += time;

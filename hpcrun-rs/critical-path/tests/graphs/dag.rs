@@ -91,17 +91,18 @@ impl Dag {
         (runs, moments)
     }
 
-    /// The time on so many cores if between two moments of the ideal execution there is a barrier, and how
-    /// many moments there are.
+    /// The time on so many cores if between two moments of the ideal execution there is a barrier, and each
+    /// part between them is run by one core; and the number of their turns.
     pub(crate) fn level_by_level(&self, workers: u64) -> (f64, u64) {
         let (runs, moments) = self.moments();
-        let mut time = 0;
+        let (mut time, mut turns) = (0, 0);
         for level in moments.windows(2) {
             let is_in = |(begin, end): &&(u64, u64)| *begin <= level[0] && level[1] <= *end;
-            let runs = runs.iter().filter(is_in).count() as u64;
-            time += (level[1] - level[0]) * workers.max(runs);
+            let rounds = (runs.iter().filter(is_in).count() as u64).div_ceil(workers);
+            time += (level[1] - level[0]) * rounds;
+            turns += rounds;
         }
-        (time as f64 / workers as f64, moments.len() as u64)
+        (time as f64, turns)
     }
 
     /// The time of a procedure on a path.
