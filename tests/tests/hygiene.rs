@@ -76,8 +76,8 @@ fn every_file_of_tests_belongs_to_a_test_program() {
     }
 }
 
-/// For each library and command with tests cargo builds a program, and reads each library for its examples. The
-/// manifests say which have any.
+/// For each library and command cargo builds a program with its tests, and libraries are read for examples:
+/// the manifests say which have any.
 #[test]
 fn targets_are_tested_if_they_have_tests() {
     let sources = files_with(&["rs"]);
