@@ -2,6 +2,7 @@
 
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
+use crate::model::code::SplitCounts;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
@@ -319,14 +320,15 @@ fn process_sites<'a>(
     process: &'a ProcessInput,
     frames: &'a ProcessFrames,
 ) -> impl Iterator<Item = Site> + 'a {
+    let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let counted = process.process.iter().flat_map(|file| &file.sites);
-    counted.filter_map(|site| {
+    counted.filter_map(move |site| {
         Some(Site {
             frame: *frames.get(&site.place.0)?,
-            counts: crate::model::loops::SplitCounts {
-                splits: site.splits,
-                steals: site.steals,
-                stolen_ns: site.stolen_ns,
+            counts: SplitCounts {
+                splits: signed(site.splits),
+                steals: signed(site.steals),
+                stolen_ns: signed(site.stolen_ns),
             },
         })
     })

@@ -9,8 +9,8 @@ use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
-    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, RegionsArgs, RegionsFormat,
-    TableFormat, ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, Cli, Command, Format, PathArgs, RegionsArgs, ReportFormat, TableFormat, ThreadsArgs,
+    ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -97,19 +97,8 @@ fn text_limits(kind: ViewKind) -> Limits {
     }
 }
 
-fn export(args: ExportArgs, out: &mut impl Write) -> Result<()> {
-    let catalogue = open(args.database.as_deref())?;
-    let request = exports::Request {
-        format: args.format,
-        output: args.output,
-        metric: args.metric,
-        threshold: args.threshold,
-        projection: args.projection,
-        lines: args.lines,
-        std_inlined: args.std_inlined,
-        runtime_frames: args.runtime_frames,
-    };
-    exports::export(&catalogue, &request, out)
+fn export(args: exports::Request, out: &mut impl Write) -> Result<()> {
+    exports::export(&open(args.database.as_deref())?, &args, out)
 }
 
 fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()> {
@@ -172,8 +161,8 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
         no_calibration: no_calibration.as_deref(),
     };
     match args.format {
-        RegionsFormat::Text => report.text(style, out),
-        RegionsFormat::Json => report.json(out),
+        ReportFormat::Text => report.text(style, out),
+        ReportFormat::Json => report.json(out),
     }
     .map_err(Error::output)
 }
@@ -236,8 +225,8 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     let period = catalogue.statistics.period_ns.max(0) as u64;
     let remarks = remarks(&path, view.workers, period);
     match args.format {
-        PathFormat::Text => view.text(&remarks, args.rows, style, out),
-        PathFormat::Json => view.json(&remarks, out),
+        ReportFormat::Text => view.text(&remarks, args.rows, style, out),
+        ReportFormat::Json => view.json(&remarks, out),
     }
     .map_err(Error::output)
 }

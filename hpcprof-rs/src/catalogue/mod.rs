@@ -5,6 +5,7 @@
 //! reference between tables is checked as it is read.
 
 mod code;
+mod column;
 mod contexts;
 pub mod critical_path;
 mod files;

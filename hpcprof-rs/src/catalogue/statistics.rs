@@ -2,20 +2,10 @@
 
 use crate::catalogue::metrics::sum;
 use crate::catalogue::sql::{References, inconsistent, rows};
+use crate::model::experiment::UnprofiledProgram;
 use hpc_formats::process::program_name;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
-
-/// A program that ran unprofiled.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unprofiled {
-    /// Path of the executable.
-    pub program: String,
-    /// Why.
-    pub reason: String,
-    /// How often it was started.
-    pub times: i64,
-}
 
 /// All processes and threads together. Times are nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,7 +42,7 @@ pub struct Statistics {
     /// CPU time that no sample stands for, with whose it is.
     pub missing: Vec<(String, i64)>,
     /// Programs that ran unprofiled.
-    pub unprofiled: Vec<Unprofiled>,
+    pub unprofiled: Vec<UnprofiledProgram>,
     /// Samples in tasks whose callers the task runtime does not tell, by runtime.
     pub unknown_caller_samples: BTreeMap<String, i64>,
     /// Share of working threads beyond the cores.
@@ -306,10 +296,10 @@ fn read_missing(connection: &Connection) -> Result<Vec<(String, i64)>> {
     rows(connection, sql, 1, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
-fn read_unprofiled(connection: &Connection) -> Result<Vec<Unprofiled>> {
+fn read_unprofiled(connection: &Connection) -> Result<Vec<UnprofiledProgram>> {
     let sql = "SELECT id, program, reason, times FROM unprofiled ORDER BY id";
     rows(connection, sql, 1, |row| {
-        Ok(Unprofiled {
+        Ok(UnprofiledProgram {
             program: row.get(1)?,
             reason: row.get(2)?,
             times: row.get(3)?,

@@ -7,7 +7,7 @@ use hpc_formats::process::program_name;
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// A thread of a run. Times are nanoseconds.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Thread {
     /// Key of its run.
     pub run: String,
