@@ -253,26 +253,20 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
             ));
             continue;
         }
-        others.entry(&metric.name).or_insert_with(|| Metric {
-            name: metric.name.clone(),
-            unit: metric.unit,
-            aggregation: metric.aggregation,
-            part_of: None,
-            description: format!("{} at samples of threads that work", metric.name),
+        others.entry(&metric.name).or_insert_with(|| {
+            let description = format!("{} at samples of threads that work", metric.name);
+            Metric::sum(metric.name.clone(), metric.unit, None, description)
         });
     }
-    if measurements
-        .processes
-        .iter()
-        .any(|p| p.critical_path.is_some())
-    {
-        let on_path = Metric {
-            name: ON_PATH.to_owned(),
-            unit: Unit::Seconds,
-            aggregation: Aggregation::Sum,
-            part_of: None,
-            description: "CPU time of samples on the critical path of their process".to_owned(),
-        };
+    let mut processes = measurements.processes.iter();
+    if processes.any(|p| p.critical_path.is_some()) {
+        let description = "CPU time of samples on the critical path of their process";
+        let on_path = Metric::sum(
+            ON_PATH.to_owned(),
+            Unit::Seconds,
+            None,
+            description.to_owned(),
+        );
         others.insert(ON_PATH, on_path);
     }
     others.into_values().collect()

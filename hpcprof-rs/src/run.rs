@@ -188,23 +188,23 @@ fn calibration_of(
         }
     };
     let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-    let calibration = Calibration::parse(&text).map_err(|problem| Error::Input {
-        path,
-        problem: format!("is no calibration: {problem}"),
-        remedy: "write one with `hpcrun-rs calibrate`",
-    })?;
-    Ok(Ok(calibration))
+    let calibration = Calibration::parse(&text).map_err(|problem| {
+        let problem = format!("is no calibration: {problem}");
+        Error::input(&path, problem, "write one with `hpcrun-rs calibrate`")
+    });
+    calibration.map(Ok)
 }
 
 fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let catalogue = open(args.database.as_deref())?;
     let mut processes = catalogue.tracked_processes()?;
     if processes.is_empty() {
-        return Err(Error::Input {
-            path: catalogue.path,
-            problem: "has no critical path".to_owned(),
-            remedy: "measure with `hpcrun-rs --critical-path PROGRAM`",
-        });
+        let remedy = "measure with `hpcrun-rs --critical-path PROGRAM`";
+        return Err(Error::input(
+            &catalogue.path,
+            "has no critical path",
+            remedy,
+        ));
     }
     let is_asked = |pid: u32| args.process.is_none_or(|asked| asked == pid);
     let Some(shown) = processes.iter().position(|p| is_asked(p.pid)) else {

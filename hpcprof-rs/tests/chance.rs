@@ -56,6 +56,13 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
                 }
             }
         }
+        match percent {
+            Some(percent) => has(
+                &database.screen,
+                &format!("few samples (first row: {percent})"),
+            ),
+            None => lacks(&database.screen, "few samples"),
+        }
         // A quotient has no such error.
         let shown = show(&database, "bottom-up --metric idleness/work");
         lacks(&shown, "few samples");

@@ -461,20 +461,3 @@ fn headlines_fit_the_screen() {
         );
     }
 }
-
-#[test]
-fn an_order_that_chance_made_is_said() {
-    let screen = |first: u64, second: u64| {
-        let mut p = Program::new();
-        let (main, a, b) = (p.own("main"), p.own("phase_a"), p.own("phase_b"));
-        // On two threads the rows have verdicts, so that both are shown.
-        p.sample(&[main, a], first, 1.0)
-            .sample_by(2, &[main, b], second, 1.0);
-        p.screen()
-    };
-    // 64 samples have a standard error of an eighth.
-    has(&screen(64, 60), "few samples (first row: ±1");
-    // Far apart, or many samples.
-    lacks(&screen(90, 10), "few samples");
-    lacks(&screen(640, 600), "few samples");
-}

@@ -1,9 +1,9 @@
 //! How work is spread over threads: in a context of the folded tree, as it is stored, and in the nodes of any
 //! view, from the values of all threads.
 
+use crate::catalogue::Catalogue;
 use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::metrics::WORK;
-use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
 use crate::model::spread;
 use rusqlite::OptionalExtension as _;
@@ -121,10 +121,10 @@ impl Catalogue {
 
     /// The spread of work in a context, if it has any.
     pub fn work_spread(&self, context: &FoldedContext) -> Result<Option<Spread>> {
-        let read = || {
+        self.query(|connection| {
             let sql = "SELECT threads, inclusive, least, most, sigma FROM value
                 WHERE context = ? AND metric = ?";
-            let mut query = self.connection.prepare_cached(sql)?;
+            let mut query = connection.prepare_cached(sql)?;
             let spread = query.query_row([context.row(), WORK as i64], |row| {
                 Ok(Spread {
                     threads: row.get(0)?,
@@ -135,7 +135,6 @@ impl Catalogue {
                 })
             });
             spread.optional()
-        };
-        read().map_err(|e| damaged(&self.path, &e))
+        })
     }
 }

@@ -110,11 +110,6 @@ impl Code {
         &self.procedures[index as usize]
     }
 
-    /// All procedures, by index.
-    pub fn procedures(&self) -> &[Procedure] {
-        &self.procedures
-    }
-
     /// The path of a procedure's load module.
     pub fn module_of(&self, procedure: &Procedure) -> Option<&str> {
         procedure.module.map(|m| self.module(m))

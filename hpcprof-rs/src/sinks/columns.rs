@@ -26,7 +26,8 @@ use std::sync::{Mutex, PoisonError};
 const ROWS: usize = 1 << 18;
 /// Rows of contexts that are written together: they have more columns.
 const CONTEXT_ROWS: usize = 1 << 16;
-const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
+pub(super) const REMEDY: &str =
+    "check that the disk has room, or give -o a directory on another disk";
 
 /// A Parquet file of the database, as it was written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -103,11 +104,7 @@ impl ColumnFile {
 }
 
 fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
-    Error::Input {
-        path: path.to_owned(),
-        problem: format!("cannot write: {error}"),
-        remedy: REMEDY,
-    }
+    Error::input(path, format!("cannot write: {error}"), REMEDY)
 }
 
 /// The Parquet files of a database.

@@ -7,11 +7,11 @@ use crate::model::keys;
 use crate::model::metrics::{per_unit, standard_error};
 use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
+use crate::model::tree::{self, Call, SourceLocation, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
-use crate::sinks::columns::DataFile;
+use crate::sinks::columns::{DataFile, REMEDY};
 use crate::sinks::critical_path;
 use crate::sinks::rows::{Rows, insert};
 use crate::sinks::scopes::Scopes;
@@ -19,8 +19,6 @@ use crate::sinks::staged_directory::StagedDirectory;
 use hpc_formats::profile::SAMPLES;
 use rusqlite::{Connection, params};
 use std::path::Path;
-
-const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
 /// A catalogue that is being written, into a staged directory, which the caller publishes.
 #[derive(Debug)]
@@ -100,11 +98,8 @@ impl<'a> Catalogue<'a> {
 }
 
 fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
-    Error::Input {
-        path: directory.target().to_owned(),
-        problem: format!("cannot write the database: {error}"),
-        remedy: REMEDY,
-    }
+    let problem = format!("cannot write the database: {error}");
+    Error::input(directory.target(), problem, REMEDY)
 }
 
 fn begin_file(
@@ -361,13 +356,7 @@ fn write_contexts(
     scopes: &[u32],
 ) -> rusqlite::Result<()> {
     let count = nodes.len();
-    // The last context below each.
-    let mut last: Vec<u32> = (0..count as u32).collect();
-    for (number, node) in nodes.iter().enumerate().rev() {
-        if let Some(above) = node.parent {
-            last[above as usize] = last[above as usize].max(last[number]);
-        }
-    }
+    let ends = tree::ends(nodes.iter().map(|node| node.parent));
     let keys = keys::contexts(nodes.iter().copied(), code);
     let mut rows = Rows::new(connection, "context");
     let mut depths: Vec<u32> = Vec::with_capacity(count);
@@ -387,7 +376,7 @@ fn write_contexts(
         callers.push(caller);
         rows.add(params![
             id(number),
-            id(last[number as usize]),
+            ends[number as usize],
             above.map(id),
             depth,
             id(scopes[number as usize]),

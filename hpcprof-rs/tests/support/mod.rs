@@ -1,8 +1,7 @@
 //! Builds synthetic measurements from the file formats' constants alone, and runs the tool on
 //! them in this process.
 
-// The benchmark uses a part of this module.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs)]
 
 pub mod pages;
 pub mod program;
