@@ -365,7 +365,8 @@ fn an_error_points_at_the_place() {
 #[test]
 fn no_text_makes_the_parser_panic() {
     let mut random = Rng::with_seed(11);
-    let pieces = "work|cache-misses|min|max|'|\"|(|)|,|+|-|*|/|.|1|e9| |\t|\n|é|∞|\u{202e}|:|@|_|the share|\0";
+    let pieces = "work|cache-misses|min|max|'|\"|(|)|,|+|-|*|/|.|1|e9| |\t|\n|é|∞|\u{202e}|:|@|_|\
+                  the share|\0";
     let pieces: Vec<&str> = pieces.split('|').collect();
     let mut accepted = 0;
     for _ in 0..100_000 {

@@ -1,5 +1,5 @@
-//! How work is spread over threads: in a context of the folded tree, as it is stored, and in the nodes of any
-//! view, from the values of all threads.
+//! How work is spread over threads. For contexts of the folded tree that is stored; for the nodes of other
+//! views it is computed from the values of all threads.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::folded::FoldedContext;

@@ -31,7 +31,7 @@ pub struct Statistics {
     /// From the first start to the last end, summed over the runs, each of which has its own clock. Hosts of
     /// one run worked at the same time.
     pub wall_ns: i64,
-    /// Wall time in which nobody worked on the node, as far as its length tells.
+    /// Estimated wall time in which no thread worked: what effort on all cores does not fill.
     pub wait_ns: i64,
     /// Samples in the tree.
     pub samples: i64,

@@ -30,9 +30,9 @@ pub(super) enum Operation {
     Multiply,
     /// Replace the last two.
     Divide,
-    /// Replace so many of the last by the least of them.
+    /// Replace the last values, of this number, by the least of them.
     Least(usize),
-    /// Replace so many of the last by the largest of them.
+    /// Replace the last values, of this number, by the largest of them.
     Largest(usize),
 }
 
@@ -72,7 +72,7 @@ type Parsed = Result<(), (usize, Fault)>;
 /// A text that is read from left to right.
 struct Parser<'a> {
     text: &'a str,
-    /// How much of it is read, in bytes, with the space behind that.
+    /// Where the next token begins, in bytes.
     at: usize,
     names: &'a [&'a str],
     nested: usize,
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         &self.text[self.at..]
     }
 
-    /// Goes on behind so many bytes, and the space that follows them.
+    /// Moves on by `length` bytes and the space behind them.
     fn skip(&mut self, length: usize) {
         let rest = &self.rest()[length..];
         let rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
         self.variable(name, name.len())
     }
 
-    /// A variable, whose name is so many bytes of the text.
+    /// Reads a variable, whose name takes `length` bytes of the text.
     fn variable(&mut self, name: &str, length: usize) -> Parsed {
         match self.names.iter().position(|known| *known == name) {
             Some(position) => {

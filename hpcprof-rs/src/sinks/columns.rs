@@ -1,4 +1,4 @@
-//! Writes what is long as Parquet: each run, its contexts with its values, and the values of its threads
+//! Writes the large tables as Parquet: each run, its contexts with its values, and the values of its threads
 //! (FORMATS.md). Amounts are whole base units. Each run has folders of its own, so that many databases are
 //! one partitioned dataset.
 
@@ -306,7 +306,7 @@ fn properties(columns: &[Field<'_>]) -> WriterPropertiesBuilder {
     properties
 }
 
-/// Names as Parquet has them: each is one shared text.
+/// All names as Parquet texts, which rows share.
 struct Texts {
     kinds: [ByteArray; Kind::ALL.len()],
     names: Vec<ByteArray>,
