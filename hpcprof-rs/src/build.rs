@@ -2,6 +2,7 @@
 
 use crate::cli::BuildArgs;
 use crate::error::{Result, one_line};
+use crate::model::code::SplitCounts;
 use crate::model::experiment::Experiment;
 use crate::model::keys;
 use crate::model::metrics::{self, CATEGORY_PREFIX, Metric, ON_PATH};
@@ -252,26 +253,20 @@ fn other_metrics(measurements: &Measurements, warnings: &mut Warnings) -> Vec<Me
             ));
             continue;
         }
-        others.entry(&metric.name).or_insert_with(|| Metric {
-            name: metric.name.clone(),
-            unit: metric.unit,
-            aggregation: metric.aggregation,
-            part_of: None,
-            description: format!("{} at samples of threads that work", metric.name),
+        others.entry(&metric.name).or_insert_with(|| {
+            let description = format!("{} at samples of threads that work", metric.name);
+            Metric::sum(metric.name.clone(), metric.unit, None, description)
         });
     }
-    if measurements
-        .processes
-        .iter()
-        .any(|p| p.critical_path.is_some())
-    {
-        let on_path = Metric {
-            name: ON_PATH.to_owned(),
-            unit: Unit::Seconds,
-            aggregation: Aggregation::Sum,
-            part_of: None,
-            description: "CPU time of samples on the critical path of their process".to_owned(),
-        };
+    let mut processes = measurements.processes.iter();
+    if processes.any(|p| p.critical_path.is_some()) {
+        let description = "CPU time of samples on the critical path of their process";
+        let on_path = Metric::sum(
+            ON_PATH.to_owned(),
+            Unit::Seconds,
+            None,
+            description.to_owned(),
+        );
         others.insert(ON_PATH, on_path);
     }
     others.into_values().collect()
@@ -319,14 +314,15 @@ fn process_sites<'a>(
     process: &'a ProcessInput,
     frames: &'a ProcessFrames,
 ) -> impl Iterator<Item = Site> + 'a {
+    let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let counted = process.process.iter().flat_map(|file| &file.sites);
-    counted.filter_map(|site| {
+    counted.filter_map(move |site| {
         Some(Site {
             frame: *frames.get(&site.place.0)?,
-            counts: crate::model::loops::SplitCounts {
-                splits: site.splits,
-                steals: site.steals,
-                stolen_ns: site.stolen_ns,
+            counts: SplitCounts {
+                splits: signed(site.splits),
+                steals: signed(site.steals),
+                stolen_ns: signed(site.stolen_ns),
             },
         })
     })

@@ -2,6 +2,7 @@
 
 use crate::catalogue::Projection;
 use crate::exports;
+use crate::render::numbers::percentage;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -105,7 +106,7 @@ pub enum Command {
     CriticalPath(PathArgs),
     /// Writes the calling contexts in another profiler's format
     #[command(after_long_help = EXPORT_EXAMPLES)]
-    Export(ExportArgs),
+    Export(exports::Request),
 }
 
 /// Options of a build.
@@ -240,9 +241,9 @@ pub struct ThreadsArgs {
     pub rows: usize,
 }
 
-/// Formats of the regions.
+/// Formats of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum RegionsFormat {
+pub enum ReportFormat {
     /// To read
     Text,
     /// Everything, for scripts
@@ -265,8 +266,8 @@ pub struct RegionsArgs {
     #[arg(value_name = "DATABASE")]
     pub database: Option<PathBuf>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = RegionsFormat::Text)]
-    pub format: RegionsFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
     /// Start-up overheads, by `hpcrun-rs calibrate` [default: those of the run's host in the user's cache]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
@@ -281,15 +282,6 @@ pub struct RegionsArgs {
     pub workers: Workers,
 }
 
-/// Formats of a critical path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum PathFormat {
-    /// To read
-    Text,
-    /// Everything, for scripts
-    Json,
-}
-
 /// Options of a critical path.
 #[derive(Debug, Args)]
 pub struct PathArgs {
@@ -297,8 +289,8 @@ pub struct PathArgs {
     #[arg(value_name = "DATABASE")]
     pub database: Option<PathBuf>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = PathFormat::Text)]
-    pub format: PathFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
     /// Process to show [default: the one with the longest path]
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
@@ -308,52 +300,6 @@ pub struct PathArgs {
     /// Subpaths that text lists; shorter ones are summed up
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
-}
-
-/// Options of an export.
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// Database directory [default: the newest hpcrun-*-database here]
-    #[arg(value_name = "DATABASE")]
-    pub database: Option<PathBuf>,
-    /// Format
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub format: exports::Format,
-    /// File to write; - is standard output
-    #[arg(short, long, value_name = "PATH")]
-    pub output: PathBuf,
-    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples,
-    /// or a sum of metrics [default: work]
-    #[arg(long, value_name = "METRIC")]
-    pub metric: Option<String>,
-    /// Call paths of the user's program, or of the machine
-    #[arg(long, value_enum, default_value_t = Projection::Logical)]
-    pub projection: Projection,
-    /// Source lines as frames; pprof, firefox and callgrind have the line of each frame in any case
-    #[arg(long)]
-    pub lines: bool,
-    /// Keep inlined code of the standard library and the system
-    #[arg(long)]
-    pub std_inlined: bool,
-    /// Keep the task runtime's own frames and those of parallel loops in the logical projection
-    #[arg(long, visible_alias = "unfold")]
-    pub runtime_frames: bool,
-    /// Least percentage of the metric for a context of folded and flamegraph; less is its caller's
-    /// [default: flamegraph 0.1, folded 0]
-    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
-    pub threshold: Option<f64>,
-}
-
-fn percentage(text: &str) -> Result<f64, String> {
-    let number: f64 = text
-        .trim_end_matches('%')
-        .parse()
-        .map_err(|_| "not a number".to_owned())?;
-    if (0.0..=100.0).contains(&number) {
-        Ok(number)
-    } else {
-        Err("not between 0 and 100".to_owned())
-    }
 }
 
 fn execution(text: &str) -> Result<(String, u64), String> {

@@ -10,6 +10,21 @@
 //! the database is read (for regions also the machine's calibration), so it can be moved and kept.
 //!
 //! [`build`] and [`run`] wire both pipelines.
+//!
+//! | to change | begin at |
+//! |---|---|
+//! | an option | `cli` (of exports `exports/mod`), `run` |
+//! | a table or a column of the catalogue | `schema`; `sinks/database` writes, `catalogue` reads |
+//! | a column of a Parquet file | `sinks/columns` writes, `catalogue/{contexts,thread_values}` read |
+//! | a metric | `model/metrics`; `passes/merge/shard` counts it |
+//! | which frames are folded | `views/fold`; `model/scaffolding` has the names |
+//! | a column of a view | `render/text`, `render/csv`, `render/json` |
+//! | a format of other profilers | a file in `exports`, a row in `exports/mod` |
+//! | a verdict, a line of the first screen | `advice/efficiency`, `advice/quality`, `advice/first_screen` |
+//! | whose code a row is about | `advice/owners`, `advice/rows` |
+//! | a task runtime that hides callers | `model/runtimes` |
+//! | a library of parallel loops, a parallel construct | `passes/parallel_loops/rules`, `regions/construct` |
+//! | a warning of damaged input | `sources/measurements`, `passes/merge/shard` |
 
 #![forbid(unsafe_code)]
 

@@ -9,8 +9,8 @@ use crate::build::build;
 use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
 use crate::cli::{
-    BuildArgs, Cli, Command, ExportArgs, Format, PathArgs, PathFormat, RegionsArgs, RegionsFormat,
-    TableFormat, ThreadsArgs, ViewArgs, Workers,
+    BuildArgs, Cli, Command, Format, PathArgs, RegionsArgs, ReportFormat, TableFormat, ThreadsArgs,
+    ViewArgs, Workers,
 };
 use crate::error::{Error, Result};
 use crate::exports;
@@ -97,19 +97,8 @@ fn text_limits(kind: ViewKind) -> Limits {
     }
 }
 
-fn export(args: ExportArgs, out: &mut impl Write) -> Result<()> {
-    let catalogue = open(args.database.as_deref())?;
-    let request = exports::Request {
-        format: args.format,
-        output: args.output,
-        metric: args.metric,
-        threshold: args.threshold,
-        projection: args.projection,
-        lines: args.lines,
-        std_inlined: args.std_inlined,
-        runtime_frames: args.runtime_frames,
-    };
-    exports::export(&catalogue, &request, out)
+fn export(args: exports::Request, out: &mut impl Write) -> Result<()> {
+    exports::export(&open(args.database.as_deref())?, &args, out)
 }
 
 fn threads(args: &ThreadsArgs, style: Style, out: &mut impl Write) -> Result<()> {
@@ -172,8 +161,8 @@ fn regions(args: &RegionsArgs, style: Style, out: &mut impl Write) -> Result<()>
         no_calibration: no_calibration.as_deref(),
     };
     match args.format {
-        RegionsFormat::Text => report.text(style, out),
-        RegionsFormat::Json => report.json(out),
+        ReportFormat::Text => report.text(style, out),
+        ReportFormat::Json => report.json(out),
     }
     .map_err(Error::output)
 }
@@ -199,23 +188,23 @@ fn calibration_of(
         }
     };
     let text = std::fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-    let calibration = Calibration::parse(&text).map_err(|problem| Error::Input {
-        path,
-        problem: format!("is no calibration: {problem}"),
-        remedy: "write one with `hpcrun-rs calibrate`",
-    })?;
-    Ok(Ok(calibration))
+    let calibration = Calibration::parse(&text).map_err(|problem| {
+        let problem = format!("is no calibration: {problem}");
+        Error::input(&path, problem, "write one with `hpcrun-rs calibrate`")
+    });
+    calibration.map(Ok)
 }
 
 fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<()> {
     let catalogue = open(args.database.as_deref())?;
     let mut processes = catalogue.tracked_processes()?;
     if processes.is_empty() {
-        return Err(Error::Input {
-            path: catalogue.path,
-            problem: "has no critical path".to_owned(),
-            remedy: "measure with `hpcrun-rs --critical-path PROGRAM`",
-        });
+        let remedy = "measure with `hpcrun-rs --critical-path PROGRAM`";
+        return Err(Error::input(
+            &catalogue.path,
+            "has no critical path",
+            remedy,
+        ));
     }
     let is_asked = |pid: u32| args.process.is_none_or(|asked| asked == pid);
     let Some(shown) = processes.iter().position(|p| is_asked(p.pid)) else {
@@ -236,8 +225,8 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
     let period = catalogue.statistics.period_ns.max(0) as u64;
     let remarks = remarks(&path, view.workers, period);
     match args.format {
-        PathFormat::Text => view.text(&remarks, args.rows, style, out),
-        PathFormat::Json => view.json(&remarks, out),
+        ReportFormat::Text => view.text(&remarks, args.rows, style, out),
+        ReportFormat::Json => view.json(&remarks, out),
     }
     .map_err(Error::output)
 }

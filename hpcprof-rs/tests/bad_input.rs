@@ -7,15 +7,6 @@ use fastrand::Rng;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs the command itself, in `directory`.
-fn command(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .expect("the command starts")
-}
-
 /// Runs a script in `directory`, to which the command is `$TOOL`.
 fn bash(directory: &Path, script: &str) -> Output {
     Command::new("bash")
@@ -24,10 +15,6 @@ fn bash(directory: &Path, script: &str) -> Output {
         .current_dir(directory)
         .output()
         .expect("bash starts")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// It failed with exit status 1 and one line that has all of `parts`.
@@ -41,6 +28,25 @@ fn assert_error(output: &Output, parts: &[&str]) {
     }
 }
 
+/// A command line fails in `directory`, as [`assert_error`] says.
+fn fails(directory: &Path, line: &str, parts: &[&str]) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_error(&command(directory, &words), parts);
+}
+
+/// A command line succeeds in `directory`; what it says on standard error.
+fn warnings(directory: &Path, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = command(directory, &words);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stderr(&output)
+}
+
+/// How many files and folders a folder has.
+fn entries(folder: &Path) -> usize {
+    std::fs::read_dir(folder).expect("a folder").count()
+}
+
 #[test]
 fn what_is_not_a_measurement_directory() {
     let temp = TempDir::new();
@@ -48,26 +54,15 @@ fn what_is_not_a_measurement_directory() {
     std::fs::create_dir(temp.join("empty")).expect("directory");
     std::fs::create_dir(temp.join("other")).expect("directory");
     std::fs::write(temp.join("other/notes.txt"), "hello").expect("file");
-    assert_error(&command(here, &["missing"]), &["missing", "check the path"]);
-    assert_error(
-        &command(here, &["empty"]),
-        &["is empty", "hpcrun-rs PROGRAM"],
-    );
-    assert_error(
-        &command(here, &["other"]),
-        &["not a measurement directory", "hpcrun-rs PROGRAM"],
-    );
-    assert_error(
-        &command(here, &["other/notes.txt"]),
-        &["is a file, not a measurement directory"],
-    );
-    assert_error(&command(here, &[]), &["holds no hpcrun-*-measurements"]);
-    assert_error(
-        &command(here, &["top-down"]),
-        &["holds no hpcrun-*-database"],
-    );
-    // Nothing was left behind.
-    assert_eq!(std::fs::read_dir(here).expect("directory").count(), 2);
+    fails(here, "missing", &["missing", "check the path"]);
+    fails(here, "empty", &["is empty", "hpcrun-rs PROGRAM"]);
+    let parts = ["not a measurement directory", "hpcrun-rs PROGRAM"];
+    fails(here, "other", &parts);
+    let part = "is a file, not a measurement directory";
+    fails(here, "other/notes.txt", &[part]);
+    fails(here, "", &["holds no hpcrun-*-measurements"]);
+    fails(here, "top-down", &["holds no hpcrun-*-database"]);
+    assert_eq!(entries(here), 2, "nothing is left behind");
 }
 
 #[test]
@@ -90,10 +85,8 @@ fn a_run_without_a_sample_is_told_from_one_whose_profiles_are_lost() {
     for path in &profiles {
         std::fs::remove_file(path).expect("file");
     }
-    assert_error(
-        &command(temp.path(), &["m"]),
-        &["m: the program ended before its first sample", "longer run"],
-    );
+    let part = "m: the program ended before its first sample";
+    fails(temp.path(), "m", &[part, "longer run"]);
 }
 
 #[test]
@@ -106,19 +99,16 @@ fn what_waits_for_a_writer_is_not_waited_for() {
         let status = Command::new("mkfifo").arg(path).status();
         assert!(status.expect("mkfifo runs").success());
     }
-    let output = command(temp.path(), &["m"]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    warnings(temp.path(), "m");
 }
 
 #[test]
 fn without_arguments_the_newest_of_the_current_directory() {
     let temp = TempDir::new();
     full_run().write(&temp.join("hpcrun-app-measurements"));
-    let built = command(temp.path(), &[]);
-    assert!(built.status.success(), "{}", stderr(&built));
+    warnings(temp.path(), "");
     assert!(temp.join("hpcrun-app-database/database.sqlite").is_file());
-    let again = command(temp.path(), &["hpcrun-app-measurements"]);
-    assert!(again.status.success(), "{}", stderr(&again));
+    warnings(temp.path(), "hpcrun-app-measurements");
     assert!(temp.join("hpcrun-app-database-2/database.sqlite").is_file());
     let view = command(temp.path(), &["bottom-up"]);
     assert!(String::from_utf8_lossy(&view.stdout).contains("app::serial"));
@@ -133,36 +123,18 @@ fn an_output_directory_is_never_overwritten_by_accident() {
     std::fs::write(temp.join("full/precious"), "x").expect("file");
     std::fs::write(temp.join("file"), "x").expect("file");
     std::fs::create_dir(temp.join("free")).expect("directory");
-    assert_error(
-        &command(here, &["m", "-o", "full"]),
-        &["full", "is not a database", "another name"],
-    );
-    assert_error(
-        &command(here, &["m", "-o", "full", "--force"]),
-        &["is not a database"],
-    );
-    assert_error(&command(here, &["m", "-o", "file"]), &["not a directory"]);
-    assert_error(&command(here, &["m", "-o", "file/db"]), &["cannot create"]);
-    assert!(command(here, &["m", "-o", "free"]).status.success());
-    assert_error(&command(here, &["m", "-o", "free"]), &["--force"]);
-    assert!(
-        command(here, &["m", "-o", "free", "--force"])
-            .status
-            .success()
-    );
+    let parts = ["full", "is not a database", "another name"];
+    fails(here, "m -o full", &parts);
+    fails(here, "m -o full --force", &["is not a database"]);
+    fails(here, "m -o file", &["not a directory"]);
+    fails(here, "m -o file/db", &["cannot create"]);
+    warnings(here, "m -o free");
+    fails(here, "m -o free", &["--force"]);
+    warnings(here, "m -o free --force");
     assert!(temp.join("free/database.sqlite").is_file());
-    assert_eq!(
-        std::fs::read_to_string(temp.join("full/precious")).expect("kept"),
-        "x"
-    );
-    let hidden = std::fs::read_dir(here)
-        .expect("directory")
-        .filter(|e| {
-            e.as_ref()
-                .is_ok_and(|e| e.file_name().to_string_lossy().starts_with('.'))
-        })
-        .count();
-    assert_eq!(hidden, 0, "no temporary directory is left");
+    let precious = std::fs::read_to_string(temp.join("full/precious"));
+    assert_eq!(precious.expect("kept"), "x");
+    assert_eq!(entries(here), 4, "no temporary directory is left");
 }
 
 #[test]
@@ -173,11 +145,7 @@ fn a_full_disk_leaves_no_half_database() {
     let limited = "trap '' XFSZ; ulimit -f 8; exec \"$TOOL\" m -o db";
     let output = bash(temp.path(), limited);
     assert_error(&output, &["db", "cannot write the database", "-o"]);
-    assert!(!temp.join("db").exists());
-    assert_eq!(
-        std::fs::read_dir(temp.path()).expect("directory").count(),
-        1
-    );
+    assert_eq!(entries(temp.path()), 1);
 }
 
 #[test]
@@ -202,9 +170,7 @@ fn damaged_files_cost_only_themselves() {
     std::fs::write(m.join("thread-100-1-9.hpcprofile"), b"garbage").expect("file");
     std::fs::write(m.join("process-7-7.hpcproc"), b"garbage").expect("file");
     std::fs::write(m.join("structure/bad.hpcstruct"), b"garbage").expect("file");
-    let output = command(temp.path(), &["m", "-o", "db"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let text = stderr(&output);
+    let text = warnings(temp.path(), "m -o db");
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(
         text.lines().all(|l| l.starts_with("hpcprof-rs: warning: ")),
@@ -229,10 +195,9 @@ fn a_truncated_profile_keeps_what_it_holds() {
     let mut last = run.threads[0].samples;
     for length in [0, 7, header - 1, header, header + 32 * 8, whole.len()] {
         std::fs::write(&path, &whole[..length]).expect("profile");
-        let output = command(temp.path(), &["m", "-o", "db", "--force"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let is_told = stderr(&output).contains(".hpcprofile: ");
-        assert_eq!(is_told, length < whole.len(), "{}", stderr(&output));
+        let told = warnings(temp.path(), "m -o db --force");
+        let is_told = told.contains(".hpcprofile: ");
+        assert_eq!(is_told, length < whole.len(), "{told}");
         let quality = &view(&temp.join("db"), "top-down", &[])["quality"];
         let samples = quality["samples"].as_u64().expect("a number");
         assert!(
@@ -250,18 +215,15 @@ fn a_crashed_program_keeps_its_samples() {
     let mut run = full_run();
     run.end = None;
     run.write(&temp.join("m"));
-    let output = command(temp.path(), &["m", "-o", "db"]);
-    assert!(output.status.success());
-    has(&stderr(&output), "did not end in order");
+    has(&warnings(temp.path(), "m -o db"), "did not end in order");
     let view = view(&temp.join("db"), "top-down", &[]);
     assert_eq!(view["quality"]["samples"], run.samples());
     // Up to the last sample.
     assert_eq!(view["wall_seconds"].as_f64(), Some(2.0));
     // Without any process file there are samples still.
     std::fs::remove_file(temp.join("m").join(run.process_name())).expect("process file");
-    let output = command(temp.path(), &["m", "-o", "db2"]);
-    assert!(output.status.success());
-    has(&stderr(&output), "process file is missing");
+    let told = warnings(temp.path(), "m -o db2");
+    has(&told, "process file is missing");
     let totals = &crate::support::view(&temp.join("db2"), "flat", &[])["totals"];
     let work = nanoseconds(&totals["work"]) + nanoseconds(&totals["overhead"]);
     assert_eq!(work, run.recorded_work());
@@ -273,9 +235,7 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
     let mut run = full_run();
     run.structures.clear();
     run.write(&temp.join("m"));
-    let output = command(temp.path(), &["m", "-o", "db"]);
-    assert!(output.status.success());
-    let text = stderr(&output);
+    let text = warnings(temp.path(), "m -o db");
     has(&text, "/opt/app: ");
     has(&text, "measure again");
     let view = view(&temp.join("db"), "flat", &[]);
@@ -285,63 +245,33 @@ fn modules_without_structure_keep_their_samples_under_their_name() {
 }
 
 #[test]
-fn few_rooted_samples_give_no_verdict() {
-    let mut run = full_run();
-    let thread = &mut run.threads[1];
-    let partial = thread.partial(hpc_formats::loss::LossCause::NoUnwindInfo);
-    thread.sample(partial, 200, 0.0);
-    let screen = tool(&[text(&database(&run))]).expect("first screen");
-    has(&screen, "no verdict");
-    lacks(&screen, "refine");
-}
-
-#[test]
 fn foreign_and_damaged_databases() {
     let temp = TempDir::new();
     let here = temp.path();
     std::fs::create_dir_all(temp.join("text")).expect("directory");
     std::fs::write(temp.join("text/database.sqlite"), "not a database at all").expect("file");
-    assert_error(
-        &command(here, &["top-down", "text"]),
-        &["text", "hpcprof-rs MEASUREMENTS"],
-    );
+    let parts = ["text", "hpcprof-rs MEASUREMENTS"];
+    fails(here, "top-down text", &parts);
     std::fs::create_dir_all(temp.join("foreign")).expect("directory");
     let foreign = rusqlite::Connection::open(temp.join("foreign/database.sqlite")).expect("open");
     foreign.execute_batch("CREATE TABLE t(a)").expect("table");
     drop(foreign);
-    assert_error(
-        &command(here, &["top-down", "foreign"]),
-        &["not a database of hpcprof-rs"],
-    );
-    assert_error(&command(here, &["flat", "missing"]), &["does not exist"]);
+    let part = "not a database of hpcprof-rs";
+    fails(here, "top-down foreign", &[part]);
+    fails(here, "flat missing", &["does not exist"]);
     full_run().write(&temp.join("m"));
-    assert_error(&command(here, &["flat", "m"]), &["is not a database"]);
-    assert!(command(here, &["m", "-o", "db"]).status.success());
+    fails(here, "flat m", &["is not a database"]);
+    warnings(here, "m -o db");
     for version in ["1", "99"] {
         let other = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("open");
         other
             .execute_batch(&format!("PRAGMA user_version = {version}"))
             .expect("pragma");
         drop(other);
-        assert_error(
-            &command(here, &["flat", "db"]),
-            &[&format!("version {version} "), "build it again"],
-        );
+        let part = format!("version {version} ");
+        fails(here, "flat db", &[&part, "build it again"]);
     }
-    assert_error(
-        &command(here, &["m", "-o", "db", "--rules", "none"]),
-        &["none"],
-    );
-}
-
-#[test]
-fn an_unknown_metric_names_those_that_exist() {
-    let database = database(&full_run());
-    let output = command(&database, &["flat", ".", "--metric", "cycles"]);
-    assert_error(
-        &output,
-        &["no metric `cycles`", "idleness", "overhead:sched"],
-    );
+    fails(here, "m -o db --rules none", &["none"]);
 }
 
 /// Flips, cuts and repeats bytes.
@@ -386,6 +316,14 @@ fn survives(temp: &TempDir, what: &str) -> bool {
     }
 }
 
+/// How often a test changes its input: so often in a nightly run, and for a third of these in others.
+fn rounds(nightly: usize) -> usize {
+    match std::env::var_os("HPCRUN_TEST_LONG") {
+        Some(_) => nightly,
+        None => nightly / 3,
+    }
+}
+
 #[test]
 fn mutated_measurements_never_panic() {
     let temp = TempDir::new();
@@ -413,14 +351,15 @@ fn mutated_measurements_never_panic() {
         }
         is_built
     };
-    for index in 0..300 {
+    let ones = rounds(300);
+    for index in 0..ones {
         built += usize::from(round(&names[index % names.len()..][..1]));
     }
     assert!(
-        built >= 290,
+        30 * built >= 29 * ones,
         "one damaged file never costs the others: {built}"
     );
-    for _ in 0..30 {
+    for _ in 0..rounds(30) {
         round(&names);
     }
 }
@@ -437,7 +376,7 @@ fn records_of_any_content_never_panic() {
         .join(format!("thread-100-{IMAGE}-2.hpcprofile"));
     let whole = std::fs::read(&path).expect("file");
     let header = hpc_formats::profile::HEADER_SIZE;
-    for round in 0..300 {
+    for round in 0..rounds(300) {
         let mut data = whole.clone();
         for _ in 0..random.u8(1..31) {
             let at = random.usize(header..data.len());
@@ -456,16 +395,16 @@ fn mutated_databases_never_panic() {
     let whole = std::fs::read(&file).expect("database");
     let mut random = Rng::with_seed(7);
     let mut failed = 0;
-    for _ in 0..400 {
+    let times = rounds(400);
+    for _ in 0..times {
         std::fs::write(&file, mutate(&whole, &mut random)).expect("database");
-        for arguments in [
-            &["top-down"][..],
-            &["bottom-up", "--format", "json"],
-            &["flat", "--projection", "physical"],
-        ] {
-            let mut all = vec![arguments[0], text(&database)];
-            all.extend(&arguments[1..]);
-            if let Err(error) = tool(&all) {
+        let line = [
+            "top-down",
+            "bottom-up --format json",
+            "flat --projection physical",
+        ];
+        for line in line {
+            if let Err(error) = on(&database, line) {
                 assert_eq!(error.lines().count(), 1, "{error}");
                 failed += 1;
             }
@@ -474,95 +413,62 @@ fn mutated_databases_never_panic() {
             assert_eq!(error.lines().count(), 1, "{error}");
         }
     }
-    assert!(failed > 50, "damage is noticed: {failed}");
+    assert!(failed > times / 8, "damage is noticed: {failed}");
 }
 
-/// The Parquet file of a database's only run.
-fn contexts_of(database: &Path, name: &str) -> PathBuf {
-    let mut runs = std::fs::read_dir(database.join("contexts")).expect("a folder");
-    runs.next()
-        .expect("a run")
-        .expect("readable")
-        .path()
-        .join(name)
-}
-
-const PROJECTIONS: [(&str, &str); 2] = [
-    ("logical", "logical.parquet"),
-    ("physical", "physical.parquet"),
-];
-
-/// Whatever happened to the contexts, the command prints the totals that it printed before, or one line.
-fn contexts_are_right_or_refused(database: &Path, projection: &str, what: &str) -> bool {
-    let view = |database: &str| {
-        let arguments = [
-            "top-down",
-            database,
-            "--format",
-            "json",
-            "--projection",
-            projection,
-        ];
-        command(Path::new("/"), &arguments)
-    };
-    let output = view(text(database));
-    if output.status.success() {
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let run = full_run();
-        let total = |metric: &str| nanoseconds(&json["totals"][metric]);
-        assert_eq!(
-            total("work") + total("overhead"),
-            run.recorded_work(),
-            "{what}"
-        );
-        assert_eq!(total("idleness"), run.recorded_idleness(), "{what}");
-        let roots = json["roots"].as_array().expect("roots");
-        let sum: i64 = roots.iter().map(|root| inclusive(root, "work")).sum();
-        assert_eq!(sum, total("work"), "{what}");
-        assert_eq!(stderr(&output), "", "{what}");
-        return true;
-    }
-    assert_error(&output, &[text(database), "build it again"]);
-    false
+/// The file of a database's only run in a folder.
+fn file_of(database: &Path, folder: &str, name: &str) -> PathBuf {
+    let mut runs = std::fs::read_dir(database.join(folder)).expect("a folder");
+    let run = runs.next().expect("a run").expect("readable");
+    run.path().join(name)
 }
 
 #[test]
-fn cut_and_mutated_contexts_are_refused_in_one_line() {
+fn any_damage_of_a_parquet_file_is_one_line() {
     let database = database(&full_run());
     let mut random = Rng::with_seed(8);
-    for (projection, name) in PROJECTIONS {
-        let path = contexts_of(&database, name);
-        let whole = std::fs::read(&path).expect("contexts");
-        assert!(contexts_are_right_or_refused(
-            &database, projection, "whole"
-        ));
-        for cut in 0..40 {
-            let length = whole.len() * cut / 40;
-            std::fs::write(&path, &whole[..length]).expect("writable");
-            let what = format!("{name} cut to {length} bytes");
-            assert!(
-                !contexts_are_right_or_refused(&database, projection, &what),
-                "{what}"
-            );
-        }
-        for round in 0..150 {
-            let damaged = mutate(&whole, &mut random);
-            std::fs::write(&path, &damaged).expect("writable");
-            let what = format!("{name} round {round}");
-            let is_right = contexts_are_right_or_refused(&database, projection, &what);
-            assert_eq!(is_right, damaged == whole, "{what}");
-        }
-        std::fs::write(&path, &whole).expect("writable");
+    for (folder, name, line) in [
+        ("contexts", "logical.parquet", "top-down --format json"),
+        ("contexts", "logical.parquet", "threads --context leaf"),
+        ("contexts", "physical.parquet", "flat --projection physical"),
+        (
+            "thread_values",
+            "part-0000.parquet",
+            "threads --context leaf",
+        ),
+    ] {
+        let path = file_of(&database, folder, name);
+        let whole = std::fs::read(&path).expect("a file");
+        let right = show(&database, line);
+        let check = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("writable");
+            if bytes == whole {
+                assert_eq!(show(&database, line), right);
+                return;
+            }
+            let error = refused(&database, line);
+            has(&error, "cannot be read");
+            has(&error, &format!("{name}: it is not as it was written"));
+            has(&error, "build it again");
+        };
+        (0..40).for_each(|cut| check(&whole[..whole.len() * cut / 40]));
+        (0..100).for_each(|_| check(&mutate(&whole, &mut random)));
+        check(&whole);
+        std::fs::remove_file(&path).expect("removed");
+        has(&refused(&database, line), "build it again");
+        check(&whole);
     }
 }
 
 #[test]
 fn contexts_of_another_database_or_none_are_refused() {
     let database = database(&full_run());
-    let path = contexts_of(&database, "logical.parquet");
+    let path = file_of(&database, "contexts", "logical.parquet");
     let refused = |part: &str| {
-        let output = command(&database, &["top-down", ".", "--format", "json"]);
-        assert_error(&output, &["contexts", part, "build it again"]);
+        let error = refused(&database, "top-down --format json");
+        for part in ["contexts", part, "build it again"] {
+            has(&error, part);
+        }
     };
     // The file of another database is seen, and what is wrong with it if the catalogue was forged to it.
     let replaced_by = |other: &Path, part: &str| {
@@ -577,22 +483,13 @@ fn contexts_of_another_database_or_none_are_refused() {
         refused(part);
     };
     // Other columns.
-    for other in ["runs", "thread_values"] {
-        let folder = std::fs::read_dir(database.join(other)).expect("a folder");
-        let run = folder
-            .map(|run| run.expect("readable").path())
-            .next()
-            .expect("a run");
-        let file = std::fs::read_dir(run)
-            .expect("a folder")
-            .next()
-            .expect("a file");
-        replaced_by(&file.expect("readable").path(), "");
-    }
+    replaced_by(&file_of(&database, "runs", "run.parquet"), "");
+    let values = file_of(&database, "thread_values", "part-0000.parquet");
+    replaced_by(&values, "");
     // Contexts of a program with more of them, and with fewer.
     for (notes, part) in [(400, "leads nowhere"), (3, "contexts are missing")] {
         let other = crate::support::database(&random::run(9, 2, notes));
-        replaced_by(&contexts_of(&other, "logical.parquet"), part);
+        replaced_by(&file_of(&other, "contexts", "logical.parquet"), part);
     }
     // The same contexts with other amounts.
     let mut run = full_run();
@@ -600,7 +497,7 @@ fn contexts_of_another_database_or_none_are_refused() {
     let serial = more.natives(1, &[START, MAIN_SERIAL, SERIAL]);
     more.sample(serial, 1, 0.0);
     let other = crate::support::database(&run);
-    let other = contexts_of(&other, "logical.parquet");
+    let other = file_of(&other, "contexts", "logical.parquet");
     replaced_by(&other, "do not add up to the totals");
     std::fs::remove_file(&path).expect("removed");
     refused("No such file");

@@ -22,13 +22,13 @@ fn program(samples: [u64; 2]) -> Database {
 
 #[test]
 fn an_order_that_may_be_chance_is_said_once_in_every_view() {
-    let views: [&[&str]; 6] = [
-        &["top-down"],
-        &["bottom-up"],
-        &["bottom-up", "--metric", "idleness"],
-        &["flat"],
-        &["flat", "--metric", "samples"],
-        &["threads"],
+    let views = [
+        "top-down",
+        "bottom-up",
+        "bottom-up --metric idleness",
+        "flat",
+        "flat --metric samples",
+        "threads",
     ];
     // The difference of a and b samples has a standard error of the root of a + b.
     for (samples, percent) in [
@@ -42,17 +42,13 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
         let database = program(samples);
         for view in views {
             for columns in [60, 80] {
-                let arguments = [view, &[text(&database)]].concat();
-                let screen = tool_on_screen(columns, &arguments).expect("text");
+                let screen = show_on(columns, &database, view);
                 let said: Vec<&str> = screen
                     .lines()
                     .filter(|l| l.contains("few samples"))
                     .collect();
-                assert_eq!(
-                    said.len(),
-                    usize::from(percent.is_some()),
-                    "{view:?}: {screen}"
-                );
+                let times = usize::from(percent.is_some());
+                assert_eq!(said.len(), times, "{view}: {screen}");
                 for line in said {
                     assert_eq!(Some(line), screen.lines().last());
                     has(line, percent.unwrap_or_default());
@@ -60,8 +56,15 @@ fn an_order_that_may_be_chance_is_said_once_in_every_view() {
                 }
             }
         }
+        match percent {
+            Some(percent) => has(
+                &database.screen,
+                &format!("few samples (first row: {percent})"),
+            ),
+            None => lacks(&database.screen, "few samples"),
+        }
         // A quotient has no such error.
-        let arguments = ["bottom-up", "--metric", "idleness/work", text(&database)];
-        lacks(&tool(&arguments).expect("text"), "few samples");
+        let shown = show(&database, "bottom-up --metric idleness/work");
+        lacks(&shown, "few samples");
     }
 }

@@ -52,11 +52,8 @@ fn check_view(json: &Value, run: &Run, what: &str) {
         "{what}: work and overhead are the samples"
     );
     assert_eq!(totals["idleness"], run.recorded_idleness(), "{what}");
-    let categories: i64 = totals
-        .iter()
-        .filter(|(name, _)| name.starts_with("overhead:"))
-        .map(|(_, value)| value)
-        .sum();
+    let categories = totals.iter().filter(|t| t.0.starts_with("overhead:"));
+    let categories: i64 = categories.map(|(_, value)| value).sum();
     assert_eq!(categories, totals["overhead"], "{what}: categories");
     let (mut roots, mut exclusives) = (Sums::new(), Sums::new());
     let view = json["view"].as_str().expect("view");
@@ -113,15 +110,13 @@ fn csv_and_folded_agree_with_json() {
         let database = database(&run);
         for name in ["top-down", "bottom-up", "flat"] {
             let totals = sums(&view(&database, name, &[])["totals"]);
-            let csv = tool(&[name, text(&database), "--format", "csv"]).expect("csv");
+            let csv = show(&database, &format!("{name} --format csv"));
             let mut csv = csv::Reader::from_reader(csv.as_bytes());
             let header = csv.headers().expect("a header").clone();
             let metrics = (header.len() - 15) / 2;
             let mut exclusive = vec![0_i64; metrics];
-            for row in csv
-                .records()
-                .map(|row| row.expect("as many fields as the header"))
-            {
+            for row in csv.records() {
+                let row = row.expect("as many fields as the header");
                 for (slot, field) in exclusive.iter_mut().zip(row.iter().skip(10 + metrics)) {
                     let seconds: f64 = field.parse().expect("a number");
                     *slot += (seconds * 1e9).round() as i64;
@@ -132,25 +127,9 @@ fn csv_and_folded_agree_with_json() {
                 assert_eq!(*value, totals[metric], "{name} {metric}");
             }
             for metric in ["work", "idleness"] {
-                let options = [
-                    name,
-                    text(&database),
-                    "--format",
-                    "folded",
-                    "--metric",
-                    metric,
-                ];
-                let folded = tool(&options).expect("folded");
-                let sum: i64 = folded
-                    .lines()
-                    .map(|l| {
-                        l.rsplit(' ')
-                            .next()
-                            .expect("value")
-                            .parse::<i64>()
-                            .expect("number")
-                    })
-                    .sum();
+                let line = format!("{name} --format folded --metric {metric}");
+                let folded = readers::folded(&show(&database, &line));
+                let sum: i64 = folded.values().sum();
                 let error = (sum * 1000 - totals[metric]).abs();
                 assert!(error <= 1000, "{name} {metric}: off by {error} ns");
             }
@@ -163,10 +142,8 @@ fn text_keeps_totals_whatever_it_folds() {
     let run = random::run(21, 4, 200);
     let database = database(&run);
     // With nothing cut off, the column of own work adds up, to rounding of three decimals.
-    for flags in [&[][..], &["--no-fold-recursion"]] {
-        let mut arguments = vec!["top-down", text(&database), "--threshold", "0"];
-        arguments.extend(flags);
-        let output = tool(&arguments).expect("text");
+    for flags in ["", " --no-fold-recursion"] {
+        let output = show(&database, &format!("top-down --threshold 0{flags}"));
         let mut sum = 0.0;
         let mut rows = 0;
         for line in output.lines().skip(2) {
@@ -188,10 +165,7 @@ fn text_keeps_totals_whatever_it_folds() {
 fn the_order_of_threads_and_files_does_not_matter() {
     for seed in 31..=34 {
         // Without anchors, thread ordinals are names only.
-        let mut run = random::run(seed, 5, 80);
-        for thread in &mut run.threads {
-            *thread = without_anchors(thread, seed);
-        }
+        let run = random::run_without_anchors(seed, 5, 80);
         let mut shuffled = run.clone();
         let mut random = Rng::with_seed(seed);
         random.shuffle(&mut shuffled.threads);
@@ -202,10 +176,8 @@ fn the_order_of_threads_and_files_does_not_matter() {
         let (a, b) = (database(&run), database(&shuffled));
         for name in ["top-down", "bottom-up", "flat"] {
             for format in ["json", "csv", "folded", "text"] {
-                let output = |path: &std::path::Path| {
-                    tool(&[name, text(path), "--format", format]).expect("view")
-                };
-                assert_eq!(output(&a), output(&b), "{name} {format}");
+                let line = format!("{name} --format {format}");
+                assert_eq!(show(&a, &line), show(&b, &line), "{line}");
             }
         }
     }
@@ -232,7 +204,7 @@ fn the_number_of_workers_does_not_matter() {
         // Anchors lead in all directions, also into cycles.
         let run = random::run(seed, 9, 90);
         let temp = TempDir::new();
-        let measurements = temp.join("hpcrun-app-measurements");
+        let measurements = temp.join("m");
         run.write(&measurements);
         let build = |workers: &str| {
             let database = temp.join(workers);
@@ -255,24 +227,4 @@ fn the_number_of_workers_does_not_matter() {
             }
         }
     }
-}
-
-fn without_anchors(thread: &ThreadBuilder, seed: u64) -> ThreadBuilder {
-    let mut random = Rng::with_seed(seed + u64::from(thread.ordinal));
-    let mut out = ThreadBuilder::new(thread.ordinal);
-    let mut nodes = vec![out.entry()];
-    for _ in 0..60 {
-        let parent = nodes[random.usize(..nodes.len())];
-        let address = random.choice([
-            crate::support::program::MAIN,
-            crate::support::program::CALLER_JOIN_CLOSURE,
-            crate::support::program::LEAF,
-            crate::support::program::MEMCPY,
-            crate::support::program::CALLER_PUSH,
-        ]);
-        let node = out.native(parent, address.expect("there are some"));
-        nodes.push(node);
-        out.values(node, 1, 1, f64::from(random.u8(..100)) / 3.0);
-    }
-    out
 }

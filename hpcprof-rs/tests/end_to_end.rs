@@ -5,6 +5,7 @@ use crate::support::*;
 use hpc_formats::address::CodeAddress;
 use hpc_formats::loss::LossCause;
 use hpc_formats::profile::Association;
+use serde_json::Value;
 
 const MS: i64 = 1_000_000;
 const SAMPLE: i64 = 5 * MS;
@@ -33,7 +34,7 @@ fn a_task_has_one_path_whether_stolen_or_not() {
         (Some("loop"), Some(42))
     );
     assert_eq!(exclusive(over, "work"), 40 * SAMPLE);
-    assert_eq!(over["call_line"], serde_json::Value::Null);
+    assert_eq!(over["call_line"], Value::Null);
     let closure = at_path(&view, &TASK[..4]);
     assert_eq!(closure["kind"], "procedure");
     assert_eq!(
@@ -136,41 +137,6 @@ fn broken_anchors_become_partial_roots() {
 }
 
 #[test]
-fn quality_counts_lost_and_partial_samples_once() {
-    let run = full_run();
-    let view = view(&database(&run), "top-down", &[]);
-    let quality = &view["quality"];
-    assert_eq!(quality["samples"], run.samples());
-    assert_eq!(quality["rooted"], run.samples() - 2);
-    assert_eq!(
-        quality["lost"],
-        serde_json::json!({"partial:no-unwind-info": 2, "tree-full": 2})
-    );
-    assert_eq!(view["schema"], "hpcprof-rs/view/1");
-    assert_eq!(view["unit"], "seconds");
-    assert_eq!(view["cores"], 2);
-    assert_eq!(
-        view["metrics"],
-        serde_json::json!(["work", "idleness", "overhead", "overhead:sched"])
-    );
-    assert_eq!(view["wall_seconds"].as_f64(), Some(2.5));
-}
-
-#[test]
-fn physical_paths_are_the_machines() {
-    let database = database(&full_run());
-    let view = view(&database, "top-down", &["--projection", "physical"]);
-    let path = [
-        "work_stealing_rt::worker::main_loop",
-        "work_stealing_rt::job::execute",
-        "core::ops::function::FnOnce::call_once",
-        "app::caller::{closure#0}",
-        "app::leaf",
-    ];
-    assert_eq!(exclusive(at_path(&view, &path), "work"), 80 * SAMPLE);
-}
-
-#[test]
 fn many_to_one_and_many_to_zero_chords() {
     // An interpreter: two machine frames for one user-level frame, then support frames.
     let run = run_of(|thread, entry| {
@@ -238,23 +204,6 @@ fn lines_and_inlined_system_code_on_request() {
 }
 
 #[test]
-fn bottom_up_names_the_serial_helper_and_its_caller() {
-    let database = database(&full_run());
-    let view = view(&database, "bottom-up", &["--metric", "idleness"]);
-    let first = &view["roots"][0];
-    assert_eq!(first["name"], "app::serial");
-    assert_eq!(exclusive(first, "idleness"), 100 * SAMPLE);
-    assert_eq!(inclusive(first, "idleness"), 100 * SAMPLE);
-    let caller = &first["children"][0];
-    assert_eq!(caller["name"], "app::main");
-    assert_eq!(inclusive(caller, "idleness"), 100 * SAMPLE);
-    assert_eq!(exclusive(caller, "idleness"), 0);
-    let second = &view["roots"][1];
-    assert_eq!(second["name"], "memcpy");
-    assert_eq!(second["children"][0]["name"], "app::serial");
-}
-
-#[test]
 fn flat_sums_by_module_and_file() {
     let database = database(&full_run());
     let view = view(&database, "flat", &[]);
@@ -270,30 +219,19 @@ fn flat_sums_by_module_and_file() {
 
 #[test]
 fn recursion_folds_in_text_and_never_in_json() {
-    let mut run = program::run();
-    let mut thread = ThreadBuilder::new(1);
-    let mut at = thread.entry();
-    at = thread.natives(at, &[START, MAIN]);
-    for _ in 0..500 {
-        at = thread.natives(at, &[CALLER, CLOSURE]);
-        thread.sample(at, 1, 0.0);
-    }
-    run.threads = vec![thread];
-    let database = database(&run);
-    let arguments = ["top-down", text(&database)];
-    let folded = tool(&arguments).expect("text");
+    let database = database(&run_of(|thread, entry| {
+        let mut at = thread.natives(entry, &[START, MAIN]);
+        for _ in 0..500 {
+            at = thread.natives(at, &[CALLER, CLOSURE]);
+            thread.sample(at, 1, 0.0);
+        }
+    }));
+    let folded = show(&database, "top-down");
     has(&folded, "app::caller (recursion, 500 deep)");
     assert!(folded.lines().count() < 8, "{folded}");
-    let unfolded = tool(&[
-        arguments[0],
-        arguments[1],
-        "--no-fold-recursion",
-        "--threshold",
-        "0",
-    ])
-    .expect("text");
+    let unfolded = show(&database, "top-down --no-fold-recursion --threshold 0");
     assert!(unfolded.lines().count() > 1000);
-    let json = tool(&["top-down", text(&database), "--format", "json"]).expect("json");
+    let json = show(&database, "top-down --format json");
     assert_eq!(json.matches("\"name\":\"app::caller\"").count(), 500);
 }
 
@@ -306,7 +244,7 @@ fn system_code_that_users_call_again_does_not_recur() {
         thread.sample(inner, 5, 0.0);
     });
     let database = database(&run);
-    let shown = tool(&["top-down", text(&database)]).expect("text");
+    let shown = show(&database, "top-down");
     let contexts: Vec<&str> = shown
         .lines()
         .skip(2)
@@ -328,22 +266,15 @@ fn system_code_that_users_call_again_does_not_recur() {
 
 #[test]
 fn two_processes_share_their_code() {
-    let temp = TempDir::new();
-    let measurements = temp.join("m");
-    for (pid, image) in [(100, IMAGE), (200, IMAGE + 500_000_000)] {
-        let mut run = program::run();
-        run.start.pid = pid;
-        run.start.image = image;
-        let mut thread = ThreadBuilder::new(1);
-        (thread.pid, thread.image) = (pid, image);
-        let entry = thread.entry();
-        let leaf = thread.natives(entry, &[START, MAIN, LEAF]);
-        thread.sample(leaf, u64::from(pid), 0.0);
-        run.threads = vec![thread];
-        run.write(&measurements);
-    }
-    let database = temp.join("db");
-    tool(&[text(&measurements), "-o", text(&database)]).expect("build");
+    let process = |pid: u32, image| {
+        let run = run_of(|thread, entry| {
+            let leaf = thread.natives(entry, &[START, MAIN, LEAF]);
+            thread.sample(leaf, u64::from(pid), 0.0);
+        });
+        run.process(pid, image)
+    };
+    let (first, second) = (process(100, IMAGE), process(200, IMAGE + 500_000_000));
+    let database = build(&[&[&first, &second]], &[]);
     let view = view(&database, "top-down", &[]);
     let leaf = at_path(&view, &["_start", "app::main", "app::leaf"]);
     assert_eq!(exclusive(leaf, "work"), 300 * SAMPLE);
@@ -367,84 +298,56 @@ fn an_empty_path_is_partial() {
     assert_eq!(nanoseconds(&view["totals"]["work"]), 7 * SAMPLE);
 }
 
+/// Adds `nodes` with all below them in the form of flat JSON: in preorder, with the ids of their parents.
+fn flatten(nodes: &Value, parent: Option<usize>, out: &mut Vec<Value>) {
+    for node in nodes.as_array().expect("nodes") {
+        let (mut own, id) = (node.clone(), out.len());
+        let fields = own.as_object_mut().expect("an object");
+        fields.remove("children");
+        fields.insert("id".to_owned(), id.into());
+        fields.insert("parent".to_owned(), parent.into());
+        out.push(own);
+        flatten(&node["children"], Some(id), out);
+    }
+}
+
 #[test]
 fn flat_json_has_the_same_nodes_with_their_parents() {
     let database = database(&full_run());
     for name in ["top-down", "bottom-up", "flat"] {
         let nested = view(&database, name, &[]);
         let flat = view(&database, name, &["--flat"]);
-        let nodes = flat["nodes"].as_array().expect("nodes");
-        // Built up again from the ids, it is the nested form.
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-        let mut roots = Vec::new();
-        let position = |id: &serde_json::Value| nodes.iter().position(|n| n["id"] == *id);
-        for (index, node) in nodes.iter().enumerate() {
-            match &node["parent"] {
-                serde_json::Value::Null => roots.push(index),
-                parent => {
-                    let above = position(parent).expect("a parent");
-                    assert!(above < index, "parents come first");
-                    children[above].push(index);
-                }
-            }
+        let mut expected = Vec::new();
+        flatten(&nested["roots"], None, &mut expected);
+        // An id is the node's, whatever its position.
+        let mut nodes = flat["nodes"].as_array().expect("nodes").clone();
+        let ids: Vec<Value> = nodes.iter().map(|node| node["id"].clone()).collect();
+        let position = |id: &Value| ids.iter().position(|known| known == id);
+        for node in &mut nodes {
+            node["id"] = position(&node["id"]).into();
+            node["parent"] = position(&node["parent"]).into();
         }
-        fn build(
-            nodes: &[serde_json::Value],
-            children: &[Vec<usize>],
-            at: &[usize],
-        ) -> serde_json::Value {
-            let built = at.iter().map(|index| {
-                let mut node = nodes[*index].clone();
-                let fields = node.as_object_mut().expect("an object");
-                fields.remove("id");
-                fields.remove("parent");
-                fields.insert(
-                    "children".to_owned(),
-                    build(nodes, children, &children[*index]),
-                );
-                node
-            });
-            built.collect()
-        }
-        assert_eq!(build(nodes, &children, &roots), nested["roots"], "{name}");
+        assert_eq!(nodes, expected, "{name}");
         assert_eq!(flat["quality"], nested["quality"]);
         assert_eq!(flat["totals"], nested["totals"]);
         assert!(flat.get("roots").is_none());
     }
-    let error = tool(&["top-down", text(&database), "--flat"]).expect_err("text is no JSON");
-    has(&error, "--format json");
+    has(&refused(&database, "top-down --flat"), "--format json");
 }
 
 #[test]
 fn json_too_deep_for_many_readers_is_said_and_its_flat_form_is_shallow() {
-    let temp = TempDir::new();
     for (levels, said) in [(150, false), (300, true)] {
-        let mut run = program::run();
-        let mut thread = ThreadBuilder::new(1);
-        let entry = thread.entry();
-        let at = thread.natives(entry, &vec![LEAF; levels]);
-        thread.sample(at, 10, 0.0);
-        run.threads = vec![thread];
-        run.write(&temp.join(&format!("m{levels}")));
-        let (m, db) = (
-            temp.join(&format!("m{levels}")),
-            temp.join(&format!("db{levels}")),
-        );
-        tool(&[text(&m), "-o", text(&db)]).expect("build");
-        let shown = |flags: &[&str]| {
-            let output = std::process::Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
-                .args(["top-down", text(&db), "--format", "json"])
-                .args(flags)
-                .output()
-                .expect("the command starts");
-            let warning = String::from_utf8_lossy(&output.stderr).into_owned();
-            (output.stdout, warning)
-        };
-        assert_eq!(shown(&[]).1.contains("--flat"), said, "{levels}");
-        let (json, warning) = shown(&["--flat"]);
-        assert_eq!(warning, "");
+        let database = database(&run_of(|thread, entry| {
+            let at = thread.natives(entry, &vec![LEAF; levels]);
+            thread.sample(at, 10, 0.0);
+        }));
+        let nested = command(&database, &["top-down", ".", "--format", "json"]);
+        assert_eq!(stderr(&nested).contains("--flat"), said, "{levels}");
+        let flat = command(&database, &["top-down", ".", "--format", "json", "--flat"]);
+        assert_eq!(stderr(&flat), "");
         // With the parser's own limit of 128 levels.
-        let flat: serde_json::Value = serde_json::from_slice(&json).expect("it is shallow");
+        let flat: Value = serde_json::from_slice(&flat.stdout).expect("it is shallow");
         assert_eq!(flat["nodes"].as_array().map(Vec::len), Some(levels));
     }
 }
@@ -461,15 +364,7 @@ fn what_a_view_is_pruned_by_decides_what_it_hides() {
         thread.sample(waits, 300, 0.0);
     });
     let database = database(&run);
-    let arguments = [
-        "top-down",
-        text(&database),
-        "--metric",
-        "overhead",
-        "--threshold",
-        "40",
-    ];
-    let shown = tool(&arguments).expect("text");
+    let shown = show(&database, "top-down --metric overhead --threshold 40");
     let row = shown
         .lines()
         .find(|l| l.contains("not shown"))
@@ -480,7 +375,7 @@ fn what_a_view_is_pruned_by_decides_what_it_hides() {
 #[test]
 fn a_column_of_own_amounts_names_its_metric() {
     let database = database(&full_run());
-    let shown = tool(&["top-down", text(&database), "--metric", "overhead:sched"]).expect("text");
+    let shown = show(&database, "top-down --metric overhead:sched");
     let head = shown.lines().nth(1).expect("a head");
     for title in ["own work", "own idle", "own ovhd", "own sched"] {
         has(head, title);
@@ -499,7 +394,7 @@ fn a_chain_of_single_callers_has_its_numbers_once() {
         thread.sample(three, 10, 0.0);
     });
     let database = database(&run);
-    let shown = tool(&["bottom-up", text(&database)]).expect("text");
+    let shown = show(&database, "bottom-up");
     let amounts = |name: &str| -> Vec<String> {
         let rows = shown.lines().skip(3).filter(|l| l.contains(name));
         rows.map(|l| l.chars().take(18).collect::<String>().trim().to_owned())

@@ -4,6 +4,7 @@
 use crate::support::program::*;
 use crate::support::readers::{self, Callgrind, Paths, Place, Pprof, Profiles};
 use crate::support::*;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,16 +23,16 @@ const PERIOD: i64 = PERIOD_NS as i64;
 fn export(database: &Path, format: &str, options: &[&str]) -> Result<Vec<u8>, String> {
     let temp = TempDir::new();
     let path = temp.join("exported");
-    let mut arguments = vec![
+    let arguments = [
         "export",
         text(database),
-        "--format",
-        format,
         "-o",
         text(&path),
+        "--format",
+        format,
     ];
-    arguments.extend(options);
-    assert_eq!(tool(&arguments)?, "", "nothing on standard output");
+    let printed = tool(&[&arguments, options].concat())?;
+    assert_eq!(printed, "", "nothing on standard output");
     let files = std::fs::read_dir(temp.path()).expect("a directory").count();
     assert_eq!(files, 1, "nothing but the file");
     Ok(std::fs::read(&path).expect("a file"))
@@ -54,10 +55,9 @@ fn as_frames(paths: &Paths) -> Paths {
 
 /// All that has amounts.
 fn filled(profiles: &Profiles) -> Profiles {
-    let filled = profiles.iter().filter(|(_, paths)| !paths.is_empty());
+    let mut filled = profiles.clone();
+    filled.retain(|_, paths| !paths.is_empty());
     filled
-        .map(|(m, paths)| (m.clone(), paths.clone()))
-        .collect()
 }
 
 /// Compares all formats with the JSON view; returns how many amounts were compared.
@@ -84,11 +84,8 @@ fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
         }
     }
     let speedscope = readers::speedscope(&export_text(database, "speedscope", options));
-    assert_eq!(
-        filled(&speedscope),
-        filled(&expected),
-        "speedscope {options:?}"
-    );
+    let what = format!("speedscope {options:?}");
+    assert_eq!(filled(&speedscope), filled(&expected), "{what}");
     let pprof = Pprof::read(&export(database, "pprof", options).expect("pprof"));
     assert_eq!(pprof.profiles(), expected, "pprof {options:?}");
     let firefox = readers::firefox(&export_text(database, "firefox", options));
@@ -101,16 +98,10 @@ fn compare(run: &Run, database: &Path, options: &[&str]) -> usize {
             *by_function.entry(path[path.len() - 1].clone()).or_default() += amount;
         }
         let event = metric.replace(':', "_");
-        assert_eq!(
-            callgrind.by_function(&event),
-            by_function,
-            "callgrind {metric} {options:?}"
-        );
-        assert_eq!(
-            callgrind.total(&event),
-            paths.values().sum::<i64>(),
-            "callgrind {metric}"
-        );
+        let sum: i64 = paths.values().sum();
+        let what = format!("callgrind {metric} {options:?}");
+        assert_eq!(callgrind.by_function(&event), by_function, "{what}");
+        assert_eq!(callgrind.total(&event), sum, "{what}");
     }
     expected.values().map(BTreeMap::len).sum()
 }
@@ -178,50 +169,36 @@ fn frames_have_the_lines_of_their_calls() {
     ];
     assert_eq!(work(&in_loop), 100 * PERIOD);
     let declared = |name: &str| {
-        let named = |f: &&readers::proto::Function| pprof.text(f.name) == name;
-        let lines = pprof
-            .message
-            .functions
-            .iter()
-            .filter(named)
-            .map(|f| f.start_line);
-        lines.collect::<Vec<_>>()
+        let functions = pprof.message.functions.iter();
+        let named = functions.filter(|f| pprof.text(f.name) == name);
+        named.map(|f| f.start_line).collect::<Vec<_>>()
     };
     assert_eq!(declared("app::caller"), [20]);
     assert_eq!(declared("loop at main.rs:61"), [61]);
     let mapping = pprof.message.mappings[0];
     assert_eq!(pprof.text(mapping.file), "/opt/app");
     assert_eq!(pprof.text(pprof.message.default_sample_type), "work");
-    assert_eq!(
-        (pprof.message.period, pprof.message.duration),
-        (PERIOD, 2_500_000_000)
-    );
+    let times = (pprof.message.period, pprof.message.duration);
+    assert_eq!(times, (PERIOD, 2_500_000_000));
 
     let firefox = readers::firefox(&export_text(&database, "firefox", &[]));
-    let of_task = firefox["work"]
-        .iter()
-        .filter(|(frames, _)| *frames == task_places());
+    let samples = firefox["work"].iter();
+    let of_task = samples.filter(|(frames, _)| *frames == task_places());
     assert_eq!(of_task.map(|(_, weight)| weight).sum::<i64>(), 160 * PERIOD);
 
     let callgrind = Callgrind::read(&export_text(&database, "callgrind", &[]));
-    assert_eq!(
-        callgrind.events,
-        ["work", "idleness", "overhead", "overhead_sched", "samples"]
-    );
+    let events = ["work", "idleness", "overhead", "overhead_sched", "samples"];
+    assert_eq!(callgrind.events, events);
     // The leaf of the task, of the created thread and of the partial path.
     let leaf = &callgrind.own[&place("app::leaf", APP_FILE, 41)];
     assert_eq!(leaf[0], (160 + 7 + 2) * PERIOD);
     let call = |caller: &str, line, callee: &str| {
         &callgrind.calls[&(caller.to_owned(), line, callee.to_owned())]
     };
-    assert_eq!(
-        call("app::caller", 22, "app::caller::{closure#0}")[0],
-        200 * PERIOD
-    );
-    assert_eq!(
-        call("app::main", 13, "app::serial")[1],
-        120 * PERIOD + PERIOD / 4
-    );
+    let of_task = call("app::caller", 22, "app::caller::{closure#0}")[0];
+    assert_eq!(of_task, 200 * PERIOD);
+    let of_serial = call("app::main", 13, "app::serial")[1];
+    assert_eq!(of_serial, 120 * PERIOD + PERIOD / 4);
 }
 
 #[test]
@@ -258,26 +235,17 @@ fn a_recursion_is_counted_once_in_callgrinds_calls() {
             calls.filter(|((from, _, to), _)| (from.as_str(), to.as_str()) == (caller, callee));
         matching.map(|(_, amounts)| amounts[0]).sum()
     };
+    let closure = "app::caller::{closure#0}";
     assert_eq!(calls("app::main", "app::caller"), 10 * PERIOD);
-    assert_eq!(
-        calls("app::caller", "app::caller::{closure#0}"),
-        10 * PERIOD
-    );
-    assert_eq!(calls("app::caller::{closure#0}", "app::caller"), 9 * PERIOD);
+    assert_eq!(calls("app::caller", closure), 10 * PERIOD);
+    assert_eq!(calls(closure, "app::caller"), 9 * PERIOD);
 }
 
 #[test]
 fn lines_are_frames_on_request() {
     let database = database(&full_run());
-    let path = [
-        "_start",
-        "app::main",
-        "app::caller",
-        "app::caller::{closure#0}",
-        "app::leaf",
-        "main.rs:41",
-    ]
-    .map(str::to_owned);
+    let mut path: Vec<String> = task_places().into_iter().map(|place| place.0).collect();
+    path.push("main.rs:41".to_owned());
     let folded = readers::folded(&export_text(&database, "folded", &["--lines"]));
     assert_eq!(folded[&path[..]], 160 * PERIOD);
     let speedscope = readers::speedscope(&export_text(&database, "speedscope", &["--lines"]));
@@ -453,25 +421,10 @@ fn what_does_not_fit_together_is_one_line_with_the_remedy() {
     let line = export(&quiet, "flamegraph", &["--metric", "idleness"]).expect_err("empty");
     has(&line, "nothing was recorded for the metric `idleness`");
     has(&line, "choose another --metric");
-    assert_eq!(
-        export(&quiet, "folded", &["--metric", "idleness"]),
-        Ok(Vec::new())
-    );
-    let line = tool(&["export", text(&database), "-o", "x"]).expect_err("no format");
+    let nothing = export(&quiet, "folded", &["--metric", "idleness"]);
+    assert_eq!(nothing, Ok(Vec::new()));
+    let line = on(&database, "export -o x").expect_err("no format");
     has(&line, "--format");
-}
-
-/// Exports to a path; the error's line.
-fn export_to(database: &Path, path: &Path) -> Result<(), String> {
-    let all = [
-        "export",
-        text(database),
-        "--format",
-        "folded",
-        "-o",
-        text(path),
-    ];
-    tool(&all).map(drop)
 }
 
 #[test]
@@ -482,23 +435,21 @@ fn a_file_appears_whole_or_not_at_all() {
     std::fs::write(&target, "old").expect("writable");
     let link = temp.join("link");
     std::os::unix::fs::symlink(&target, &link).expect("a link");
-    export_to(&database, &link).expect("through the link");
+    let to = |path: &Path| format!("export --format folded -o {}", text(path));
+    show(&database, &to(&link));
     let written = std::fs::read_to_string(&target).expect("a file");
     assert_eq!(written, export_text(&database, "folded", &[]));
     assert!(link.is_symlink(), "the link stays");
-    let standard = ["export", text(&database), "--format", "folded", "-o", "-"];
-    assert_eq!(tool(&standard), Ok(written));
-    let line = export_to(&database, temp.path()).expect_err("a directory");
+    assert_eq!(show(&database, &to(Path::new("-"))), written);
+    let line = refused(&database, &to(temp.path()));
     has(&line, "is a directory; give -o the name of a file");
-    let line = export_to(&database, &temp.join("no/such")).expect_err("no folder");
+    let line = refused(&database, &to(&temp.join("no/such")));
     has(&line, "check the path");
-    let line = export_to(&database, Path::new("/dev/full")).expect_err("full");
+    let line = refused(&database, &to(Path::new("/dev/full")));
     has(&line, "cannot write /dev/full");
     has(&line, "free some space");
-    assert_eq!(
-        std::fs::read_dir(temp.path()).expect("a directory").count(),
-        2
-    );
+    let files = std::fs::read_dir(temp.path()).expect("a directory");
+    assert_eq!(files.count(), 2);
 }
 
 /// The output of a command, or `None` with a word about it where it is not installed.
@@ -530,20 +481,15 @@ fn callgrind_annotate_reads_the_totals() {
         let Some(output) = installed("callgrind_annotate", &["--auto=no", text(file)]) else {
             return;
         };
-        let totals = output
-            .lines()
-            .find(|l| l.ends_with("PROGRAM TOTALS"))
-            .expect("totals");
-        let words = totals
-            .split_whitespace()
-            .filter(|w| !w.starts_with('(') && !w.ends_with(')'));
+        let totals = output.lines().find(|l| l.ends_with("PROGRAM TOTALS"));
+        let words = totals.expect("totals").split_whitespace();
+        let words = words.filter(|w| !w.starts_with('(') && !w.ends_with(')'));
         let amounts = words.filter_map(|w| w.replace(',', "").parse::<i64>().ok());
         let json = view(&database, "top-down", &[]);
         let metrics = json["metrics"].as_array().expect("metrics");
-        let times = metrics
-            .iter()
-            .map(|m| nanoseconds(&json["totals"][m.as_str().expect("a name")]));
-        let expected: Vec<i64> = times.chain([run.samples() as i64]).collect();
+        let total = |m: &Value| nanoseconds(&json["totals"][m.as_str().expect("a name")]);
+        let samples = run.samples() as i64;
+        let expected: Vec<i64> = metrics.iter().map(total).chain([samples]).collect();
         assert_eq!(amounts.collect::<Vec<_>>(), expected, "{output}");
     }
 }
@@ -582,8 +528,8 @@ fn contexts_of_json(database: &Path) -> Vec<Row> {
     let json = view(database, "top-down", &["--flat"]);
     let nodes = json["nodes"].as_array().expect("nodes");
     let metrics = json["metrics"].as_array().expect("metrics");
-    let of = |node: &serde_json::Value| {
-        let own = |m: &serde_json::Value| {
+    let of = |node: &Value| {
+        let own = |m: &Value| {
             let name = m.as_str().expect("a name").to_owned();
             let amount = exclusive(node, &name);
             (name, amount)
@@ -610,11 +556,8 @@ fn a_parquet_table_has_every_context() {
             let row = row.expect("a row");
             let cell = |name: &str| {
                 let mut columns = row.get_column_iter();
-                columns
-                    .find(|(column, _)| *column == name)
-                    .expect("a column")
-                    .1
-                    .clone()
+                let found = columns.find(|(column, _)| *column == name);
+                found.expect("a column").1.clone()
             };
             let string = |field: Field| match field {
                 Field::Str(text) => Some(text),
@@ -626,12 +569,8 @@ fn a_parquet_table_has_every_context() {
             };
             let metrics = expected[0].2.iter().map(|(name, _)| name.clone());
             let own = metrics.map(|name| (name.clone(), number(cell(&name))));
-            let own = own.collect();
-            found.push((
-                string(cell("name")).expect("a name"),
-                string(cell("file")),
-                own,
-            ));
+            let name = string(cell("name")).expect("a name");
+            found.push((name, string(cell("file")), own.collect()));
             // What lies below is part of a context.
             assert!(number(cell("inclusive_samples")) >= number(cell("samples")));
         }
@@ -643,11 +582,7 @@ fn a_parquet_table_has_every_context() {
             "import duckdb; print(duckdb.execute(\"select sum(samples) from read_parquet('{}')\").fetchall()[0][0])",
             file.display()
         );
-        let has_module = std::process::Command::new("python3")
-            .args(["-c", "import duckdb"])
-            .output();
-        if !has_module.is_ok_and(|output| output.status.success()) {
-            println!("SKIPPED: python3 has no module duckdb; only our own reader looked");
+        if !pages::is_installed("duckdb") {
             continue;
         }
         let sum = installed("python3", &["-c", &query]).expect("it is there");

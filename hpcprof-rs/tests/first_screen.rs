@@ -17,12 +17,12 @@ struct Program {
 
 impl Program {
     fn new() -> Program {
-        let mut run = Run::new();
-        run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_000 * MS;
-        Program {
-            run,
+        let mut program = Program {
+            run: Run::new(),
             modules: Vec::new(),
-        }
+        };
+        program.ends(1_000);
+        program
     }
 
     /// A procedure of a module; with a line where there is a file.
@@ -65,13 +65,12 @@ impl Program {
         idle: f64,
     ) -> &mut Self {
         let threads = &mut self.run.threads;
-        if !threads.iter().any(|t| t.ordinal == ordinal) {
+        let known = threads.iter().position(|t| t.ordinal == ordinal);
+        let index = known.unwrap_or_else(|| {
             threads.push(ThreadBuilder::new(ordinal));
-        }
-        let thread = threads
-            .iter_mut()
-            .find(|t| t.ordinal == ordinal)
-            .expect("it is there");
+            threads.len() - 1
+        });
+        let thread = &mut threads[index];
         let entry = thread.entry();
         let node = thread.natives(entry, path);
         thread.sample(node, samples, idle);
@@ -103,7 +102,12 @@ impl Program {
     }
 
     fn screen(&self) -> String {
-        tool(&[text(&self.database())]).expect("first screen")
+        self.database().screen.clone()
+    }
+
+    /// Until when the run lasted, in milliseconds from its start.
+    fn ends(&mut self, ms: u64) {
+        self.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + ms * MS;
     }
 }
 
@@ -113,15 +117,8 @@ fn rows(screen: &str) -> Vec<String> {
     let rows = lines
         .skip(1)
         .take_while(|l| !l.is_empty() && !l.starts_with("high means"));
-    rows.map(|l| {
-        l.chars()
-            .skip(25)
-            .take(51)
-            .collect::<String>()
-            .trim()
-            .to_owned()
-    })
-    .collect()
+    let name = |line: &str| line.chars().skip(25).take(51).collect::<String>();
+    rows.map(|line| name(line).trim().to_owned()).collect()
 }
 
 #[test]
@@ -140,7 +137,7 @@ fn a_serial_program_is_told_so_and_nothing_else() {
     // Two threads that take turns.
     let other = p.own("other");
     p.sample_by(2, &[main, other], 100, 1.0);
-    p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_500 * MS;
+    p.ends(1_500);
     let screen = p.screen();
     has(
         &screen,
@@ -161,11 +158,11 @@ fn time_in_which_nobody_worked_comes_first() {
     p.sample(&[main, a], 190, 0.0)
         .sample_by(2, &[main, b], 190, 0.0);
     // 4.9 % of the wall time.
-    p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 999 * MS;
+    p.ends(999);
     let screen = p.screen();
     has(&screen, "effective");
     lacks(&screen, "look there first");
-    p.run.end.as_mut().expect("an end").monotonic_ns = IMAGE + 1_001 * MS;
+    p.ends(1_001);
     let screen = p.screen();
     let line = screen.lines().nth(2).expect("a line");
     assert!(
@@ -267,19 +264,13 @@ fn spinning_in_a_sleep_is_named_as_what_it_is() {
         .sample(&[main, ticker], 10, 0.0)
         .sample_by(2, &[main, ticker, sleep, nanosleep], 210, 0.0);
     let screen = p.screen();
-    let row = screen
-        .lines()
-        .find(|l| l.contains("bar::ticker"))
-        .expect("a row");
-    assert!(
-        row.ends_with("spins in sleep: wait for an event instead"),
-        "{screen}"
-    );
-    let row = screen
-        .lines()
-        .find(|l| l.contains("app::group"))
-        .expect("a row");
-    assert!(row.ends_with("effective: tune serial code"), "{screen}");
+    for (name, verdict) in [
+        ("bar::ticker", "spins in sleep: wait for an event instead"),
+        ("app::group", "effective: tune serial code"),
+    ] {
+        let row = screen.lines().find(|l| l.contains(name)).expect("a row");
+        assert!(row.ends_with(verdict), "{screen}");
+    }
     // A user's own procedure of that name is none of libc's.
     let mut p = Program::new();
     let (main, own) = (p.own("main"), p.own("poll"));
@@ -331,13 +322,12 @@ fn tasks_without_their_callers_are_said_by_runtime() {
             view["quality"]["spawnerless_by"],
             serde_json::json!({runtime: 60})
         );
-        let screen = tool(&[text(&database)]).expect("first screen");
         let line = format!(
             "{runtime} ran these tasks: 30.0 % of samples stand under the place where its threads \
              were created"
         );
-        has(&screen, &line);
-        lacks(&screen, "cargo hpcrun");
+        has(&database.screen, &line);
+        lacks(&database.screen, "cargo hpcrun");
     }
 }
 
@@ -395,13 +385,13 @@ fn nothing_from_outside_steers_the_terminal() {
     p.run.threads[0].name = evil_name.to_owned();
     p.run.threads[0].cpu_ns = 2_000 * MS;
     let database = p.database();
-    let mut outputs = vec![tool(&[text(&database)]).expect("first screen")];
+    let mut outputs = vec![database.screen.clone()];
     for name in ["top-down", "bottom-up", "flat"] {
         for format in ["text", "csv", "folded"] {
-            let arguments = [name, text(&database), "--format", format, "--lines"];
-            outputs.push(tool(&arguments).expect("view"));
+            let line = format!("{name} --format {format} --lines");
+            outputs.push(show(&database, &line));
         }
-        let json = tool(&[name, text(&database), "--format", "json"]).expect("view");
+        let json = show(&database, &format!("{name} --format json"));
         assert!(json.contains("\\u001b]0;owned"), "JSON keeps it, escaped");
         outputs.push(json);
     }
@@ -428,12 +418,7 @@ fn warnings_about_modules_of_few_samples_are_one() {
     }
     let temp = TempDir::new();
     p.finished().write(&temp.join("m"));
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
-        .args(["m", "-o", "db", "--no-cache"])
-        .current_dir(temp.path())
-        .output()
-        .expect("the command starts");
-    let warnings = String::from_utf8(output.stderr).expect("text");
+    let warnings = stderr(&command(temp.path(), &["m", "-o", "db", "--no-cache"]));
     assert_eq!(warnings.lines().count(), 1, "{warnings}");
     has(
         &warnings,
@@ -443,12 +428,7 @@ fn warnings_about_modules_of_few_samples_are_one() {
     // 60 more in one of them: that one matters.
     p.sample(&[main, at(10, 0x10)], 60, 0.0);
     p.finished().write(&temp.join("n"));
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
-        .args(["n", "-o", "db2", "--no-cache"])
-        .current_dir(temp.path())
-        .output()
-        .expect("the command starts");
-    let warnings = String::from_utf8(output.stderr).expect("text");
+    let warnings = stderr(&command(temp.path(), &["n", "-o", "db2", "--no-cache"]));
     assert_eq!(warnings.lines().count(), 2, "{warnings}");
     has(&warnings, "/opt/lib0.so: ");
     has(&warnings, "3 modules lack");
@@ -467,7 +447,7 @@ fn headlines_fit_the_screen() {
         .sample_by(2, &[main], 200, 0.0);
     let database = p.database();
     for columns in [60, 80, 140] {
-        let shown = tool_on_screen(columns, &["bottom-up", text(&database)]).expect("view");
+        let shown = show_on(columns, &database, "bottom-up");
         let headline = shown.lines().nth(1).expect("a headline");
         assert!(headline.starts_with("effort is in ns::"), "{headline}");
         assert!(
@@ -480,21 +460,4 @@ fn headlines_fit_the_screen() {
             "{length}: {headline}"
         );
     }
-}
-
-#[test]
-fn an_order_that_chance_made_is_said() {
-    let screen = |first: u64, second: u64| {
-        let mut p = Program::new();
-        let (main, a, b) = (p.own("main"), p.own("phase_a"), p.own("phase_b"));
-        // On two threads the rows have verdicts, so that both are shown.
-        p.sample(&[main, a], first, 1.0)
-            .sample_by(2, &[main, b], second, 1.0);
-        p.screen()
-    };
-    // 64 samples have a standard error of an eighth.
-    has(&screen(64, 60), "few samples (first row: ±1");
-    // Far apart, or many samples.
-    lacks(&screen(90, 10), "few samples");
-    lacks(&screen(640, 600), "few samples");
 }

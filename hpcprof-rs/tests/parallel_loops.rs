@@ -109,30 +109,43 @@ fn two_loops(source: &str) -> Run {
     run
 }
 
-fn loops_of<'a>(view: &'a Value, name: &str) -> &'a Value {
+fn loop_named<'a>(view: &'a Value, name: &str) -> &'a Value {
     at_path(view, &["_start", "app::main", name])
+}
+
+/// Names, lines and work in samples of what `main` calls, sorted.
+fn loops(view: &Value) -> Vec<(&str, i64, i64)> {
+    let main = at_path(view, &["_start", "app::main"]);
+    let children = main["children"].as_array().expect("children").iter();
+    let found = children.map(|n| {
+        assert_eq!(n["kind"], "parallel-loop");
+        let name = n["name"].as_str().expect("a name");
+        let line = n["line"].as_i64().expect("a line");
+        (name, line, inclusive(n, "work") / SAMPLE)
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort_unstable();
+    found
+}
+
+/// A folder with a source file.
+fn with_source(text: &str) -> (TempDir, String) {
+    let temp = TempDir::new();
+    let source = temp.join("main.rs");
+    std::fs::write(&source, text).expect("source");
+    let source = crate::support::text(&source).to_owned();
+    (temp, source)
 }
 
 #[test]
 fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
-    let temp = TempDir::new();
-    let source = temp.join("main.rs");
-    std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)));
+    let (_temp, source) = with_source(SOURCE);
+    let database = database(&two_loops(&source));
     let view = view(&database, "top-down", &[]);
+    let name = "par_iter().map(..).sum()";
+    assert_eq!(loops(&view), [(name, 3, 40), (name, 7, 30)]);
     let main = at_path(&view, &["_start", "app::main"]);
     let loops = main["children"].as_array().expect("children");
-    let mut found: Vec<(&str, Option<i64>, i64)> = loops
-        .iter()
-        .map(|n| {
-            assert_eq!(n["kind"], "parallel-loop");
-            let name = n["name"].as_str().expect("a name");
-            (name, n["line"].as_i64(), inclusive(n, "work") / SAMPLE)
-        })
-        .collect();
-    found.sort_unstable();
-    let name = "par_iter().map(..).sum()";
-    assert_eq!(found, [(name, Some(3), 40), (name, Some(7), 30)]);
     let first = loops.iter().find(|n| n["line"] == 3).expect("the first");
     assert_eq!(exclusive(first, "work"), 2 * SAMPLE, "the splitting itself");
     let closure = named(&first["children"], "app::main::{closure#0}");
@@ -157,7 +170,7 @@ fn the_splitting_is_one_node_for_each_call_named_by_the_source() {
     );
     let second = loops.iter().find(|n| n["line"] == 7).expect("the second");
     assert_eq!(second["parallel_loop"]["splits"], 16);
-    let shown = tool(&["top-down", text(&database)]).expect("text");
+    let shown = show(&database, "top-down");
     has(&shown, "main.rs:3 · splits 25 · steals 4 · mean task 14 ms");
 }
 
@@ -175,7 +188,7 @@ fn what_catches_panics_ends_no_loop() {
     run.threads = vec![thread];
     let database = database(&run);
     let view = view(&database, "top-down", &[]);
-    let outer = loops_of(&view, "slice::Iter.map.sum");
+    let outer = loop_named(&view, "slice::Iter.map.sum");
     let children = outer["children"].as_array().expect("children");
     assert_eq!(children.len(), 1, "{outer}");
     let closure = named(&outer["children"], "app::main::{closure#0}");
@@ -185,11 +198,9 @@ fn what_catches_panics_ends_no_loop() {
 
 #[test]
 fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
-    let temp = TempDir::new();
-    let source = temp.join("main.rs");
-    std::fs::write(&source, SOURCE).expect("source");
-    let database = database(&two_loops(text(&source)));
-    let shown = tool_on_screen(80, &["top-down", text(&database)]).expect("text");
+    let (_temp, source) = with_source(SOURCE);
+    let database = database(&two_loops(&source));
+    let shown = show_on(80, &database, "top-down");
     has(&shown, "par_iter().map(..).sum()  main.rs:3");
     lacks(&shown, "main.rs:3 · ");
     let first = tool_on_screen(84, &[text(&database)]).expect("text");
@@ -199,11 +210,9 @@ fn on_a_narrow_screen_a_loops_name_goes_before_its_counts() {
 #[test]
 fn without_the_source_a_loop_is_named_by_its_adaptors() {
     let database = database(&two_loops("/gone/main.rs"));
+    let name = "slice::Iter.map.sum";
     let view = view(&database, "top-down", &[]);
-    let main = at_path(&view, &["_start", "app::main"]);
-    for node in main["children"].as_array().expect("children") {
-        assert_eq!(node["name"], "slice::Iter.map.sum");
-    }
+    assert_eq!(loops(&view), [(name, 3, 40), (name, 7, 30)]);
 }
 
 /// Loops of one line: within `main`, whose columns the inlined scopes have, and called out of line, whose
@@ -264,23 +273,9 @@ const ONE_LINE: &str = "fn main() {
 #[test]
 fn loops_of_one_line_are_told_apart_by_their_columns() {
     for with_columns in [true, false] {
-        let temp = TempDir::new();
-        let source = temp.join("main.rs");
-        std::fs::write(&source, ONE_LINE).expect("source");
-        let run = loops_of_one_line(text(&source), with_columns);
-        let database = database(&run);
-        let view = view(&database, "top-down", &[]);
-        let main = at_path(&view, &["_start", "app::main"]);
-        let loops = main["children"].as_array().expect("children");
-        let mut found: Vec<(&str, i64, i64)> = loops
-            .iter()
-            .map(|n| {
-                let name = n["name"].as_str().expect("a name");
-                let line = n["line"].as_i64().expect("a line");
-                (name, line, inclusive(n, "work") / SAMPLE)
-            })
-            .collect();
-        found.sort_unstable();
+        let (_temp, source) = with_source(ONE_LINE);
+        let run = loops_of_one_line(&source, with_columns);
+        let view = view(&database(&run), "top-down", &[]);
         let expected = match with_columns {
             true => vec![
                 ("max()", 4, 8),
@@ -295,7 +290,7 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
                 ("par_iter().sum()", 8, 4),
             ],
         };
-        assert_eq!(found, expected, "with columns: {with_columns}");
+        assert_eq!(loops(&view), expected, "with columns: {with_columns}");
     }
 }
 
@@ -303,7 +298,7 @@ fn loops_of_one_line_are_told_apart_by_their_columns() {
 fn frames_of_loops_are_there_when_asked_for() {
     let database = database(&two_loops("/gone/main.rs"));
     let unfolded = view(&database, "top-down", &["--unfold"]);
-    let sum = loops_of(&unfolded, "rayon::iter::ParallelIterator::sum");
+    let sum = loop_named(&unfolded, "rayon::iter::ParallelIterator::sum");
     assert_eq!(sum["kind"], "inlined");
     assert!(sum.get("parallel_loop").is_none());
     let is_listed = |view: &Value, what: &str| {
@@ -322,11 +317,7 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
     let mut first = ThreadBuilder::new(1);
     let entry = first.entry();
     let mut at = entry;
-    for (index, ip) in [START, MAIN_FIRST, HELPER, SCHEDULER]
-        .into_iter()
-        .enumerate()
-    {
-        let id = index as u32 + 1;
+    for (id, ip) in (1..).zip([START, MAIN_FIRST, HELPER, SCHEDULER]) {
         at = first.note(at, Association::ManyToZero, id, ip, CodeAddress::NONE);
     }
     let task = first.natives(at, &[EXECUTE, HELPER, CLOSURE]);
@@ -346,6 +337,6 @@ fn below_an_uncooperative_scheduler_nothing_is_the_tasks_own() {
     );
     let task = at_path(&view, &["_start", HELPER_NAME, "app::main::{closure#0}"]);
     assert_eq!(inclusive(task, "work"), 9 * SAMPLE);
-    let screen = tool(&[text(&database)]).expect("first screen");
-    assert!(screen.contains("90.0 % of samples have no caller above their task"));
+    let said = "90.0 % of samples have no caller above their task";
+    has(&database.screen, said);
 }

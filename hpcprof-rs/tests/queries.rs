@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const ENTRY: u32 = 1;
 
 /// Two runs: on the host `alpha`, and on `beta`, where `app::serial` has 40 samples more.
-fn two_runs(temp: &TempDir) -> PathBuf {
+fn two_runs() -> Database {
     let mut first = full_run();
     first.start.host = "alpha".to_owned();
     let mut second = full_run().process(100, IMAGE + 1);
@@ -23,11 +23,7 @@ fn two_runs(temp: &TempDir) -> PathBuf {
     let thread = &mut second.threads[0];
     let serial = thread.natives(ENTRY, &[START, MAIN_SERIAL, SERIAL]);
     thread.sample(serial, 40, 1.0);
-    first.write(&temp.join("a"));
-    second.write(&temp.join("b"));
-    let [a, b, db] = ["a", "b", "db"].map(|name| temp.join(name));
-    tool(&[text(&a), text(&b), "-o", text(&db)]).expect("build");
-    db
+    build(&[&[&first], &[&second]], &[])
 }
 
 fn open(database: &Path) -> Connection {
@@ -57,8 +53,8 @@ fn select(connection: &Connection, sql: &str) -> Vec<String> {
 
 #[test]
 fn the_page_of_queries_tells_sqlite_the_truth() {
-    let temp = TempDir::new();
-    let connection = open(&two_runs(&temp));
+    let database = two_runs();
+    let connection = open(&database);
     let page = queries("queries.md");
     assert!(page.len() <= 12, "a page that is read to its end");
     let mut answers: HashMap<String, Vec<String>> = HashMap::new();
@@ -133,8 +129,7 @@ fn the_page_of_queries_tells_sqlite_the_truth() {
 
 #[test]
 fn the_page_of_queries_tells_duckdb_the_truth() {
-    let temp = TempDir::new();
-    let database = two_runs(&temp);
+    let database = two_runs();
     let Some(mut answers) = run("duckdb", &database, &queries("queries.md")) else {
         return;
     };
@@ -166,30 +161,19 @@ fn the_page_of_queries_tells_duckdb_the_truth() {
 
 #[test]
 fn no_view_counts_anything_twice() {
-    let temp = TempDir::new();
-    let mut databases = vec![two_runs(&temp)];
-    for seed in 71..=74 {
-        let (from, to) = (
-            temp.join(&format!("m{seed}")),
-            temp.join(&format!("db{seed}")),
-        );
-        random::run(seed, 4, 200).write(&from);
-        tool(&[text(&from), "-o", text(&to)]).expect("build");
-        databases.push(to);
-    }
-    for database in databases {
+    let random = (71..=74).map(|seed| database(&random::run(seed, 4, 200)));
+    for database in std::iter::once(two_runs()).chain(random) {
         let connection = open(&database);
         let json = view(&database, "top-down", &[]);
         for view in ["top_down", "hot_contexts", "bottom_up", "threads", "runs"] {
             for metric in ["samples", "work", "idleness", "overhead"] {
-                let sql = format!("SELECT SUM({metric}) FROM {view}");
-                let sum: f64 = connection
-                    .query_row(&sql, [], |row| row.get(0))
-                    .expect("a sum");
-                let sql = format!("SELECT value FROM totals WHERE metric = '{metric}'");
-                let total: f64 = connection
-                    .query_row(&sql, [], |row| row.get(0))
-                    .expect("one");
+                let number = |sql: String| -> f64 {
+                    let found = connection.query_row(&sql, [], |row| row.get(0));
+                    found.expect("a number")
+                };
+                let sum = number(format!("SELECT SUM({metric}) FROM {view}"));
+                let of_metric = format!("SELECT value FROM totals WHERE metric = '{metric}'");
+                let total = number(of_metric);
                 let known = match metric {
                     "samples" => json["quality"]["samples"].as_f64(),
                     _ => json["totals"][metric].as_f64(),

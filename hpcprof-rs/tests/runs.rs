@@ -17,65 +17,42 @@ fn run(image: u64, samples: u64) -> Run {
 
 #[test]
 fn the_wall_times_of_two_runs_add_up() {
-    let temp = TempDir::new();
     // The second one after a reboot: its clock is smaller.
-    run(500_000_000 * MS, 100).write(&temp.join("a"));
-    run(7 * MS, 60).write(&temp.join("b"));
-    let arguments = [&temp.join("a"), &temp.join("b"), &temp.join("db")];
-    let [a, b, db] = arguments.map(|p| text(p).to_owned());
-    let screen = tool(&[&a, &b, "-o", &db]).expect("build");
+    let runs = [run(500_000_000 * MS, 100), run(7 * MS, 60)];
+    let (screen, view, _) = built(&runs, &[]);
     has(&screen, "wall 2.000 s, 2 runs");
-    let view = view(&temp.join("db"), "top-down", &[]);
-    assert_eq!(view["wall_seconds"].as_f64(), Some(2.0));
     // Of 2 x 1 s on two cores, 2 x 0.5 and 2 x 0.3 s are accounted for.
-    let wait = nanoseconds(&view["quality"]["unattributed_wait_seconds"]);
-    assert_eq!(wait, (500 + 700) * MS as i64);
+    assert_eq!(wall_and_wait(&view), (2_000, 500 + 700));
 }
 
 #[test]
 fn equal_ids_of_two_hosts_are_two_processes() {
-    let temp = TempDir::new();
     let first = run(7 * MS, 100);
     let mut second = run(7 * MS, 60);
     second.start.realtime_ns = 1;
-    first.write(&temp.join("a"));
-    second.write(&temp.join("b"));
-    first.write(&temp.join("copy"));
-    let build = |directories: &[&str], db: &str| {
-        let mut arguments: Vec<String> = directories
-            .iter()
-            .map(|d| text(&temp.join(d)).to_owned())
-            .collect();
-        arguments.extend(["-o".to_owned(), text(&temp.join(db)).to_owned()]);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        tool(&arguments).expect("build");
-        view(&temp.join(db), "flat", &[])["quality"]["samples"].clone()
+    let samples = |runs: &[&Run]| {
+        let directories: Vec<&[&Run]> = runs.iter().map(std::slice::from_ref).collect();
+        view(&build(&directories, &[]), "flat", &[])["quality"]["samples"].clone()
     };
-    assert_eq!(build(&["a", "b"], "db1"), 160);
+    assert_eq!(samples(&[&first, &second]), 160);
     // What is given twice, or copied, counts once.
-    assert_eq!(build(&["a", "a"], "db2"), 100);
-    assert_eq!(build(&["b", "a", "copy"], "db3"), 160);
+    assert_eq!(samples(&[&first, &first]), 100);
+    assert_eq!(samples(&[&second, &first, &first]), 160);
 }
 
 #[test]
 fn the_processes_of_one_run_share_the_node() {
-    let temp = TempDir::new();
-    let measurements = temp.join("m");
     // Two processes that keep both cores busy: nobody waits, and nobody idles.
-    for pid in [100, 101] {
-        let mut run = run(7 * MS, 1);
-        let mut thread = ThreadBuilder::new(1);
-        let entry = thread.entry();
+    let mut busy = run_of(|thread, entry| {
         let node = thread.natives(entry, &[START, MAIN, LEAF]);
         thread.sample(node, 200, 0.0);
-        run.threads = vec![thread];
-        run.process(pid, 7 * MS).write(&measurements);
-    }
-    let screen = tool(&[text(&measurements), "-o", text(&temp.join("db"))]).expect("build");
-    let wait = &view(&temp.join("db"), "flat", &[])["quality"]["unattributed_wait_seconds"];
-    assert_eq!(nanoseconds(wait), 0);
-    lacks(&screen, "serial:");
-    has(&screen, "effective");
+    });
+    busy.end.as_mut().expect("an end").monotonic_ns = 1_007 * MS;
+    let (first, second) = (busy.process(100, 7 * MS), busy.process(101, 7 * MS));
+    let database = build(&[&[&first, &second]], &[]);
+    assert_eq!(wall_and_wait(&view(&database, "flat", &[])).1, 0);
+    lacks(&database.screen, "serial:");
+    has(&database.screen, "effective");
 }
 
 #[test]
@@ -118,11 +95,7 @@ fn the_newest_of_a_directory_may_have_any_name() {
     let temp = TempDir::new();
     let name = std::ffi::OsString::from_vec(b"hpcrun-\xff-measurements".to_vec());
     run(7 * MS, 100).write(&temp.path().join(name));
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
-        .arg("--no-cache")
-        .current_dir(temp.path())
-        .output()
-        .expect("the command starts");
+    let output = command(temp.path(), &["--no-cache"]);
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -137,26 +110,20 @@ fn part(host: &str, (monotonic, realtime): (u64, u64), wall: u64, samples: u64) 
     run
 }
 
-/// First screen, JSON of the flat view, and the catalogue of a database of these parts.
-fn build(parts: &[Run], options: &[&str]) -> (String, serde_json::Value, Vec<i64>) {
-    let temp = TempDir::new();
-    let mut arguments: Vec<String> = Vec::new();
-    for (index, part) in parts.iter().enumerate() {
-        let directory = temp.join(&format!("m{index}"));
-        part.write(&directory);
-        arguments.push(text(&directory).to_owned());
-    }
-    arguments.extend(["-o".to_owned(), text(&temp.join("db")).to_owned()]);
-    arguments.extend(options.iter().map(|o| (*o).to_owned()));
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let screen = tool(&arguments).expect("build");
-    let database = rusqlite::Connection::open(temp.join("db/database.sqlite")).expect("SQLite");
-    let mut sets = database
+/// First screen, JSON of the flat view, and the sets of runs of a database of these parts.
+fn built(parts: &[Run], options: &[&str]) -> (String, serde_json::Value, Vec<i64>) {
+    let parts: Vec<&Run> = parts.iter().collect();
+    let directories: Vec<&[&Run]> = parts.iter().map(std::slice::from_ref).collect();
+    let database = build(&directories, options);
+    let catalogue = rusqlite::Connection::open(database.join("database.sqlite"));
+    let catalogue = catalogue.expect("SQLite");
+    let mut sets = catalogue
         .prepare("SELECT run_set FROM run ORDER BY id")
         .expect("SQL");
     let sets = sets.query_map([], |row| row.get(0)).expect("rows");
     let sets = sets.collect::<Result<_, _>>().expect("sets");
-    (screen, view(&temp.join("db"), "flat", &[]), sets)
+    let view = view(&database, "flat", &[]);
+    (database.screen.clone(), view, sets)
 }
 
 fn wall_and_wait(view: &serde_json::Value) -> (i64, i64) {
@@ -174,7 +141,7 @@ fn two_ranks_on_two_hosts_are_one_run_with_the_cores_of_both() {
         part("alpha", (500_000, 1_000), 1_000, 100),
         part("beta", (7, 1_200), 1_100, 60),
     ];
-    let (screen, view, sets) = build(&parts, &[]);
+    let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     has(
         &screen,
@@ -192,7 +159,7 @@ fn two_ranks_on_one_host_share_its_cores_and_its_clock() {
         part("alpha", (500_000, 1_000), 1_000, 100),
         part("alpha", (500_400, 1_400), 1_000, 60),
     ];
-    let (screen, view, sets) = build(&parts, &[]);
+    let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     has(
         &screen,
@@ -217,7 +184,7 @@ fn repeated_runs_add_up() {
     // By the ids of their jobs, and by their times.
     for ids in [["17", "18"], ["", ""]] {
         let parts = [job(10_000, ids[0]), job(20_000, ids[1])].concat();
-        let (screen, view, sets) = build(&parts, &[]);
+        let (screen, view, sets) = built(&parts, &[]);
         assert_eq!(sets, [1, 1, 2, 2]);
         has(
             &screen,
@@ -236,7 +203,7 @@ fn steps_of_one_job_on_one_host_follow_each_other() {
     for part in &mut parts {
         part.start.job = "17".to_owned();
     }
-    let (_, view, sets) = build(&parts, &[]);
+    let (_, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     assert_eq!(wall_and_wait(&view), (1_500, 1_500 - 2 * 800 / 2));
 }
@@ -247,11 +214,11 @@ fn clocks_of_the_hosts_of_a_job_may_differ() {
         part("alpha", (500_000, 1_000), 1_000, 100),
         part("beta", (7, 3_600_000), 1_100, 60),
     ];
-    let (_, view, sets) = build(&parts, &["--job"]);
+    let (_, view, sets) = built(&parts, &["--job"]);
     assert_eq!(sets, [1, 1]);
     assert_eq!(wall_and_wait(&view), (1_100, 1_100 - 2 * 800 / 4));
     // Without that word they are two runs.
-    let (screen, view, sets) = build(&parts, &[]);
+    let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 2]);
     has(&screen, "wall 2.100 s, 2 runs, 2 threads");
     assert_eq!(wall_and_wait(&view), (2_100, (1_000 - 500) + (1_100 - 300)));
@@ -260,7 +227,7 @@ fn clocks_of_the_hosts_of_a_job_may_differ() {
         (part.start.host, part.start.boot) = (String::new(), String::new());
         part
     });
-    let (_, view, _) = build(&unknown, &["--job"]);
+    let (_, view, _) = built(&unknown, &["--job"]);
     assert_eq!(wall_and_wait(&view).0, 1_100);
 }
 
@@ -271,7 +238,7 @@ fn one_process_id_on_two_hosts_is_two_processes() {
         part("alpha", (7, 1_000), 1_000, 100),
         part("beta", (7, 1_000), 1_000, 60),
     ];
-    let (screen, view, sets) = build(&parts, &[]);
+    let (screen, view, sets) = built(&parts, &[]);
     assert_eq!(sets, [1, 1]);
     has(&screen, "2 processes, 4 cores, 160 samples");
     assert_eq!(view["quality"]["samples"], 160);

@@ -5,11 +5,10 @@ use crate::support::program::{LEAF, MAIN, MAIN_SERIAL, SERIAL, START, full_run, 
 use crate::support::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn threads(database: &Path, options: &[&str]) -> Value {
-    let mut arguments = vec!["threads", text(database), "--format", "json"];
-    arguments.extend(options);
+    let arguments = [&["threads", text(database), "--format", "json"], options].concat();
     serde_json::from_str(&tool(&arguments).expect("threads")).expect("valid JSON")
 }
 
@@ -20,11 +19,15 @@ fn seconds(ns: i64) -> f64 {
 #[track_caller]
 fn close(value: &Value, expected: f64) {
     let value = value.as_f64().expect("a number");
-    let difference = (value - expected).abs();
-    assert!(
-        difference <= 1e-9 * expected.abs().max(1.0),
-        "{value}, not {expected}"
-    );
+    let is_close = (value - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+    assert!(is_close, "{value}, not {expected}");
+}
+
+/// The standard deviation, by the mean distance of all pairs, whatever the mean is.
+fn sigma(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let squares = |a: &f64| -> f64 { values.iter().map(|b| (a - b).powi(2)).sum() };
+    (values.iter().map(squares).sum::<f64>() / (2.0 * n * n)).sqrt()
 }
 
 /// Sum, least, mean, largest, standard deviation, largest by mean.
@@ -34,20 +37,11 @@ fn check_spread(statistics: &Value, values: &[f64]) {
     let sum: f64 = values.iter().sum();
     close(&statistics["sum"], sum);
     close(&statistics["mean"], sum / n);
-    close(
-        &statistics["min"],
-        values.iter().copied().fold(f64::INFINITY, f64::min),
-    );
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let extreme = |choose: fn(f64, f64) -> f64| values.iter().copied().fold(values[0], choose);
+    let most = extreme(f64::max);
+    close(&statistics["min"], extreme(f64::min));
     close(&statistics["max"], most);
-    // By the mean distance of all pairs, whatever the mean is.
-    let pairs = values
-        .iter()
-        .flat_map(|a| values.iter().map(move |b| (a - b).powi(2)));
-    close(
-        &statistics["sigma"],
-        (pairs.sum::<f64>() / (2.0 * n * n)).sqrt(),
-    );
+    close(&statistics["sigma"], sigma(values));
     match sum == 0.0 {
         true => assert!(statistics["imbalance"].is_null()),
         false => close(&statistics["imbalance"], most * n / sum),
@@ -63,11 +57,7 @@ fn threads_have_what_they_recorded() {
             thread.idle = index * 3;
         }
         let second = random::run(seed + 100, 3, 60).process(101, IMAGE + 7);
-        let temp = TempDir::new();
-        first.write(&temp.join("m"));
-        second.write(&temp.join("m"));
-        let database = temp.join("db");
-        tool(&[text(&temp.join("m")), "-o", text(&database)]).expect("build");
+        let database = build(&[&[&first, &second]], &[]);
         let table = threads(&database, &["--metric", "idleness"]);
         let rows = table["threads"].as_array().expect("threads");
         assert_eq!(rows.len(), 8);
@@ -110,7 +100,7 @@ fn threads_have_what_they_recorded() {
         let both: Vec<f64> = both.map(|t| seconds(t.idleness_ns)).collect();
         check_spread(&table["all"]["statistics"]["idleness"], &both);
         // The same in CSV.
-        let csv = tool(&["threads", text(&database), "--format", "csv"]).expect("CSV");
+        let csv = show(&database, "threads --format csv");
         let mut csv = csv::Reader::from_reader(csv.as_bytes());
         let column = |name: &str, header: &csv::StringRecord| {
             header.iter().position(|h| h == name).expect("a column")
@@ -138,17 +128,7 @@ fn stored(database: &Path) -> Vec<Stored> {
     let sql = "SELECT printf('%016x', c.key), threads, inclusive, least, most, sigma
         FROM context c JOIN value ON context = c.id AND metric = 0";
     let mut query = database.prepare(sql).expect("SQL");
-    let rows = query.query_map([], |r| {
-        Ok((
-            r.get(0)?,
-            r.get(1)?,
-            r.get(2)?,
-            r.get(3)?,
-            r.get(4)?,
-            r.get(5)?,
-        ))
-    });
-    let rows = rows.expect("rows");
+    let rows = query.query_map([], |r| r.try_into()).expect("rows");
     rows.collect::<Result<_, _>>().expect("rows")
 }
 
@@ -158,7 +138,7 @@ fn threads_of_a_context_are_those_of_its_stored_spread() {
     for seed in 21..=23 {
         let database = database(&random::run(seed, 6, 60));
         let rows = stored(&database);
-        for (key, threads_of_it, sum, least, most, sigma) in &rows {
+        for (key, threads_of_it, sum, least, most, stored) in &rows {
             if rows.iter().filter(|row| row.0 == *key).count() > 1 {
                 continue;
             }
@@ -171,15 +151,9 @@ fn threads_of_a_context_are_those_of_its_stored_spread() {
             assert_eq!(work.iter().sum::<i64>(), *sum, "{key}");
             assert_eq!(work.iter().min(), Some(least), "{key}");
             assert_eq!(work.iter().max(), Some(most), "{key}");
-            let n = work.len() as f64;
-            let pairs = work
-                .iter()
-                .flat_map(|a| work.iter().map(move |b| (a - b) as f64));
-            let own = (pairs.map(|d| d * d).sum::<f64>() / (2.0 * n * n)).sqrt();
-            assert!(
-                (own - sigma).abs() < 1.0 + own * 1e-6,
-                "{key}: {own}, not {sigma}"
-            );
+            let work: Vec<f64> = work.iter().map(|ns| *ns as f64).collect();
+            let own = sigma(&work);
+            assert!((own - stored).abs() < 1.0 + own * 1e-6, "{key}: {own}");
             checked += 1;
         }
     }
@@ -196,27 +170,19 @@ fn a_procedure_has_the_values_of_all_its_contexts() {
         let samples: Vec<&Value> = rows.iter().map(|r| &r["values"]["samples"]).collect();
         assert_eq!(samples, [80 + 20 + 6 + 2, 60 + 40]);
         // 7 periods of 6 samples.
-        assert_eq!(
-            nanoseconds(&rows[0]["values"]["work"]),
-            109 * PERIOD_NS as i64
-        );
-        assert_eq!(
-            nanoseconds(&rows[1]["values"]["work"]),
-            100 * PERIOD_NS as i64
-        );
-        close(
-            &table["all"]["statistics"]["work"]["imbalance"],
-            109.0 * 2.0 / 209.0,
-        );
+        for (row, periods) in rows.iter().zip([109, 100]) {
+            let work = nanoseconds(&row["values"]["work"]);
+            assert_eq!(work, periods * PERIOD_NS as i64);
+        }
+        let work = &table["all"]["statistics"]["work"];
+        close(&work["imbalance"], 109.0 * 2.0 / 209.0);
     }
-    let screen = tool(&["threads", text(&database), "--context", "app::serial"]).expect("text");
-    has(
-        &screen,
-        "threads of app -n 7 in app::serial: 2 of 2 threads\n",
-    );
-    let error = tool(&["threads", text(&database), "--context", "app::no"]).expect_err("none");
+    let screen = show(&database, "threads --context app::serial");
+    let title = "threads of app -n 7 in app::serial: 2 of 2 threads\n";
+    has(&screen, title);
+    let error = refused(&database, "threads --context app::no");
     has(&error, "no context of `app::no` in the default view");
-    let error = tool(&["threads", text(&database), "--context", ""]).expect_err("none");
+    let error = refused(&database, "threads --context ");
     has(&error, "no context of ``");
 }
 
@@ -245,15 +211,8 @@ fn text_fits_the_screen_and_keeps_what_it_does_not_list() {
     let database = database(&uneven(50));
     for columns in [60, 80, 140] {
         for metric in ["effort", "idleness/work", "samples"] {
-            let arguments = [
-                "threads",
-                text(&database),
-                "--rows",
-                "10",
-                "--metric",
-                metric,
-            ];
-            let screen = tool_on_screen(columns, &arguments).expect("text");
+            let line = format!("threads --rows 10 --metric {metric}");
+            let screen = show_on(columns, &database, &line);
             let longest = screen.lines().map(|line| line.chars().count()).max();
             assert!(longest <= Some(columns), "{columns}: {screen}");
             // Title, columns, ten threads, the rest, six statistics, that there are few samples.
@@ -261,7 +220,7 @@ fn text_fits_the_screen_and_keeps_what_it_does_not_list() {
             assert_eq!(screen.lines().count(), 2 + 10 + 1 + 6 + few, "{screen}");
         }
     }
-    let screen = tool(&["threads", text(&database), "--rows", "10"]).expect("text");
+    let screen = show(&database, "threads --rows 10");
     let line = |what: &str| {
         let line = screen.lines().find(|line| line.ends_with(what));
         let line = line.unwrap_or_else(|| panic!("no `{what}` in: {screen}"));
@@ -270,77 +229,12 @@ fn text_fits_the_screen_and_keeps_what_it_does_not_list() {
             .collect::<Vec<_>>()
     };
     // 1 + 2 + … + 40 periods of work and as many of idleness; of 50 the mean is 25.5.
-    assert_eq!(
-        line("40 more threads")[..4],
-        ["820", "8.200", "4.100", "4.100"]
-    );
+    let rest = ["820", "8.200", "4.100", "4.100"];
+    assert_eq!(line("40 more threads")[..4], rest);
     assert_eq!(line("sum of 50 threads")[..2], ["1275", "12.750"]);
     assert_eq!(line("max/mean")[..2], ["1.961", "1.961"]);
     has(&screen, "  a-name-to-cut-50 (50 tid 150)\n");
     lacks(&screen, "process ");
-}
-
-fn files_below(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => files.extend(files_below(&path, name)),
-            false if text(&path).ends_with(name) => files.push(path),
-            false => {}
-        }
-    }
-    files
-}
-
-#[test]
-fn damaged_values_of_threads_are_one_line() {
-    let database = database(&random::run(5, 4, 200));
-    let arguments = [
-        "threads",
-        text(&database),
-        "--context",
-        "app::leaf",
-        "--format",
-        "json",
-    ];
-    let right = tool(&arguments).expect("threads");
-    let mut random = fastrand::Rng::with_seed(5);
-    let mut refused = 0;
-    for name in ["part-0000.parquet", "logical.parquet"] {
-        let files = files_below(&database, name);
-        let [file] = files.as_slice() else {
-            panic!("one run: {files:?}");
-        };
-        let whole = std::fs::read(file).expect("a file");
-        for _ in 0..40 {
-            let mut bytes = whole.clone();
-            match random.u8(..3) {
-                0 => bytes.truncate(random.usize(..whole.len())),
-                1 => bytes[random.usize(..whole.len())] ^= 1 << random.u8(..8),
-                _ => {
-                    let at = random.usize(..whole.len());
-                    let end = (at + 16).min(whole.len());
-                    bytes[at..end].fill(random.u8(..));
-                }
-            }
-            std::fs::write(file, &bytes).expect("a file");
-            if bytes == whole {
-                continue;
-            }
-            let line = tool(&arguments).expect_err("any damage is seen");
-            assert_eq!(line.lines().count(), 1, "{line}");
-            has(&line, "cannot be read");
-            has(&line, &format!("{name}: it is not as it was written"));
-            refused += 1;
-        }
-        std::fs::remove_file(file).expect("a file");
-        let line = tool(&arguments).expect_err("no values");
-        has(&line, "build it again");
-        std::fs::write(file, &whole).expect("a file");
-    }
-    assert!(refused > 70, "{refused}");
-    assert_eq!(tool(&arguments).expect("threads"), right);
 }
 
 #[test]
@@ -359,54 +253,34 @@ fn statistics_of_the_tree_are_those_of_the_threads() {
     let deviation = (120.0 - 7.0) / 2.0 * 0.005;
     close(&work["sigma"], deviation);
     // The same as text, and nodes that are not cut off keep theirs.
-    let arguments = [
-        "top-down",
-        text(&database),
-        "--statistics",
-        "--threshold",
-        "20",
-    ];
-    let screen = tool(&arguments).expect("text");
+    let screen = show(&database, "top-down --statistics --threshold 20");
     let line = screen.lines().find(|l| l.contains("app::serial"));
     has(line.expect("a line"), "        2    1.890    0.057");
     has(&screen, "  threads max/mean   work ±");
     for view in ["top-down", "bottom-up", "flat"] {
-        let arguments = [view, text(&database), "--statistics"];
-        let screen = tool_on_screen(80, &arguments).expect("text");
+        let screen = show_on(80, &database, &format!("{view} --statistics"));
         has(&screen, " effort %     work  threads max/mean   work ±  ");
         // The first line is the title.
-        let longest = screen
-            .lines()
-            .skip(1)
-            .map(|line| line.chars().count())
-            .max();
-        assert!(longest <= Some(80), "{screen}");
+        let lengths = screen.lines().skip(1).map(|line| line.chars().count());
+        assert!(lengths.max() <= Some(80), "{screen}");
     }
     // Every context with work has them, and they fit it.
     for seed in 41..=43 {
         let database = crate::support::database(&random::run(seed, 5, 80));
         let json = view(&database, "top-down", &["--statistics", "--flat"]);
         for node in json["nodes"].as_array().expect("nodes") {
-            let sum = match inclusive(node, "work") {
-                0 => continue,
-                work => work,
-            };
-            assert_eq!(
-                nanoseconds(&node["statistics"]["work"]["sum"]),
-                sum,
-                "{node}"
-            );
+            let sum = inclusive(node, "work");
+            if sum != 0 {
+                let statistics = &node["statistics"]["work"];
+                assert_eq!(nanoseconds(&statistics["sum"]), sum, "{node}");
+            }
         }
     }
     for (other, why) in [
-        (
-            &["flat", "--projection", "physical"][..],
-            "logical context only",
-        ),
-        (&["top-down", "--format", "csv"], "text and JSON only"),
+        ("flat --projection physical", "logical context only"),
+        ("top-down --format csv", "text and JSON only"),
     ] {
-        let arguments = [other, &["--statistics", text(&database)]].concat();
-        has(&tool(&arguments).expect_err("no statistics"), why);
+        has(&refused(&database, &format!("{other} --statistics")), why);
     }
 }
 

@@ -168,7 +168,7 @@ fn build_c() {
         ("musl", &["-Wl,--dynamic-linker=/lib/ld-musl-no-such.so.1"]),
         ("raw_child", &["-Wno-clobbered"]),
     ];
-    for (name, flags) in flags {
+    let compilers = flags.map(|(name, flags)| {
         let source = match name {
             "library.so" => "library.c",
             "static" | "musl" => "drap.c",
@@ -176,14 +176,17 @@ fn build_c() {
             "early.so" => "ends.c",
             _ => &format!("{name}.c"),
         };
-        check(
-            Command::new("cc")
-                .current_dir(&sources)
-                .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
-                .arg(scratch().join(name))
-                .arg(source)
-                .args(flags),
-        );
+        let mut cc = Command::new("cc");
+        cc.current_dir(&sources)
+            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(scratch().join(name))
+            .arg(source)
+            .args(flags);
+        (source.to_owned(), cc.spawn().expect("cc can be run"))
+    });
+    for (source, mut cc) in compilers {
+        let status = cc.wait().expect("it was started");
+        assert!(status.success(), "{source} by cc: {status}");
     }
 }
 

@@ -76,6 +76,43 @@ fn every_file_of_tests_belongs_to_a_test_program() {
     }
 }
 
+/// For each library and command cargo builds a program with its tests, and libraries are read for examples:
+/// the manifests say which have any.
+#[test]
+fn targets_are_tested_if_they_have_tests() {
+    let sources = files_with(&["rs"]);
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let packages = packages.iter().filter(|p| p["source"].is_null());
+    for target in packages.flat_map(|p| p["targets"].as_array().expect("targets")) {
+        let kind = target["kind"][0].as_str().expect("a kind");
+        if !["lib", "cdylib", "bin"].contains(&kind) {
+            continue;
+        }
+        let root = Path::new(target["src_path"].as_str().expect("a path"));
+        let root = root.strip_prefix(workspace()).expect("a file of ours");
+        // A file without modules is all of its program.
+        let is_module = |line: &str| line.ends_with(';') && line.contains("mod ");
+        let folder = root.parent().filter(|_| read(root).lines().any(is_module));
+        let own = sources
+            .iter()
+            .filter(|f| f.starts_with(folder.unwrap_or(root)));
+        let text: String = own.map(|file| read(file)).collect();
+        let has_tests = text.contains("#[test]");
+        assert_eq!(target["test"], has_tests, "{}: test", root.display());
+        let opened = |mark: &str| text.matches(&format!("//{mark}")).count();
+        let fences = opened("! ```") + opened("/ ```");
+        let has_examples =
+            kind == "lib" && fences > 2 * (opened("! ```text") + opened("/ ```text"));
+        assert_eq!(
+            target["doctest"],
+            has_examples,
+            "{}: doctest",
+            root.display()
+        );
+    }
+}
+
 #[test]
 fn no_file_names_a_place_on_one_machine() {
     // In pieces, so that this file does not name them itself.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// An MPI library, and the fixture built for it.
 struct Mpi {
@@ -16,7 +17,8 @@ struct Mpi {
 }
 
 /// Those that are installed.
-fn libraries() -> Vec<Mpi> {
+fn libraries() -> &'static [Mpi] {
+    static BUILT: OnceLock<Vec<Mpi>> = OnceLock::new();
     let built = |name: &'static str| {
         let compiler = format!("mpicc.{name}");
         // MPICH declares what may be null as arrays.
@@ -24,7 +26,7 @@ fn libraries() -> Vec<Mpi> {
         let program = optional_program(&format!("mpi-{name}"), &compiler, "mpi.c", &flags)?;
         Some(Mpi { name, program })
     };
-    ["openmpi", "mpich"].into_iter().filter_map(built).collect()
+    BUILT.get_or_init(|| ["openmpi", "mpich"].into_iter().filter_map(built).collect())
 }
 
 impl Mpi {

@@ -4,7 +4,7 @@
 //! program's own CPU clocks. With samples at equal distances a share is off by 0.15 and more (whole phases
 //! are never seen, or alone), and with weights that depend on the place in a period by 0.06.
 
-use hpcrun_tests::run::{Run, Spec, Truth};
+use hpcrun_tests::run::{Run, Spec, Truth, is_long};
 use hpcrun_tests::tools::{exclusive_cores, one_core};
 use hpcrun_tests::view::{assert_close, value};
 use nix::time::{ClockId, clock_getres};
@@ -85,6 +85,10 @@ fn rounds_of_one_period() {
     let _cores = one_core();
     // Five standard errors are 0.09, 0.06 and 0.06.
     for (rate, samples) in [(1000, 8_000.0), (2000, 16_000.0), (5000, 16_000.0)] {
+        // A short run has the rates around it.
+        if rate == 2000 && !is_long() {
+            continue;
+        }
         check_shares(rate, 1000.0 / f64::from(rate), samples, 8.0);
     }
 }

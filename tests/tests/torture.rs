@@ -8,7 +8,7 @@
 //!
 //! `cargo xtask torture --minutes N` runs the ignored test for as long as is wanted.
 
-use hpcrun_tests::run::Spec;
+use hpcrun_tests::run::{Spec, is_long};
 use hpcrun_tests::tools::exclusive_cores;
 use hpcrun_tests::view::{Node, View, value};
 use serde_json::Value;
@@ -215,8 +215,9 @@ fn torture(test: &str, workers: usize, seed: u64, milliseconds: u64) -> u64 {
 fn random_trees_are_right_and_so_are_their_contexts() {
     let _cores = exclusive_cores();
     let mut stolen_panics = 0;
+    let milliseconds = if is_long() { 1200 } else { 600 };
     for (workers, seed) in WORKERS.into_iter().zip(1..) {
-        stolen_panics += torture("torture", workers, seed, 1200);
+        stolen_panics += torture("torture", workers, seed, milliseconds);
     }
     assert!(stolen_panics > 0, "no panic came from a stolen half");
 }

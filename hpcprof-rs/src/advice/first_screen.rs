@@ -240,8 +240,8 @@ impl Screen<'_> {
         writeln!(out, "{}\n", self.style.faint(&high))
     }
 
-    /// A word on rows whose order is chance: there are few samples, and the efforts of neighbours differ by
-    /// less than twice the standard error of their difference.
+    /// A remark if the order of rows may be chance: there are few samples, and the efforts of neighbours
+    /// differ by less than twice the standard error of their difference.
     fn chance(&self, rows: &[Row]) -> Option<String> {
         let sampled = |row: &Row| Sampled {
             amount: effort(&row.values) as f64,
@@ -348,7 +348,7 @@ fn shell_word(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         Some(text) if one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // It has bytes that are no text or steer a terminal.
+        // Some bytes are no text, or steer a terminal.
         _ => {
             let bytes = path.as_os_str().as_bytes().iter();
             let escaped = bytes.map(|b| match b {

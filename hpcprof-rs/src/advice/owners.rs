@@ -23,7 +23,7 @@ pub enum Owner {
 pub fn owners(catalogue: &Catalogue) -> Vec<Owner> {
     let code = &catalogue.code;
     let is_program = |path: &str| catalogue.statistics.executables.iter().any(|e| e == path);
-    let procedures = code.procedures().iter();
+    let procedures = code.procedures.iter();
     procedures
         .map(|row| {
             let module = code.module_of(row).unwrap_or("");

@@ -1,5 +1,5 @@
-//! What the first screen says of the measurement itself: what is missing comes before what is there, and
-//! praise only where nothing is missing.
+//! Lines of the first screen about the measurement itself. Losses come first, and only a complete measurement
+//! is praised.
 
 use crate::catalogue::metrics::sum;
 use crate::catalogue::statistics::Statistics;

@@ -53,7 +53,7 @@ pub fn rows(view: &View, catalogue: &Catalogue, thresholds: Thresholds) -> Vec<R
         shown: Owner::Program,
         waits: time_in(view, catalogue, &WAITS),
     };
-    chooser.pass_clocks();
+    chooser.mark_clock_helpers();
     let is_whole = |root: &&u32| view.node(**root).kind != Kind::Partial.name();
     let roots: Vec<u32> = view.roots.iter().filter(is_whole).copied().collect();
     let mut top = Vec::new();
@@ -100,7 +100,7 @@ const WAITS: [&str; 12] = [
 /// Procedures that read a clock. A caller that spends its time in them waits by looking at the clock.
 const CLOCKS: [&str; 4] = ["clock_gettime", "gettimeofday", "clock", "time"];
 
-/// Time that a context spends in certain procedures of libc, nanoseconds, and in which of them most.
+/// Time that a context spends in procedures of libc, nanoseconds, and the procedure with most of it.
 type TimeIn = (i64, &'static str);
 
 /// How much of each node's work and overhead lies in procedures of libc with these names.
@@ -142,9 +142,9 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// A helper that spins by the clock is scaffolding: several procedures call it, or its name says what it
-    /// does.
-    fn pass_clocks(&mut self) {
+    /// Makes helpers that spin by the clock scaffolding: those that several procedures call, or whose name
+    /// says what they do.
+    fn mark_clock_helpers(&mut self) {
         let clocks = time_in(self.view, self.catalogue, &CLOCKS);
         let mut users: BTreeMap<u32, (i64, BTreeSet<Option<u32>>)> = BTreeMap::new();
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(self.view.nodes.len());

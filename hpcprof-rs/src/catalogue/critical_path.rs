@@ -131,7 +131,7 @@ fn read(connection: &Connection, code: &Code, process: i64) -> SqlResult<Critica
     for Procedure { name, .. } in &mut path.procedures {
         by_place.insert(Arc::clone(&name.place), &mut name.is_user);
     }
-    for (procedure, place) in code.procedures().iter().zip(declared(code)) {
+    for (procedure, place) in code.procedures.iter().zip(declared(code)) {
         if let Some(is_user) = by_place.get_mut(&place) {
             **is_user = procedure.origin == Origin::User;
         }
@@ -197,7 +197,7 @@ pub(super) fn zeroed_spans(connection: &Connection, code: &Code) -> SqlResult<Fa
 
 /// Where the procedures are declared.
 fn declared(code: &Code) -> impl Iterator<Item = Place> {
-    code.procedures().iter().map(|procedure| {
+    code.procedures.iter().map(|procedure| {
         let declared = procedure.declared;
         Place {
             name: procedure.name.clone(),

@@ -1,7 +1,7 @@
 //! The Parquet files of a database: which there are, and whether they are as they were written.
 
-use crate::catalogue::{Catalogue, REBUILD, damaged};
-use crate::error::{Error, Result, one_line};
+use crate::catalogue::{Catalogue, REBUILD};
+use crate::error::{Error, Result};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::serialized_reader::SerializedFileReader;
 use std::fs::File;
@@ -44,8 +44,8 @@ impl Catalogue {
     /// The files of all runs in a folder whose names match a pattern, in the order of their paths.
     pub(super) fn files(&self, folder: &str, name: &str) -> Result<Vec<DataFile>> {
         let sql = "SELECT path, bytes, crc32 FROM data_file WHERE path GLOB ? ORDER BY path";
-        let read = || {
-            let mut query = self.connection.prepare(sql)?;
+        self.query(|connection| {
+            let mut query = connection.prepare(sql)?;
             let rows = query.query_map([format!("{folder}/run=*/{name}")], |row| {
                 let name: String = row.get(0)?;
                 Ok(DataFile {
@@ -55,9 +55,8 @@ impl Catalogue {
                     crc32: row.get(2)?,
                 })
             })?;
-            rows.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(|e| damaged(&self.path, &e))
+            rows.collect()
+        })
     }
 
     /// The database directory.
@@ -70,10 +69,7 @@ impl Catalogue {
 
     /// An error of the files in a folder.
     pub(super) fn unreadable(&self, folder: &str, problem: &str) -> Error {
-        Error::Input {
-            path: self.directory().join(folder),
-            problem: format!("cannot be read: {}", one_line(problem)),
-            remedy: REBUILD,
-        }
+        let problem = format!("cannot be read: {problem}");
+        Error::input(&self.directory().join(folder), problem, REBUILD)
     }
 }

@@ -35,12 +35,12 @@ impl FoldedContext {
 impl Catalogue {
     /// The contexts that `parent` calls, or the roots, in the order of the tree.
     pub fn callees(&self, parent: Option<&FoldedContext>) -> Result<Vec<FoldedContext>> {
-        let read = || {
+        self.query(|connection| {
             let (mut row, last) = match parent {
                 Some(parent) => (parent.rows.0 + 1, parent.rows.1),
                 None => {
                     let sql = "SELECT COALESCE(MAX(id), 0) FROM context";
-                    (1, self.connection.query_row(sql, [], |row| row.get(0))?)
+                    (1, connection.query_row(sql, [], |row| row.get(0))?)
                 }
             };
             let mut callees = Vec::new();
@@ -50,24 +50,20 @@ impl Catalogue {
                 callees.push(context);
             }
             Ok(callees)
-        };
-        read().map_err(|e| super::damaged(&self.path, &e))
+        })
     }
 
     /// The sums of all metrics.
     pub fn totals(&self) -> Result<Vec<i64>> {
-        let read = || {
+        self.query(|connection| {
             let mut totals = vec![0; self.metrics.len()];
-            let mut query = self
-                .connection
-                .prepare_cached("SELECT metric, value FROM total")?;
+            let mut query = connection.prepare_cached("SELECT metric, value FROM total")?;
             let mut rows = query.query([])?;
             while let Some(row) = rows.next()? {
                 totals[self.metric_at(row.get(0)?)?] = row.get(1)?;
             }
             Ok(totals)
-        };
-        read().map_err(|e: rusqlite::Error| super::damaged(&self.path, &e))
+        })
     }
 
     /// The position of the metric with an id.

@@ -5,6 +5,7 @@
 //! reference between tables is checked as it is read.
 
 mod code;
+mod column;
 mod contexts;
 pub mod critical_path;
 mod files;
@@ -31,7 +32,8 @@ use hpc_formats::profile::{Aggregation, SAMPLES};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
-const REBUILD: &str = "build it again with `hpcprof-rs MEASUREMENTS`";
+/// What to do about a database that cannot be read.
+pub const REBUILD: &str = "build it again with `hpcprof-rs MEASUREMENTS`";
 const GIVE: &str = "give the database directory that `hpcprof-rs MEASUREMENTS` wrote";
 
 /// More contexts than any machine that writes databases has memory for.
@@ -79,17 +81,12 @@ impl Catalogue {
             true => path.join(schema::FILE_NAME),
             false => path.to_owned(),
         };
-        let refused = |problem: String, remedy| Error::Input {
-            path: path.to_owned(),
-            problem,
-            remedy,
-        };
         if !file.is_file() {
             let problem = match path.exists() {
                 true => format!("is not a database (no {} in it)", schema::FILE_NAME),
                 false => "does not exist".to_owned(),
             };
-            return Err(refused(problem, GIVE));
+            return Err(Error::input(path, problem, GIVE));
         }
         let damaged = |e: rusqlite::Error| damaged(path, &e);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -99,14 +96,14 @@ impl Catalogue {
         };
         if pragma("application_id").map_err(damaged)? != schema::APPLICATION_ID {
             let problem = "is a SQLite file, but not a database of hpcprof-rs";
-            return Err(refused(problem.to_owned(), GIVE));
+            return Err(Error::input(path, problem, GIVE));
         }
         let version = pragma("user_version").map_err(damaged)?;
         if version != schema::VERSION {
             let readable = schema::VERSION;
             let problem =
                 format!("database version {version} is not readable by this version ({readable})");
-            return Err(refused(problem, REBUILD));
+            return Err(Error::input(path, problem, REBUILD));
         }
         Self::read(path, connection).map_err(damaged)
     }
@@ -132,22 +129,22 @@ impl Catalogue {
         })
     }
 
+    /// What `read` finds in the catalogue.
+    fn query<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        read(&self.connection).map_err(|e| damaged(&self.path, &e))
+    }
+
     /// Reads all contexts of a projection.
     pub fn contexts(&self, projection: Projection) -> Result<Tree> {
-        let failed = |e: rusqlite::Error| damaged(&self.path, &e);
-        let (contexts, same_as): (i64, Option<String>) = self
-            .connection
-            .query_row(
-                "SELECT contexts, same_as FROM projection WHERE name = ?",
-                [projection.name()],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .map_err(failed)?;
+        let (contexts, same_as): (i64, Option<String>) = self.query(|connection| {
+            let sql = "SELECT contexts, same_as FROM projection WHERE name = ?";
+            connection.query_row(sql, [projection.name()], |row| row.try_into())
+        })?;
         let projection = match same_as {
             Some(_) => Projection::Logical,
             None => projection,
         };
-        let scopes = code::read_scopes(&self.connection, &self.code).map_err(failed)?;
+        let scopes = self.query(|connection| code::read_scopes(connection, &self.code))?;
         let totals = self.totals()?;
         let name = match projection {
             Projection::Logical => schema::LOGICAL_FILE,
@@ -176,12 +173,6 @@ impl Catalogue {
     pub fn samples(&self, values: &[i64]) -> i64 {
         let position = self.metrics.iter().position(|m| m.name == SAMPLES);
         position.map_or(0, |at| values[at])
-    }
-
-    /// The metrics that views show unasked: the parts of effort, which come first.
-    pub fn effort_metrics(&self) -> &[Metric] {
-        let count = self.metrics.iter().take_while(|m| m.is_effort()).count();
-        &self.metrics[..count]
     }
 
     /// Whether a critical path was tracked.
@@ -226,9 +217,5 @@ impl Catalogue {
 }
 
 fn damaged(path: &Path, error: &rusqlite::Error) -> Error {
-    Error::Input {
-        path: path.to_owned(),
-        problem: format!("damaged database: {error}"),
-        remedy: REBUILD,
-    }
+    Error::input(path, format!("damaged database: {error}"), REBUILD)
 }

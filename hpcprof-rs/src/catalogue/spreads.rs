@@ -1,10 +1,11 @@
-//! How work is spread over threads: in a context of the folded tree, as it is stored, and in the nodes of any
-//! view, from the values of all threads.
+//! How work is spread over threads. For contexts of the folded tree that is stored; for the nodes of other
+//! views it is computed from the values of all threads.
 
+use crate::catalogue::Catalogue;
 use crate::catalogue::folded::FoldedContext;
 use crate::catalogue::metrics::WORK;
-use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
+use crate::model::spread;
 use rusqlite::OptionalExtension as _;
 
 /// How the inclusive work of a node is spread over the threads that have any. Times are nanoseconds.
@@ -30,45 +31,17 @@ impl Spread {
     }
 }
 
-/// A spread, while threads are added to it.
-#[derive(Clone, Copy)]
-struct Sums {
-    threads: u32,
-    sum: i64,
-    least: i64,
-    most: i64,
-    squares: u128,
-}
+/// The work of all threads in a node, and its spread.
+type Sums = (i64, spread::Spread);
 
-impl Sums {
-    const NONE: Sums = Sums {
-        threads: 0,
-        sum: 0,
-        least: i64::MAX,
-        most: i64::MIN,
-        squares: 0,
-    };
-
-    fn add(&mut self, amount: i64) {
-        let square = u128::from(amount.unsigned_abs()).pow(2);
-        *self = Sums {
-            threads: self.threads + 1,
-            sum: self.sum.saturating_add(amount),
-            least: self.least.min(amount),
-            most: self.most.max(amount),
-            squares: self.squares.saturating_add(square),
-        };
-    }
-
-    fn spread(self) -> Option<Spread> {
-        let n = f64::from(self.threads);
-        let mean = self.sum as f64 / n;
-        (self.threads > 0).then(|| Spread {
-            threads: self.threads,
-            sum: self.sum,
-            least: self.least,
-            most: self.most,
-            sigma: (self.squares as f64 / n - mean * mean).max(0.0).sqrt(),
+impl Spread {
+    fn of(&(sum, spread): &Sums) -> Option<Spread> {
+        (spread.threads > 0).then(|| Spread {
+            threads: spread.threads,
+            sum,
+            least: spread.least,
+            most: spread.most,
+            sigma: spread.sigma(sum),
         })
     }
 }
@@ -103,7 +76,9 @@ impl OneThread<'_> {
                 let work = &mut self.work[parent as usize];
                 *work = work.saturating_add(amount);
             }
-            sums[node as usize].add(amount);
+            let (sum, spread) = &mut sums[node as usize];
+            *sum = sum.saturating_add(amount);
+            spread.add(amount);
         }
     }
 }
@@ -120,7 +95,7 @@ impl Catalogue {
             let index = usize::try_from(context.checked_sub(1)?).ok()?;
             nodes.get(index).copied().flatten()
         };
-        let mut sums = vec![Sums::NONE; parents.len()];
+        let mut sums = vec![Sums::default(); parents.len()];
         let mut one = OneThread {
             parents,
             work: vec![0; parents.len()],
@@ -141,15 +116,15 @@ impl Catalogue {
             },
         )?;
         one.end(&mut sums);
-        Ok(sums.into_iter().map(Sums::spread).collect())
+        Ok(sums.iter().map(Spread::of).collect())
     }
 
     /// The spread of work in a context, if it has any.
     pub fn work_spread(&self, context: &FoldedContext) -> Result<Option<Spread>> {
-        let read = || {
+        self.query(|connection| {
             let sql = "SELECT threads, inclusive, least, most, sigma FROM value
                 WHERE context = ? AND metric = ?";
-            let mut query = self.connection.prepare_cached(sql)?;
+            let mut query = connection.prepare_cached(sql)?;
             let spread = query.query_row([context.row(), WORK as i64], |row| {
                 Ok(Spread {
                     threads: row.get(0)?,
@@ -160,7 +135,6 @@ impl Catalogue {
                 })
             });
             spread.optional()
-        };
-        read().map_err(|e| damaged(&self.path, &e))
+        })
     }
 }

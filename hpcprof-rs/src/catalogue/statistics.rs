@@ -2,20 +2,10 @@
 
 use crate::catalogue::metrics::sum;
 use crate::catalogue::sql::{References, inconsistent, rows};
+use crate::model::experiment::UnprofiledProgram;
 use hpc_formats::process::program_name;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
-
-/// A program that ran unprofiled.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unprofiled {
-    /// Path of the executable.
-    pub program: String,
-    /// Why.
-    pub reason: String,
-    /// How often it was started.
-    pub times: i64,
-}
 
 /// All processes and threads together. Times are nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,7 +31,7 @@ pub struct Statistics {
     /// From the first start to the last end, summed over the runs, each of which has its own clock. Hosts of
     /// one run worked at the same time.
     pub wall_ns: i64,
-    /// Wall time in which nobody worked on the node, as far as its length tells.
+    /// Estimated wall time in which no thread worked: what effort on all cores does not fill.
     pub wait_ns: i64,
     /// Samples in the tree.
     pub samples: i64,
@@ -52,7 +42,7 @@ pub struct Statistics {
     /// CPU time that no sample stands for, with whose it is.
     pub missing: Vec<(String, i64)>,
     /// Programs that ran unprofiled.
-    pub unprofiled: Vec<Unprofiled>,
+    pub unprofiled: Vec<UnprofiledProgram>,
     /// Samples in tasks whose callers the task runtime does not tell, by runtime.
     pub unknown_caller_samples: BTreeMap<String, i64>,
     /// Share of working threads beyond the cores.
@@ -94,11 +84,7 @@ struct Process {
     cpu_ns: i64,
     estimated_wait_ns: i64,
     unknown_lock_wait_ns: i64,
-}
-
-struct Thread {
-    /// Its process, by index.
-    process: u32,
+    // Sums over its threads.
     samples: i64,
     idle_ns: i64,
     oversubscribed_ns: i64,
@@ -111,20 +97,14 @@ impl Statistics {
         let hosts = read_hosts(connection)?;
         let parts = read_parts(connection, References::to(&hosts))?;
         let processes = read_processes(connection, References::to(&parts))?;
-        let threads = read_threads(connection, References::to(&processes))?;
         let lost = counts(connection, "loss", "cause")?;
         let partial = lost
             .iter()
             .filter(|(cause, _)| cause.starts_with("partial:"));
-        let samples = sum(threads.iter().map(|t| t.samples));
-        let spinning_ns = sum(threads.iter().map(|t| t.idle_ns));
-        let sampled_ns = sum(threads.iter().map(|t| t.working_ns)).saturating_add(spinning_ns);
-        let mut efforts = vec![0_i64; processes.len()];
-        for thread in &threads {
-            let effort = &mut efforts[thread.process as usize];
-            *effort = sum([*effort, thread.working_ns, thread.idleness_ns].into_iter());
-        }
-        let runs = Run::all(&parts, processes.iter().zip(efforts));
+        let all = |value: fn(&Process) -> i64| sum(processes.iter().map(value));
+        let (samples, spinning_ns) = (all(|p| p.samples), all(|p| p.idle_ns));
+        let sampled_ns = all(|p| p.working_ns).saturating_add(spinning_ns);
+        let runs = Run::all(&parts, &processes);
         let walls = runs.iter().map(|run| run.wall(&hosts));
         let first = processes.first();
         Ok(Statistics {
@@ -147,11 +127,11 @@ impl Statistics {
             missing: read_missing(connection)?,
             unprofiled: read_unprofiled(connection)?,
             unknown_caller_samples: counts(connection, "spawnerless", "runtime")?,
-            oversubscribed_ns: sum(threads.iter().map(|t| t.oversubscribed_ns)),
-            cpu_ns: sum(processes.iter().map(|p| p.cpu_ns)).max(sampled_ns),
+            oversubscribed_ns: all(|p| p.oversubscribed_ns),
+            cpu_ns: all(|p| p.cpu_ns).max(sampled_ns),
             spinning_ns,
-            estimated_wait_ns: sum(processes.iter().map(|p| p.estimated_wait_ns)),
-            unknown_lock_wait_ns: sum(processes.iter().map(|p| p.unknown_lock_wait_ns)),
+            estimated_wait_ns: all(|p| p.estimated_wait_ns),
+            unknown_lock_wait_ns: all(|p| p.unknown_lock_wait_ns),
             executables: processes.into_iter().map(|p| p.executable).collect(),
             lost,
         })
@@ -180,17 +160,16 @@ struct Run {
 type Span = (i64, i64);
 
 impl Run {
-    /// All runs; `processes` come with their efforts.
-    fn all<'a>(parts: &[Part], processes: impl Iterator<Item = (&'a Process, i64)>) -> Vec<Run> {
+    fn all(parts: &[Part], processes: &[Process]) -> Vec<Run> {
         let mut runs: BTreeMap<i64, Run> = BTreeMap::new();
         let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
-        for (process, effort) in processes {
+        for process in processes {
             let (start, end) = (process.start_monotonic_ns, process.end_ns);
             let span = spans.entry(process.part).or_insert((start, end));
             *span = (span.0.min(start), span.1.max(end));
             let part = &parts[process.part as usize];
             let run = runs.entry(part.set).or_default();
-            run.effort = run.effort.saturating_add(effort);
+            run.effort = sum([run.effort, process.working_ns, process.idleness_ns].into_iter());
             let cores = &mut run.hosts.entry(part.host).or_default().0;
             *cores = process.cores.max(*cores);
         }
@@ -263,7 +242,14 @@ fn read_parts(connection: &Connection, hosts: References) -> Result<Vec<Part>> {
 fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Process>> {
     let sql =
         "SELECT id, image, executable, arguments, event, period_ns, cores, threads, end_ns, run,
-        cpu_ns, estimated_wait_ns, unknown_lock_wait_ns FROM process ORDER BY id";
+        cpu_ns, estimated_wait_ns, unknown_lock_wait_ns, COALESCE(t.samples, 0), COALESCE(t.idle, 0),
+        COALESCE(t.oversubscribed, 0), COALESCE(v.working, 0), COALESCE(v.idleness, 0) FROM process
+        LEFT JOIN (SELECT process, SUM(samples) AS samples, SUM(idle_ns) AS idle,
+            SUM(oversubscribed_ns) AS oversubscribed FROM thread GROUP BY process) t ON t.process = id
+        LEFT JOIN (SELECT process, SUM(value) FILTER (WHERE metric IN (0, 2)) AS working,
+            SUM(value) FILTER (WHERE metric = 1) AS idleness
+            FROM thread_value JOIN thread ON id = thread GROUP BY process) v ON v.process = id
+        ORDER BY id";
     rows(connection, sql, 1, |row| {
         let arguments: String = row.get(3)?;
         let arguments = serde_json::from_str(&arguments);
@@ -280,23 +266,11 @@ fn read_processes(connection: &Connection, parts: References) -> Result<Vec<Proc
             cpu_ns: row.get(10)?,
             estimated_wait_ns: row.get(11)?,
             unknown_lock_wait_ns: row.get(12)?,
-        })
-    })
-}
-
-fn read_threads(connection: &Connection, processes: References) -> Result<Vec<Thread>> {
-    let sql = "SELECT id, process, samples, idle_ns, oversubscribed_ns,
-        (SELECT COALESCE(SUM(value), 0) FROM thread_value WHERE thread = id AND metric IN (0, 2)),
-        (SELECT COALESCE(SUM(value), 0) FROM thread_value WHERE thread = id AND metric = 1)
-        FROM thread ORDER BY id";
-    rows(connection, sql, 1, |row| {
-        Ok(Thread {
-            process: processes.index(row.get(1)?)?,
-            samples: row.get(2)?,
-            idle_ns: row.get(3)?,
-            oversubscribed_ns: row.get(4)?,
-            working_ns: row.get(5)?,
-            idleness_ns: row.get(6)?,
+            samples: row.get(13)?,
+            idle_ns: row.get(14)?,
+            oversubscribed_ns: row.get(15)?,
+            working_ns: row.get(16)?,
+            idleness_ns: row.get(17)?,
         })
     })
 }
@@ -306,10 +280,10 @@ fn read_missing(connection: &Connection) -> Result<Vec<(String, i64)>> {
     rows(connection, sql, 1, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
-fn read_unprofiled(connection: &Connection) -> Result<Vec<Unprofiled>> {
+fn read_unprofiled(connection: &Connection) -> Result<Vec<UnprofiledProgram>> {
     let sql = "SELECT id, program, reason, times FROM unprofiled ORDER BY id";
     rows(connection, sql, 1, |row| {
-        Ok(Unprofiled {
+        Ok(UnprofiledProgram {
             program: row.get(1)?,
             reason: row.get(2)?,
             times: row.get(3)?,

@@ -1,25 +1,25 @@
 //! Reads the views that a database has ready.
 
+use crate::catalogue::Catalogue;
 use crate::catalogue::code::{SCOPE_COLUMNS, Scope};
 use crate::catalogue::sql::inconsistent;
-use crate::catalogue::{Catalogue, damaged};
 use crate::error::Result;
 use crate::model::summary::{Summary, SummaryNode};
-use rusqlite::Result as SqlResult;
+use rusqlite::{Connection, Result as SqlResult};
 
 impl Catalogue {
     /// The stored view with a name.
     pub fn summary(&self, view: &str) -> Result<Summary> {
-        self.read_summary(view).map_err(|e| damaged(&self.path, &e))
+        self.query(|connection| self.read_summary(connection, view))
     }
 
-    fn read_summary(&self, view: &str) -> SqlResult<Summary> {
+    fn read_summary(&self, connection: &Connection, view: &str) -> SqlResult<Summary> {
         let mut summary = Summary::new(self.metrics.len());
         let sql = format!(
             "SELECT n.id, n.parent, n.recursion, n.nodes, n.scope, {SCOPE_COLUMNS}
              FROM summary n LEFT JOIN scope s ON s.id = n.scope WHERE n.view = ? ORDER BY n.id"
         );
-        let mut query = self.connection.prepare(&sql)?;
+        let mut query = connection.prepare(&sql)?;
         let mut rows = query.query([view])?;
         let mut ids: Vec<i64> = Vec::new();
         while let Some(row) = rows.next()? {
@@ -42,7 +42,7 @@ impl Catalogue {
         }
         let sql = "SELECT summary, metric, value FROM summary_value
             WHERE summary BETWEEN ? AND ?";
-        let mut query = self.connection.prepare(sql)?;
+        let mut query = connection.prepare(sql)?;
         let mut rows = query.query([ids.first(), ids.last()])?;
         while let Some(row) = rows.next()? {
             let node = ids.binary_search(&row.get(0)?);

@@ -3,13 +3,12 @@
 //! is read.
 
 use crate::catalogue::Catalogue;
+use crate::catalogue::column::{Column, row_count};
 use crate::catalogue::files::DataFile;
 use crate::error::Result;
 use crate::model::metrics::Metric;
 use crate::schema;
-use parquet::basic::Type as PhysicalType;
-use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
-use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, RowGroupReader};
 
@@ -102,14 +101,12 @@ fn read_contexts(file: &DataFile, ranges: &Ranges, wanted: &mut Ids) -> ParquetR
     let reader = file.open()?;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group)?;
-        let mut ids = Column::<Int32Type>::open(group.as_ref(), "id", PhysicalType::INT32)?;
-        let mut folded = Column::<Int32Type>::open(group.as_ref(), "folded", PhysicalType::INT32)?;
+        let mut ids = Column::<Int32Type>::required(group.as_ref(), "id")?;
+        let mut folded = Column::<Int32Type>::optional(group.as_ref(), "folded")?;
         for rows in batches(group.as_ref()) {
             ids.read(rows)?;
             folded.read(rows)?;
-            let mut known = folded.values.iter();
-            for (id, level) in ids.values.iter().zip(&folded.levels) {
-                let target = if *level > 0 { known.next() } else { None };
+            for (id, target) in ids.values.iter().zip(folded.rows()) {
                 if target.is_some_and(|target| is_within(ranges, *target)) {
                     wanted.insert(*id);
                 }
@@ -130,10 +127,10 @@ fn read_values(
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group)?;
         let group = group.as_ref();
-        let mut contexts = Column::<Int32Type>::open(group, "context", PhysicalType::INT32)?;
-        let mut threads = Column::<Int32Type>::open(group, "thread", PhysicalType::INT32)?;
-        let mut names = Column::<ByteArrayType>::open(group, "metric", PhysicalType::BYTE_ARRAY)?;
-        let mut amounts = Column::<Int64Type>::open(group, "value", PhysicalType::INT64)?;
+        let mut contexts = Column::<Int32Type>::required(group, "context")?;
+        let mut threads = Column::<Int32Type>::required(group, "thread")?;
+        let mut names = Column::<ByteArrayType>::required(group, "metric")?;
+        let mut amounts = Column::<Int64Type>::required(group, "value")?;
         for rows in batches(group) {
             contexts.read(rows)?;
             if !contexts.values.iter().any(|id| is_wanted(*id)) {
@@ -167,60 +164,8 @@ fn read_values(
 
 /// The numbers of rows of the batches of a row group.
 fn batches(group: &dyn RowGroupReader) -> impl Iterator<Item = usize> + use<> {
-    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    let rows = row_count(group);
     (0..rows)
         .step_by(BATCH)
         .map(move |begin| BATCH.min(rows - begin))
-}
-
-/// A column of a row group, and what was read of it last.
-struct Column<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    values: Vec<T::T>,
-    /// Of an optional column whether each row has a value.
-    levels: Vec<i16>,
-}
-
-impl<T: DataType> Column<T> {
-    fn open(group: &dyn RowGroupReader, name: &str, kind: PhysicalType) -> ParquetResult<Self> {
-        let columns = group.metadata().columns();
-        let is_it = |c: &parquet::file::metadata::ColumnChunkMetaData| {
-            c.column_path().string() == name && c.column_type() == kind
-        };
-        let index = columns.iter().position(is_it);
-        let wrong = || ParquetError::General(format!("no column `{name}` of the right type"));
-        let reader = group.get_column_reader(index.ok_or_else(wrong)?)?;
-        Ok(Column {
-            reader: get_typed_column_reader(reader),
-            values: Vec::new(),
-            levels: Vec::new(),
-        })
-    }
-
-    fn read(&mut self, rows: usize) -> ParquetResult<()> {
-        self.values.clear();
-        self.levels.clear();
-        let mut records = 0;
-        while records < rows {
-            let (read, _, _) = self.reader.read_records(
-                rows - records,
-                Some(&mut self.levels),
-                None,
-                &mut self.values,
-            )?;
-            if read == 0 {
-                return Err(ParquetError::General("a column ends early".to_owned()));
-            }
-            records += read;
-        }
-        // Without levels every row has a value.
-        match self.levels.is_empty() && self.values.len() != rows {
-            true => Err(ParquetError::General("a column has gaps".to_owned())),
-            false => Ok(()),
-        }
-    }
-
-    fn skip(&mut self, rows: usize) -> ParquetResult<()> {
-        self.reader.skip_records(rows).map(|_| ())
-    }
 }

@@ -1,13 +1,13 @@
 //! Reads the threads of all runs: their values as a whole, and in the contexts of a procedure.
 
 use crate::catalogue::sql::References;
-use crate::catalogue::{Catalogue, damaged, sql};
+use crate::catalogue::{Catalogue, sql};
 use crate::error::{Error, Result};
 use hpc_formats::process::program_name;
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// A thread of a run. Times are nanoseconds.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Thread {
     /// Key of its run.
     pub run: String,
@@ -50,14 +50,14 @@ const CHOICES: usize = 5;
 impl Catalogue {
     /// All threads, in the order of runs and processes.
     pub fn threads(&self) -> Result<Vec<Thread>> {
-        self.read_threads().map_err(|e| damaged(&self.path, &e))
+        self.query(|connection| self.read_threads(connection))
     }
 
-    fn read_threads(&self) -> rusqlite::Result<Vec<Thread>> {
+    fn read_threads(&self, connection: &Connection) -> rusqlite::Result<Vec<Thread>> {
         let sql = "SELECT t.id, r.key, h.name, p.id, p.pid, p.executable, t.ordinal, t.tid, t.name,
             t.samples, t.cpu_ns, t.idle_ns FROM thread t JOIN process p ON p.id = t.process
             JOIN run r ON r.id = p.run JOIN host h ON h.id = r.host ORDER BY t.id";
-        let mut threads = sql::rows(&self.connection, sql, 1, |row| {
+        let mut threads = sql::rows(connection, sql, 1, |row| {
             Ok(Thread {
                 run: row.get(1)?,
                 host: row.get(2)?,
@@ -74,9 +74,7 @@ impl Catalogue {
             })
         })?;
         let ids = References::to(&threads);
-        let mut query = self
-            .connection
-            .prepare("SELECT thread, metric, value FROM thread_value")?;
+        let mut query = connection.prepare("SELECT thread, metric, value FROM thread_value")?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             let thread = &mut threads[ids.index(row.get(0)?)? as usize];
@@ -87,8 +85,8 @@ impl Catalogue {
 
     /// The contexts of a key (16 hexadecimal digits), or of a procedure whose name is `text` or ends with it.
     pub fn find_contexts(&self, text: &str) -> Result<Contexts> {
-        let found = find(&self.connection, text).map_err(|e| damaged(&self.path, &e))?;
-        found.map_err(Error::Usage)
+        self.query(|connection| find(connection, text))?
+            .map_err(Error::Usage)
     }
 
     /// The threads that have values in these contexts, with these values. Their CPU times are those of all

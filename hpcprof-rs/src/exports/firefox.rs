@@ -9,6 +9,7 @@ use crate::exports::stacks::{Frame, Function, Stacks};
 use crate::exports::{CREATOR, json};
 use crate::model::hash::NumberedSet;
 use crate::render::names::base_name;
+use hpc_formats::json::OrNull;
 use hpc_formats::profile::Unit;
 use hpc_formats::structure::Origin;
 use std::fmt::Display;
@@ -98,7 +99,7 @@ pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> 
     write!(out, "],\n\"shared\":{{\"stackTable\":{{")?;
     column(
         "prefix",
-        table.rows(stacks).map(|(below, _)| or_null(below)),
+        table.rows(stacks).map(|(below, _)| OrNull(below)),
         out,
     )?;
     column("frame", table.rows(stacks).map(|(_, frame)| frame), out)?;
@@ -120,10 +121,6 @@ fn column(
         write!(out, "{comma}{value}")?;
     }
     write!(out, "],")
-}
-
-fn or_null(value: Option<impl Display>) -> String {
-    value.map_or("null".to_owned(), |v| v.to_string())
 }
 
 fn write_thread(
@@ -158,7 +155,7 @@ fn write_thread(
     )?;
     column(
         "stack",
-        samples().map(|c| or_null(table.own[c as usize])),
+        samples().map(|c| OrNull(table.own[c as usize])),
         out,
     )?;
     column("time", begins, out)?;
@@ -203,9 +200,11 @@ fn write_code(
 
     let resource = |f: &Function| {
         let module = stacks.module(f.label);
-        module.map_or("-1".to_owned(), |m| or_null(modules.get_index_of(&m)))
+        module.map_or(-1, |m| {
+            modules.get_index_of(&m).map_or(-1, |index| index as i64)
+        })
     };
-    let source = |f: &Function| or_null(f.file.and_then(|file| files.get_index_of(&file)));
+    let source = |f: &Function| OrNull(f.file.and_then(|file| files.get_index_of(&file)));
     let names = functions.iter().map(|f| text(stacks.name(f.label)));
     column("name", names, out)?;
     column("resource", functions.iter().map(resource), out)?;
@@ -257,6 +256,6 @@ fn write_code(
 }
 
 /// A line number, unless it is unknown.
-fn line(number: u32) -> String {
-    or_null(Some(number).filter(|n| *n > 0))
+fn line(number: u32) -> OrNull<u32> {
+    OrNull(Some(number).filter(|n| *n > 0))
 }

@@ -16,8 +16,9 @@ use crate::catalogue::metrics::{MetricSelector, WORK};
 use crate::catalogue::{Catalogue, Projection};
 use crate::error::{Error, Result};
 use crate::exports::stacks::Stacks;
+use crate::render::numbers::percentage;
 use crate::views::fold::FoldOptions;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -60,25 +61,38 @@ struct Selection<'a> {
     least: i64,
 }
 
-/// What to export, and where to.
-#[derive(Clone, PartialEq, Debug)]
+/// What to export, and where to: the options of the command.
+#[derive(Debug, Args)]
 pub struct Request {
-    /// The format.
+    /// Database directory [default: the newest hpcrun-*-database here]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Format
+    #[arg(long, value_enum, value_name = "NAME")]
     pub format: Format,
-    /// The file; `-` is standard output.
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
-    /// Metric of a format for one metric, or `effort`; work if none is given.
+    /// Metric that folded and flamegraph show: effort, work, idleness, overhead, overhead:CATEGORY, samples,
+    /// or a sum of metrics [default: work]
+    #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Least percentage of that metric for a context of its own.
-    pub threshold: Option<f64>,
-    /// The call paths.
+    /// Call paths of the user's program, or of the machine
+    #[arg(long, value_enum, default_value_t = Projection::Logical)]
     pub projection: Projection,
-    /// Whether lines are frames.
+    /// Source lines as frames; pprof, firefox and callgrind have the line of each frame in any case
+    #[arg(long)]
     pub lines: bool,
-    /// See [`FoldOptions::std_inlined`].
+    /// Keep inlined code of the standard library and the system
+    #[arg(long)]
     pub std_inlined: bool,
-    /// See [`FoldOptions::runtime_frames`].
+    /// Keep the task runtime's own frames and those of parallel loops in the logical projection
+    #[arg(long, visible_alias = "unfold")]
     pub runtime_frames: bool,
+    /// Least percentage of the metric for a context of folded and flamegraph; less is its caller's
+    /// [default: flamegraph 0.1, folded 0]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub threshold: Option<f64>,
 }
 
 /// Writes a file; `out` is standard output.

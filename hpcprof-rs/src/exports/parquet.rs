@@ -2,7 +2,7 @@
 //! Other engines read it: DuckDB, ClickHouse, pandas, Polars.
 
 use crate::exports::stacks::Stacks;
-use crate::table::{ALWAYS, Column, INT, LONG, MAYBE, TEXT, Table};
+use crate::table::{Column, Table};
 use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
 use std::io::{self, Seek, Write};
@@ -19,68 +19,52 @@ pub(super) fn write(stacks: &Stacks<'_>, out: &mut dyn Write) -> io::Result<()> 
 }
 
 fn write_table(stacks: &Stacks<'_>, file: &mut std::fs::File) -> parquet::errors::Result<()> {
-    let inclusive = stacks
-        .metrics
-        .iter()
-        .map(|m| format!("inclusive_{}", m.name));
-    let inclusive: Vec<String> = inclusive.collect();
-    let mut fields = vec![
-        ("id", INT, ALWAYS),
-        ("parent", INT, MAYBE),
-        ("depth", INT, ALWAYS),
-        ("kind", TEXT, ALWAYS),
-        ("name", TEXT, ALWAYS),
-        ("module", TEXT, MAYBE),
-        ("file", TEXT, MAYBE),
-        ("line", INT, MAYBE),
-    ];
-    fields.extend(
-        stacks
-            .metrics
-            .iter()
-            .map(|m| (m.name.as_str(), LONG, ALWAYS)),
-    );
-    fields.extend(inclusive.iter().map(|name| (name.as_str(), LONG, ALWAYS)));
-    let mut table = Table::begin(file, &fields, WriterProperties::builder())?;
+    let own: Vec<&str> = stacks.metrics.iter().map(|m| m.name.as_str()).collect();
+    let inclusive: Vec<String> = own.iter().map(|name| format!("inclusive_{name}")).collect();
     let mut depths: Vec<i32> = Vec::new();
-    let all: Vec<u32> = stacks.contexts().collect();
+    for context in stacks.contexts() {
+        let caller = stacks.caller(context);
+        depths.push(caller.map_or(0, |c| depths[c as usize] + 1));
+    }
     let number = |context: u32| context as i32 + 1;
-    for contexts in all.chunks(ROWS) {
-        for context in contexts {
-            let depth = stacks
-                .caller(*context)
-                .map_or(0, |c| depths[c as usize] + 1);
-            depths.push(depth);
-        }
+    let text = |text: String| ByteArray::from(text.into_bytes());
+    let columns = |contexts: &[u32]| {
         let each = || contexts.iter().copied();
         let labels = || each().map(|c| stacks.label(c));
         let places = || labels().map(|label| stacks.declared(label));
-        let text = |text: String| ByteArray::from(text.into_bytes());
+        let parents = each().map(|c| stacks.caller(c).map(number));
+        let kinds = each().map(|c| ByteArray::from(stacks.kind(c)));
+        let names = labels().map(|label| text(stacks.name(label)));
+        let modules = labels().map(|label| stacks.module(label).map(text));
+        let files = places().map(|at| Some(text(stacks.file(at?.file))));
+        let lines = places().map(|at| Some(at?.line as i32));
         let mut columns = vec![
-            Column::Int(each().map(number).collect()),
-            Column::OptionalInt(each().map(|c| stacks.caller(c).map(number)).collect()),
-            Column::Int(each().map(|c| depths[c as usize]).collect()),
-            Column::Text(each().map(|c| ByteArray::from(stacks.kind(c))).collect()),
-            Column::Text(labels().map(|label| text(stacks.name(label))).collect()),
-            Column::OptionalText(labels().map(|l| stacks.module(l).map(text)).collect()),
-            Column::OptionalText(
-                places()
-                    .map(|at| at.map(|at| text(stacks.file(at.file))))
-                    .collect(),
+            ("id", Column::Int(each().map(number).collect())),
+            ("parent", Column::OptionalInt(parents.collect())),
+            (
+                "depth",
+                Column::Int(each().map(|c| depths[c as usize]).collect()),
             ),
-            Column::OptionalInt(places().map(|at| at.map(|at| at.line as i32)).collect()),
+            ("kind", Column::Text(kinds.collect())),
+            ("name", Column::Text(names.collect())),
+            ("module", Column::OptionalText(modules.collect())),
+            ("file", Column::OptionalText(files.collect())),
+            ("line", Column::OptionalInt(lines.collect())),
         ];
-        for metric in 0..stacks.metrics.len() {
-            columns.push(Column::Long(
-                each().map(|c| stacks.own(c)[metric]).collect(),
-            ));
+        for (metric, name) in own.iter().enumerate() {
+            let amounts = each().map(|c| stacks.own(c)[metric]);
+            columns.push((name, Column::Long(amounts.collect())));
         }
-        for metric in 0..stacks.metrics.len() {
-            columns.push(Column::Long(
-                each().map(|c| stacks.inclusive(c)[metric]).collect(),
-            ));
+        for (metric, name) in inclusive.iter().enumerate() {
+            let amounts = each().map(|c| stacks.inclusive(c)[metric]);
+            columns.push((name, Column::Long(amounts.collect())));
         }
-        table.write(&mut columns)?;
+        columns
+    };
+    let mut table = Table::begin(file, &columns(&[]), WriterProperties::builder())?;
+    let all: Vec<u32> = stacks.contexts().collect();
+    for contexts in all.chunks(ROWS) {
+        table.write(&mut columns(contexts))?;
     }
     table.close().map(|_| ())
 }

@@ -1,12 +1,12 @@
 //! What all exports read: the contexts of a projection, as stacks of frames with names, source places and
 //! amounts. Of the catalogue nothing else is used.
 //!
-//! Invariants: a context comes after its caller; amounts are not negative, and a metric's sum fits an `i64`.
+//! Invariants: contexts are in preorder; amounts are not negative, and a metric's sum fits an `i64`.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, REBUILD};
 use crate::error::{Error, Result, one_line};
 use crate::model::symbols::Kind;
-use crate::model::tree::{SourceLocation, Tree, Values};
+use crate::model::tree::{self, SourceLocation, Tree, Values};
 use crate::render::names;
 use crate::views::fold::{FoldOptions, fold};
 use crate::views::view::Label;
@@ -56,9 +56,8 @@ pub struct Stacks<'a> {
     catalogue: &'a Catalogue,
     tree: Tree,
     inclusive: Values,
-    /// By context, the first that it calls, and the next that its caller calls.
-    links: Vec<(Option<u32>, Option<u32>)>,
-    first_root: Option<u32>,
+    /// By context, the first one behind all that it calls.
+    ends: Vec<u32>,
     /// The metrics. All of a database add up.
     pub metrics: Vec<Metric>,
     /// Sums of all contexts' own amounts, by metric.
@@ -71,15 +70,6 @@ impl<'a> Stacks<'a> {
         let tree = catalogue.contexts(options.projection)?;
         let tree = fold(&tree, &catalogue.code, options).tree;
         check(&tree, &catalogue.path)?;
-        let mut links = vec![(None, None); tree.nodes.len()];
-        let mut first_root = None;
-        for (context, node) in tree.nodes.iter().enumerate().rev() {
-            let first = match node.parent {
-                Some(parent) => &mut links[parent as usize].0,
-                None => &mut first_root,
-            };
-            links[context].1 = first.replace(context as u32);
-        }
         let metrics = catalogue.metrics.iter().map(|metric| Metric {
             name: clean(&metric.name),
             unit: metric.unit,
@@ -87,8 +77,7 @@ impl<'a> Stacks<'a> {
         Ok(Stacks {
             catalogue,
             inclusive: tree.inclusive(),
-            links,
-            first_root,
+            ends: tree::ends(tree.nodes.iter().map(|node| node.parent)),
             metrics: metrics.collect(),
             totals: tree.exclusive.totals(),
             tree,
@@ -107,8 +96,11 @@ impl<'a> Stacks<'a> {
 
     /// The outermost contexts, or those that a context calls.
     pub fn callees(&self, context: Option<u32>) -> impl Iterator<Item = u32> {
-        let first = context.map_or(self.first_root, |c| self.links[c as usize].0);
-        std::iter::successors(first, |c| self.links[*c as usize].1)
+        let all = self.contexts();
+        let (first, end) = context.map_or((0, all.end), |c| (c + 1, self.ends[c as usize]));
+        let within = move |context: &u32| *context < end;
+        let next = move |context: &u32| Some(self.ends[*context as usize]).filter(within);
+        std::iter::successors(Some(first).filter(within), next)
     }
 
     /// A context's own amounts, by metric.
@@ -249,10 +241,9 @@ impl<'a> Stacks<'a> {
     /// A walk through all contexts in which those that one calls follow it.
     pub fn walk(&self) -> Walk<'_> {
         Walk {
-            links: &self.links,
-            callers: &self.tree,
-            next: self.first_root.map(Step::Enter),
-            last: None,
+            ends: &self.ends,
+            next: 0,
+            open: Vec::new(),
         }
     }
 }
@@ -260,24 +251,19 @@ impl<'a> Stacks<'a> {
 /// See [`Stacks::walk`]. It does not recurse.
 #[derive(Debug)]
 pub struct Walk<'a> {
-    links: &'a [(Option<u32>, Option<u32>)],
-    callers: &'a Tree,
-    next: Option<Step>,
-    last: Option<Step>,
+    ends: &'a [u32],
+    /// The context to enter next.
+    next: u32,
+    /// Those that were entered and not left.
+    open: Vec<u32>,
 }
 
 impl Walk<'_> {
     /// Leaves out the context that was just entered: neither what it calls nor its end follows.
     pub fn skip_context(&mut self) {
-        if let Some(Step::Enter(context)) = self.last {
-            self.next = self.after(context);
+        if let Some(context) = self.open.pop() {
+            self.next = self.ends[context as usize];
         }
-    }
-
-    /// What follows the end of a context.
-    fn after(&self, context: u32) -> Option<Step> {
-        let next = self.links[context as usize].1.map(Step::Enter);
-        next.or_else(|| self.callers.nodes[context as usize].parent.map(Step::Leave))
     }
 }
 
@@ -285,15 +271,15 @@ impl Iterator for Walk<'_> {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        self.last = self.next;
-        self.next = match self.next? {
-            Step::Enter(context) => {
-                let first = self.links[context as usize].0.map(Step::Enter);
-                Some(first.unwrap_or(Step::Leave(context)))
-            }
-            Step::Leave(context) => self.after(context),
-        };
-        self.last
+        let is_done = |context: &u32| self.ends[*context as usize] == self.next;
+        if self.open.last().is_some_and(is_done) {
+            return self.open.pop().map(Step::Leave);
+        }
+        let context = self.next;
+        self.ends.get(context as usize)?;
+        self.open.push(context);
+        self.next += 1;
+        Some(Step::Enter(context))
     }
 }
 
@@ -311,11 +297,8 @@ fn check(tree: &Tree, path: &Path) -> Result<()> {
     if is_possible && totals.iter().sum::<i128>() <= i128::from(i64::MAX) {
         return Ok(());
     }
-    Err(Error::Input {
-        path: path.to_owned(),
-        problem: "has amounts that are negative or do not fit 64 bits".to_owned(),
-        remedy: "build it again with `hpcprof-rs MEASUREMENTS`",
-    })
+    let problem = "has amounts that are negative or do not fit 64 bits";
+    Err(Error::input(path, problem, REBUILD))
 }
 
 /// On one line, without what steers a terminal and what no text file may hold.

@@ -17,11 +17,10 @@ pub(super) fn write(
     }
     let failed = |error| Error::io("write", path)(error);
     match std::fs::metadata(path) {
-        Ok(known) if known.is_dir() => Err(Error::Input {
-            path: path.to_owned(),
-            problem: "is a directory".to_owned(),
-            remedy: "give -o the name of a file, or - for standard output",
-        }),
+        Ok(known) if known.is_dir() => {
+            let remedy = "give -o the name of a file, or - for standard output";
+            Err(Error::input(path, "is a directory", remedy))
+        }
         // A device or a pipe cannot be replaced.
         Ok(known) if !known.is_file() => {
             let file = File::options().write(true).open(path).map_err(failed)?;

@@ -10,13 +10,6 @@
 //! A hyphen belongs to a name if a metric has that name, else it is a minus: the longest known name is taken.
 //! The result is in postfix order, so nothing that reads it recurses.
 
-use winnow::ascii::{digit0, digit1, multispace0};
-use winnow::combinator::{alt, opt};
-use winnow::error::ParserError;
-use winnow::prelude::*;
-use winnow::stream::{LocatingSlice, Location, Stateful, Stream};
-use winnow::token::one_of;
-
 /// Most parentheses within one another.
 const MOST_NESTED: usize = 64;
 
@@ -37,9 +30,9 @@ pub(super) enum Operation {
     Multiply,
     /// Replace the last two.
     Divide,
-    /// Replace so many of the last by the least of them.
+    /// Replace the last values, of this number, by the least of them.
     Least(usize),
-    /// Replace so many of the last by the largest of them.
+    /// Replace the last values, of this number, by the largest of them.
     Largest(usize),
 }
 
@@ -73,222 +66,219 @@ pub enum Fault {
     Meaningless(String),
 }
 
-#[derive(Debug)]
-struct State<'a> {
+/// The place of what is wrong in the text, in bytes, and what is wrong.
+type Parsed = Result<(), (usize, Fault)>;
+
+/// A text that is read from left to right.
+struct Parser<'a> {
+    text: &'a str,
+    /// Where the next token begins, in bytes.
+    at: usize,
     names: &'a [&'a str],
     nested: usize,
-}
-
-type Input<'a> = Stateful<LocatingSlice<&'a str>, State<'a>>;
-type Steps = Result<Vec<Step>, Fault>;
-
-impl ParserError<Input<'_>> for Fault {
-    type Inner = Fault;
-
-    fn from_input(_: &Input<'_>) -> Fault {
-        Fault::Expected("an operator")
-    }
-
-    fn is_backtrack(&self) -> bool {
-        matches!(self, Fault::Expected(_))
-    }
-
-    fn into_inner(self) -> Result<Fault, Fault> {
-        Ok(self)
-    }
+    steps: Vec<Step>,
 }
 
 /// Parses `text`, in which variables have these names, to operations in postfix order. An error has its place
 /// in the text, in bytes.
 pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Step>, (usize, Fault)> {
+    let mut parser = Parser {
+        text,
+        at: 0,
+        names,
+        nested: 0,
+        steps: Vec::new(),
+    };
     if let Some(position) = names.iter().position(|name| *name == text) {
-        let operation = Operation::Variable(position);
-        return Ok(vec![Step { operation, at: 0 }]);
+        parser.push(Operation::Variable(position), 0);
+        return Ok(parser.steps);
     }
-    let input = Input {
-        input: LocatingSlice::new(text),
-        state: State { names, nested: 0 },
-    };
-    let mut whole = |input: &mut Input<'_>| {
-        multispace0.parse_next(input)?;
-        sum(input)
-    };
-    whole
-        .parse(input)
-        .map_err(|error| (error.offset(), error.into_inner()))
+    parser.skip(0);
+    parser.sum()?;
+    match parser.rest() {
+        "" => Ok(parser.steps),
+        _ => Err((parser.at, Fault::Expected("an operator"))),
+    }
 }
 
-fn sum(input: &mut Input<'_>) -> Steps {
-    let operators = [('+', Operation::Add), ('-', Operation::Subtract)];
-    chain(input, product, operators)
-}
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
 
-fn product(input: &mut Input<'_>) -> Steps {
-    let operators = [('*', Operation::Multiply), ('/', Operation::Divide)];
-    chain(input, operand, operators)
-}
+    /// Moves on by `length` bytes and the space behind them.
+    fn skip(&mut self, length: usize) {
+        let rest = &self.rest()[length..];
+        let rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        self.at = self.text.len() - rest.len();
+    }
 
-/// Parts with operators between them, from left to right.
-fn chain(
-    input: &mut Input<'_>,
-    part: fn(&mut Input<'_>) -> Steps,
-    operators: [(char, Operation); 2],
-) -> Steps {
-    let mut steps = part(input)?;
-    loop {
-        let at = input.current_token_start();
-        let found = operators.into_iter().find(|(sign, _)| begins(input, *sign));
-        let Some((sign, operation)) = found else {
-            return Ok(steps);
+    /// Reads a sign, if it comes next.
+    fn accept(&mut self, sign: char) -> bool {
+        let comes = self.rest().starts_with(sign);
+        if comes {
+            self.skip(sign.len_utf8());
+        }
+        comes
+    }
+
+    fn push(&mut self, operation: Operation, at: usize) {
+        self.steps.push(Step { operation, at });
+    }
+
+    fn fail(&self, fault: Fault) -> Parsed {
+        Err((self.at, fault))
+    }
+
+    fn sum(&mut self) -> Parsed {
+        let operators = [('+', Operation::Add), ('-', Operation::Subtract)];
+        self.chain(Self::product, operators)
+    }
+
+    fn product(&mut self) -> Parsed {
+        let operators = [('*', Operation::Multiply), ('/', Operation::Divide)];
+        self.chain(Self::operand, operators)
+    }
+
+    /// Parts with operators between them, from left to right.
+    fn chain(
+        &mut self,
+        part: fn(&mut Self) -> Parsed,
+        operators: [(char, Operation); 2],
+    ) -> Parsed {
+        part(self)?;
+        loop {
+            let at = self.at;
+            let mut operators = operators.into_iter();
+            let Some((_, operation)) = operators.find(|(sign, _)| self.accept(*sign)) else {
+                return Ok(());
+            };
+            part(self)?;
+            self.push(operation, at);
+        }
+    }
+
+    fn operand(&mut self) -> Parsed {
+        let at = self.at;
+        let mut is_negative = false;
+        while self.accept('-') {
+            is_negative = !is_negative;
+        }
+        match self.rest().chars().next() {
+            Some('(') => self.parentheses(Self::sum)?,
+            Some(quote @ ('\'' | '"')) => self.quoted_name(quote)?,
+            Some('.' | '0'..='9') => self.number()?,
+            Some(c) if is_in_word(c) => self.call_or_name()?,
+            _ => return self.fail(Fault::Expected("a metric, a number or `(`")),
+        }
+        if is_negative {
+            self.push(Operation::Negate, at);
+        }
+        Ok(())
+    }
+
+    /// What `inner` reads between parentheses.
+    fn parentheses(&mut self, inner: impl FnOnce(&mut Self) -> Parsed) -> Parsed {
+        if self.nested == MOST_NESTED {
+            return self.fail(Fault::TooDeep);
+        }
+        self.nested += 1;
+        self.accept('(');
+        inner(self)?;
+        if !self.accept(')') {
+            return self.fail(Fault::Expected("an operator or `)`"));
+        }
+        self.nested -= 1;
+        Ok(())
+    }
+
+    fn call_or_name(&mut self) -> Parsed {
+        let text = self.rest();
+        let length = text.find(|c| !is_in_word(c)).unwrap_or(text.len());
+        let (word, after) = text.split_at(length);
+        let operation = match word {
+            "min" => Operation::Least,
+            "max" => Operation::Largest,
+            _ => return self.name(),
         };
-        symbol(input, sign)?;
-        steps.extend(part(input)?);
-        steps.push(Step { operation, at });
-    }
-}
-
-fn operand(input: &mut Input<'_>) -> Steps {
-    let at = input.current_token_start();
-    let mut is_negative = false;
-    while begins(input, '-') {
-        symbol(input, '-')?;
-        is_negative = !is_negative;
-    }
-    let mut steps = match input.peek_token() {
-        Some('(') => parentheses(input, sum)?,
-        Some(quote @ ('\'' | '"')) => quoted_name(input, quote)?,
-        Some('.' | '0'..='9') => number(input)?,
-        Some(c) if is_in_word(c) => call_or_name(input)?,
-        _ => return Err(Fault::Expected("a metric, a number or `(`")),
-    };
-    if is_negative {
-        let operation = Operation::Negate;
-        steps.push(Step { operation, at });
-    }
-    Ok(steps)
-}
-
-/// What `inner` reads between parentheses.
-fn parentheses(input: &mut Input<'_>, mut inner: impl FnMut(&mut Input<'_>) -> Steps) -> Steps {
-    if input.state.nested == MOST_NESTED {
-        return Err(Fault::TooDeep);
-    }
-    input.state.nested += 1;
-    symbol(input, '(')?;
-    let steps = inner(input)?;
-    if !begins(input, ')') {
-        return Err(Fault::Expected("an operator or `)`"));
-    }
-    symbol(input, ')')?;
-    input.state.nested -= 1;
-    Ok(steps)
-}
-
-fn call_or_name(input: &mut Input<'_>) -> Steps {
-    let text = rest(input);
-    let length = text.find(|c| !is_in_word(c)).unwrap_or(text.len());
-    let (word, after) = text.split_at(length);
-    let operation = match word {
-        "min" => Operation::Least,
-        "max" => Operation::Largest,
-        _ => return name(input),
-    };
-    match after.trim_start().starts_with('(') {
-        true => call(input, length, operation),
-        false => name(input),
-    }
-}
-
-fn call(input: &mut Input<'_>, length: usize, operation: fn(usize) -> Operation) -> Steps {
-    let at = input.current_token_start();
-    token(input, length)?;
-    parentheses(input, |input| {
-        let mut steps = sum(input)?;
-        let mut arguments = 1;
-        while begins(input, ',') {
-            symbol(input, ',')?;
-            steps.extend(sum(input)?);
-            arguments += 1;
+        if !after.trim_start().starts_with('(') {
+            return self.name();
         }
-        // One alone is itself.
-        if arguments > 1 {
-            let operation = operation(arguments);
-            steps.push(Step { operation, at });
+        let at = self.at;
+        self.skip(length);
+        self.parentheses(|parser| {
+            parser.sum()?;
+            let mut arguments = 1;
+            while parser.accept(',') {
+                parser.sum()?;
+                arguments += 1;
+            }
+            // One alone is itself.
+            if arguments > 1 {
+                parser.push(operation(arguments), at);
+            }
+            Ok(())
+        })
+    }
+
+    fn number(&mut self) -> Parsed {
+        let text = self.rest();
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let whole = digits(text);
+        let decimals = text[whole..].strip_prefix('.').map(digits);
+        let mut end = whole + decimals.map_or(0, |decimals| 1 + decimals);
+        if let Some(exponent) = text[end..].strip_prefix(['e', 'E']) {
+            let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            if digits(unsigned) > 0 {
+                end = text.len() - unsigned.len() + digits(unsigned);
+            }
         }
-        Ok(steps)
-    })
-}
-
-fn number(input: &mut Input<'_>) -> Steps {
-    let (at, start) = (input.current_token_start(), input.checkpoint());
-    let mantissa = alt(((digit1, opt(('.', digit0))).void(), ('.', digit1).void()));
-    let exponent = (one_of(['e', 'E']), opt(one_of(['+', '-'])), digit1);
-    let digits: Result<&str, Fault> = (mantissa, opt(exponent)).take().parse_next(input);
-    let fault = match digits.map(str::parse) {
-        Ok(Ok(number)) if f64::is_finite(number) => {
-            multispace0.parse_next(input)?;
-            let operation = Operation::Number(number);
-            return Ok(vec![Step { operation, at }]);
+        match text[..end].parse() {
+            Ok(number) if f64::is_finite(number) => {
+                self.push(Operation::Number(number), self.at);
+                self.skip(end);
+                Ok(())
+            }
+            Ok(_) => self.fail(Fault::TooLarge),
+            Err(_) => self.fail(Fault::Expected("a number")),
         }
-        Ok(Ok(_)) => Fault::TooLarge,
-        _ => Fault::Expected("a number"),
-    };
-    input.reset(&start);
-    Err(fault)
-}
+    }
 
-fn quoted_name(input: &mut Input<'_>, quote: char) -> Steps {
-    let text = rest(input);
-    let name = text[1..].split_once(quote).ok_or(Fault::OpenQuote)?.0;
-    variable(input, name, name.len() + 2)
-}
+    fn quoted_name(&mut self, quote: char) -> Parsed {
+        match self.rest()[1..].split_once(quote) {
+            Some((name, _)) => self.variable(name, name.len() + 2),
+            None => self.fail(Fault::OpenQuote),
+        }
+    }
 
-/// The longest known name that ends at a hyphen, or where a name must end.
-fn name(input: &mut Input<'_>) -> Steps {
-    let text = rest(input);
-    let is_end = |c: char| c != '-' && !is_in_word(c);
-    let text = &text[..text.find(is_end).unwrap_or(text.len())];
-    let hyphens = text.rmatch_indices('-').map(|(at, _)| at);
-    let mut ends = std::iter::once(text.len()).chain(hyphens);
-    let known = ends.find(|end| input.state.names.contains(&&text[..*end]));
-    let name = match known {
-        Some(end) => &text[..end],
-        None => text.split('-').next().unwrap_or(text),
-    };
-    variable(input, name, name.len())
-}
+    /// The longest known name that ends at a hyphen, or where a name must end.
+    fn name(&mut self) -> Parsed {
+        let text = self.rest();
+        let is_end = |c: char| c != '-' && !is_in_word(c);
+        let text = &text[..text.find(is_end).unwrap_or(text.len())];
+        let hyphens = text.rmatch_indices('-').map(|(at, _)| at);
+        let mut ends = std::iter::once(text.len()).chain(hyphens);
+        let known = ends.find(|end| self.names.contains(&&text[..*end]));
+        let name = match known {
+            Some(end) => &text[..end],
+            None => text.split('-').next().unwrap_or(text),
+        };
+        self.variable(name, name.len())
+    }
 
-/// A variable, whose name is so many bytes of the text.
-fn variable(input: &mut Input<'_>, name: &str, length: usize) -> Steps {
-    let at = input.current_token_start();
-    let position = input.state.names.iter().position(|known| *known == name);
-    let operation = match position {
-        Some(position) => Operation::Variable(position),
-        None => return Err(Fault::UnknownName(name.to_owned())),
-    };
-    token(input, length)?;
-    Ok(vec![Step { operation, at }])
+    /// Reads a variable, whose name takes `length` bytes of the text.
+    fn variable(&mut self, name: &str, length: usize) -> Parsed {
+        match self.names.iter().position(|known| *known == name) {
+            Some(position) => {
+                self.push(Operation::Variable(position), self.at);
+                self.skip(length);
+                Ok(())
+            }
+            None => self.fail(Fault::UnknownName(name.to_owned())),
+        }
+    }
 }
 
 fn is_in_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | ':' | '.' | '@')
-}
-
-/// The text that is not read yet.
-fn rest<'a>(input: &Input<'a>) -> &'a str {
-    input.as_ref().as_ref()
-}
-
-fn begins(input: &Input<'_>, sign: char) -> bool {
-    input.peek_token() == Some(sign)
-}
-
-fn symbol(input: &mut Input<'_>, sign: char) -> Result<(), Fault> {
-    token(input, sign.len_utf8())
-}
-
-/// Reads so many bytes, and the space behind them.
-fn token(input: &mut Input<'_>, length: usize) -> Result<(), Fault> {
-    input.next_slice(length);
-    multispace0.void().parse_next(input)
 }

@@ -27,8 +27,8 @@ pub struct Procedure {
     pub origin: Origin,
 }
 
-/// What was counted at the places where a loop's tasks are split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What was counted at the places where a loop's tasks are split, over all contexts and threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SplitCounts {
     /// Tasks that were split in two.
     pub splits: i64,
@@ -36,6 +36,15 @@ pub struct SplitCounts {
     pub steals: i64,
     /// Time in these, nanoseconds.
     pub stolen_ns: i64,
+}
+
+impl SplitCounts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: SplitCounts) {
+        self.splits = self.splits.saturating_add(other.splits);
+        self.steals = self.steals.saturating_add(other.steals);
+        self.stolen_ns = self.stolen_ns.saturating_add(other.stolen_ns);
+    }
 }
 
 /// A parallel loop.
@@ -99,11 +108,6 @@ impl Code {
     /// A procedure.
     pub fn procedure(&self, index: u32) -> &Procedure {
         &self.procedures[index as usize]
-    }
-
-    /// All procedures, by index.
-    pub fn procedures(&self) -> &[Procedure] {
-        &self.procedures
     }
 
     /// The path of a procedure's load module.

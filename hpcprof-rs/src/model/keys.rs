@@ -26,11 +26,7 @@ impl StableHash {
 /// The keys of all contexts of a tree (MODEL.md: a context has a stable key): a hash of the path of qualified
 /// names with their files, without lines. Loops count within their parent, in the order of the tree.
 pub fn contexts(nodes: impl ExactSizeIterator<Item = TreeNode>, code: &Code) -> Vec<i64> {
-    let own: Vec<u64> = code
-        .procedures()
-        .iter()
-        .map(|p| procedure(p, code))
-        .collect();
+    let own: Vec<u64> = code.procedures.iter().map(|p| procedure(p, code)).collect();
     let mut keys: Vec<i64> = Vec::with_capacity(nodes.len());
     // Siblings with the same name have the same key at first: how many more there are.
     let mut known: FastSet<u64> = FastSet::default();

@@ -1,5 +1,6 @@
 //! Parallel loops: what the frames of a library of parallel iterators stand for.
 
+use crate::model::code::SplitCounts;
 use crate::model::contexts::ContextIndex;
 use crate::model::hash::{FastMap, NumberedMap};
 use crate::model::symbols::{Line, ModuleIndex, ProcedureIndex};
@@ -35,26 +36,6 @@ impl LoopKey {
             column,
             caller: caller.filter(|_| call.is_none()),
         }
-    }
-}
-
-/// Events at the places where a loop's tasks are split, over all contexts and threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SplitCounts {
-    /// Tasks that were split in two.
-    pub splits: u64,
-    /// Tasks that were stolen.
-    pub steals: u64,
-    /// Time in stolen tasks, nanoseconds.
-    pub stolen_ns: u64,
-}
-
-impl SplitCounts {
-    /// Adds other events.
-    pub fn add(&mut self, other: SplitCounts) {
-        self.splits = self.splits.saturating_add(other.splits);
-        self.steals = self.steals.saturating_add(other.steals);
-        self.stolen_ns = self.stolen_ns.saturating_add(other.stolen_ns);
     }
 }
 

@@ -49,7 +49,8 @@ pub fn standard_error(amount: f64, samples: i64) -> f64 {
 }
 
 impl Metric {
-    fn sum(name: String, unit: Unit, part_of: Option<usize>, description: String) -> Metric {
+    /// A metric whose values add up.
+    pub fn sum(name: String, unit: Unit, part_of: Option<usize>, description: String) -> Metric {
         Metric {
             name,
             unit,

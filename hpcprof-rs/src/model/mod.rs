@@ -10,6 +10,7 @@ pub mod loops;
 pub mod metrics;
 pub mod runtimes;
 pub mod scaffolding;
+pub mod spread;
 pub mod summary;
 pub mod symbols;
 pub mod tree;

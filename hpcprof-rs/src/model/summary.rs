@@ -1,4 +1,4 @@
-//! A view as a database stores it: the nodes that are large, and how many others are left out.
+//! A view as a database stores it: its large nodes, and the number of those left out.
 
 use crate::model::tree::{Tree, TreeNode, Values};
 

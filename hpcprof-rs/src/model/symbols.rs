@@ -216,11 +216,6 @@ impl Symbols {
         Some((module, frame.function?))
     }
 
-    /// How many texts there are; their ids are below.
-    pub fn text_count(&self) -> usize {
-        self.texts.len()
-    }
-
     /// The id of a module, which is new where path or build id differ.
     pub fn add_module(&mut self, path: &str, build_id: &[u8]) -> ModuleIndex {
         let module = Module {

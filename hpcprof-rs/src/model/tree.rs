@@ -161,6 +161,17 @@ impl Values {
     }
 }
 
+/// Of each node of a tree in preorder the first one behind all that are below it.
+pub fn ends(parents: impl ExactSizeIterator<Item = Option<u32>> + DoubleEndedIterator) -> Vec<u32> {
+    let mut ends: Vec<u32> = (1..=parents.len() as u32).collect();
+    for (node, parent) in parents.enumerate().rev() {
+        if let Some(parent) = parent {
+            ends[parent as usize] = ends[parent as usize].max(ends[node]);
+        }
+    }
+    ends
+}
+
 /// Adds `values` to `to`, element by element.
 pub fn add_all(to: &mut [i64], values: &[i64]) {
     for (slot, value) in to.iter_mut().zip(values) {

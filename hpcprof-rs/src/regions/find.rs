@@ -77,9 +77,9 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
     let position = |name: &str| catalogue.metrics.iter().position(|m| m.name == name);
     let sync = position(&format!("{CATEGORY_PREFIX}sync"));
     let lock_wait = position(LOCK_WAIT);
-    let roles: Vec<Option<Role>> = code.procedures().iter().map(|p| role(&p.name)).collect();
+    let roles: Vec<Option<Role>> = code.procedures.iter().map(|p| role(&p.name)).collect();
     let hands_over: Vec<bool> = code
-        .procedures()
+        .procedures
         .iter()
         .map(|p| is_hand_over(&p.name))
         .collect();

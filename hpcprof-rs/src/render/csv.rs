@@ -17,8 +17,16 @@ pub fn print(
     metric: MetricSelector<'_>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    write(view, catalogue, metric, &mut writer).map_err(|e| match e.into_kind() {
+    write_to(out, |out| write(view, catalogue, metric, out))
+}
+
+/// Writes comma-separated values to `out`.
+pub(super) fn write_to<W: Write>(
+    out: W,
+    write: impl FnOnce(&mut csv::Writer<W>) -> csv::Result<()>,
+) -> io::Result<()> {
+    let written = write(&mut csv::Writer::from_writer(out));
+    written.map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })

@@ -1,8 +1,7 @@
 //! Prints a view as JSON, schema `hpcprof-rs/view/1` (FORMATS.md).
 //!
 //! Amounts are seconds with all nine decimals that they have; an expression's values are numbers or null. The
-//! printer does not recurse, so
-//! the depth of a tree is limited by the reader only.
+//! printer does not recurse, so the reader alone limits the depth of a tree.
 
 use crate::catalogue::Catalogue;
 use crate::catalogue::metrics::{MetricSelector, sum};
@@ -18,10 +17,10 @@ use crate::render::numbers::exact_seconds;
 use crate::views::bottom_up;
 use crate::views::fold::FoldOptions;
 use crate::views::view::View;
-use hpc_formats::json::Text;
+use hpc_formats::json::{OrNull, Text, members, object};
 use hpc_formats::profile::Aggregation;
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Version of the JSON of a view.
@@ -95,13 +94,13 @@ fn close(nodes: usize, text: &mut String) {
     text.extend(std::iter::repeat_n("]}", nodes));
 }
 
-/// A JSON string, in which whatever would steer a terminal is escaped.
-pub(super) fn string(text: &str) -> String {
+/// A JSON string.
+fn string(text: &str) -> String {
     Text(text).to_string()
 }
 
-fn or_null(value: Option<impl Display>) -> String {
-    value.map_or("null".to_owned(), |v| v.to_string())
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// The values that a node has.
@@ -130,9 +129,8 @@ impl<'a> Columns<'a> {
 
     /// All names, as the elements of an array.
     fn names(&self) -> String {
-        let derived = self.derived.iter().map(|(key, _)| key.as_str());
-        let keys = self.keys.iter().map(|(key, _)| key.as_str()).chain(derived);
-        keys.collect::<Vec<_>>().join(",")
+        let derived = self.derived.iter().map(|(key, _)| key.clone());
+        joined(self.keys.iter().map(|(key, _)| key.clone()).chain(derived))
     }
 
     /// The values of all metrics, and of the expression.
@@ -157,12 +155,12 @@ impl<'a> Columns<'a> {
             return String::new();
         }
         let row = |key: &str, unit: Unit, aggregation: Aggregation, description: &str| {
-            let (unit, description) = (string(&unit.to_string()), string(description));
-            let aggregation = aggregation.name();
-            format!(
-                "{{\"name\":{key},\"unit\":{unit},\"aggregation\":\"{aggregation}\",\
-                 \"description\":{description}}}"
-            )
+            object(&[
+                ("name", &key),
+                ("unit", &Text(&unit.to_string())),
+                ("aggregation", &Text(aggregation.name())),
+                ("description", &Text(description)),
+            ])
         };
         let described =
             |key: &str, m: &Metric| row(key, m.unit.into(), m.aggregation, &m.description);
@@ -192,8 +190,7 @@ impl<'a> Columns<'a> {
             }
         };
         let rows = metrics.chain(zeroed).chain(self.derived.as_ref().map(own));
-        let rows: Vec<String> = rows.collect();
-        format!(",\"metric_table\":[{}]", rows.join(","))
+        format!(",\"metric_table\":[{}]", joined(rows))
     }
 }
 
@@ -210,66 +207,69 @@ fn folded(view: &View, options: FoldOptions) -> String {
         ("start-up", options.start_up),
     ];
     let parts = parts.iter().filter(|(_, is_folded)| *is_folded);
-    parts
-        .map(|(name, _)| string(name))
-        .collect::<Vec<_>>()
-        .join(",")
+    joined(parts.map(|(name, _)| string(name)))
 }
 
 fn head(view: &View, options: FoldOptions, columns: &Columns<'_>, text: &mut String) {
     let run = &columns.catalogue.statistics;
-    let _ = write!(
-        text,
-        "{{\"schema\":{},\"view\":{},\"projection\":{},\"unit\":\"seconds\",\"program\":{},\
-         \"cores\":{},\"threads\":{},\"wall_seconds\":{},\"period_seconds\":{},\"folded\":[{}],\
-         \"metrics\":[{}]{},\"totals\":",
-        string(SCHEMA),
-        string(view.name),
-        string(options.projection.name()),
-        string(&run.program),
-        run.cores,
-        run.threads,
-        exact_seconds(run.wall_ns),
-        exact_seconds(run.period_ns),
-        folded(view, options),
-        columns.names(),
-        columns.table(),
-    );
+    let members = members(&[
+        ("schema", &Text(SCHEMA)),
+        ("view", &Text(view.name)),
+        ("projection", &Text(options.projection.name())),
+        ("unit", &Text("seconds")),
+        ("program", &Text(&run.program)),
+        ("cores", &run.cores),
+        ("threads", &run.threads),
+        ("wall_seconds", &exact_seconds(run.wall_ns)),
+        ("period_seconds", &exact_seconds(run.period_ns)),
+        ("folded", &format!("[{}]", folded(view, options))),
+        ("metrics", &format!("[{}]", columns.names())),
+    ]);
+    let _ = write!(text, "{{{members}{},\"totals\":", columns.table());
     columns.amounts(&view.totals, text);
     let _ = write!(text, ",\"quality\":{}", quality(run));
 }
 
 fn quality(run: &Statistics) -> String {
     let counts = |counts: &BTreeMap<String, i64>| {
-        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", string(key)));
-        counts.collect::<Vec<_>>().join(",")
+        let counts = counts.iter().map(|(key, n)| format!("{}:{n}", Text(key)));
+        format!("{{{}}}", joined(counts))
     };
     let missing = run.missing.iter().map(|(what, ns)| {
-        let (what, seconds) = (string(what), exact_seconds(*ns));
-        format!("{{\"what\":{what},\"seconds\":{seconds}}}")
+        let seconds = exact_seconds(*ns);
+        object(&[("what", &Text(what)), ("seconds", &seconds)])
     });
     let unprofiled = run.unprofiled.iter().map(|row| {
-        let (program, reason) = (string(&row.program), string(&row.reason));
-        let times = row.times;
-        format!("{{\"program\":{program},\"reason\":{reason},\"times\":{times}}}")
+        let (program, reason) = (Text(&row.program), Text(&row.reason));
+        object(&[
+            ("program", &program),
+            ("reason", &reason),
+            ("times", &row.times),
+        ])
     });
-    format!(
-        "{{\"samples\":{},\"rooted\":{},\"lost\":{{{}}},\"missing\":[{}],\"unprofiled\":[{}],\
-         \"spawnerless\":{},\"spawnerless_by\":{{{}}},\"cpu_seconds\":{},\"spinning_seconds\":{},\
-         \"estimated_wait_seconds\":{},\"unattributed_wait_seconds\":{},\"unknown_lock_wait_seconds\":{}}}",
-        run.samples,
-        run.rooted,
-        counts(&run.lost),
-        missing.collect::<Vec<_>>().join(","),
-        unprofiled.collect::<Vec<_>>().join(","),
-        sum(run.unknown_caller_samples.values().copied()),
-        counts(&run.unknown_caller_samples),
-        exact_seconds(run.cpu_ns),
-        exact_seconds(run.spinning_ns),
-        exact_seconds(run.estimated_wait_ns),
-        exact_seconds(run.wait_ns),
-        exact_seconds(run.unknown_lock_wait_ns),
-    )
+    object(&[
+        ("samples", &run.samples),
+        ("rooted", &run.rooted),
+        ("lost", &counts(&run.lost)),
+        ("missing", &format!("[{}]", joined(missing))),
+        ("unprofiled", &format!("[{}]", joined(unprofiled))),
+        (
+            "spawnerless",
+            &sum(run.unknown_caller_samples.values().copied()),
+        ),
+        ("spawnerless_by", &counts(&run.unknown_caller_samples)),
+        ("cpu_seconds", &exact_seconds(run.cpu_ns)),
+        ("spinning_seconds", &exact_seconds(run.spinning_ns)),
+        (
+            "estimated_wait_seconds",
+            &exact_seconds(run.estimated_wait_ns),
+        ),
+        ("unattributed_wait_seconds", &exact_seconds(run.wait_ns)),
+        (
+            "unknown_lock_wait_seconds",
+            &exact_seconds(run.unknown_lock_wait_ns),
+        ),
+    ])
 }
 
 fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut String) {
@@ -279,7 +279,7 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
     let (call_file, call_line) = location(code, node.call.location());
     text.push('{');
     if form == Form::Flat {
-        let _ = write!(text, "\"id\":{id},\"parent\":{},", or_null(node.parent));
+        let _ = write!(text, "\"id\":{id},\"parent\":{},", OrNull(node.parent));
     }
     let _ = write!(
         text,
@@ -287,7 +287,7 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
          \"call_file\":{call_file},\"call_line\":{call_line},\"inclusive\":",
         string(node.kind),
         string(&names::label(code, node.label)),
-        or_null(node.label.module(code).map(string)),
+        OrNull(node.label.module(code).map(string)),
     );
     columns.amounts(view.inclusive.of(id), text);
     if let Some(zeroed) = node.label.zeroed_span(catalogue) {
@@ -311,37 +311,37 @@ fn node(view: &View, columns: &Columns<'_>, id: u32, form: Form, text: &mut Stri
 }
 
 fn statistics(spread: &Spread, samples: i64) -> String {
-    format!(
-        "{{\"work\":{{\"threads\":{},\"sum\":{},\"min\":{},\"max\":{},\"sigma\":{},\"imbalance\":{},\
-         \"standard_error\":{}}}}}",
-        spread.threads,
-        exact_seconds(spread.sum),
-        exact_seconds(spread.least),
-        exact_seconds(spread.most),
-        spread.sigma / 1e9,
-        or_null(spread.imbalance()),
-        standard_error(spread.sum as f64, samples) / 1e9,
-    )
+    let work = object(&[
+        ("threads", &spread.threads),
+        ("sum", &exact_seconds(spread.sum)),
+        ("min", &exact_seconds(spread.least)),
+        ("max", &exact_seconds(spread.most)),
+        ("sigma", &(spread.sigma / 1e9)),
+        ("imbalance", &OrNull(spread.imbalance())),
+        (
+            "standard_error",
+            &(standard_error(spread.sum as f64, samples) / 1e9),
+        ),
+    ]);
+    object(&[("work", &work)])
 }
 
 fn parallel_loop(row: &ParallelLoop, code: &Code) -> String {
-    let seconds = |ns: Option<i64>| or_null(ns.map(exact_seconds));
-    format!(
-        "{{\"entry\":{},\"splits\":{},\"steals\":{},\"stolen_seconds\":{},\
-         \"mean_task_seconds\":{},\"mean_stolen_task_seconds\":{},\"shared_by\":{}}}",
-        string(&code.procedure(row.entry).name),
-        or_null(row.counts.map(|c| c.splits)),
-        or_null(row.counts.map(|c| c.steals)),
-        seconds(row.counts.map(|c| c.stolen_ns)),
-        seconds(row.mean_task_ns()),
-        seconds(row.mean_stolen_ns()),
-        row.shared_by,
-    )
+    let seconds = |ns: Option<i64>| OrNull(ns.map(exact_seconds));
+    object(&[
+        ("entry", &Text(&code.procedure(row.entry).name)),
+        ("splits", &OrNull(row.counts.map(|c| c.splits))),
+        ("steals", &OrNull(row.counts.map(|c| c.steals))),
+        ("stolen_seconds", &seconds(row.counts.map(|c| c.stolen_ns))),
+        ("mean_task_seconds", &seconds(row.mean_task_ns())),
+        ("mean_stolen_task_seconds", &seconds(row.mean_stolen_ns())),
+        ("shared_by", &row.shared_by),
+    ])
 }
 
 /// File and line.
-fn location(code: &Code, at: Option<SourceLocation>) -> (String, String) {
-    let file = at.map(|at| string(code.file(at.file)));
+fn location(code: &Code, at: Option<SourceLocation>) -> (OrNull<Text<'_>>, OrNull<u32>) {
+    let file = at.map(|at| Text(code.file(at.file)));
     let line = at.map(|at| at.line).filter(|line| *line > 0);
-    (or_null(file), or_null(line))
+    (OrNull(file), OrNull(line))
 }

@@ -64,6 +64,15 @@ pub fn duration(nanoseconds: i64) -> String {
     }
 }
 
+/// Reads a percentage that a user gives.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
+        Ok(_) => Err("not between 0 and 100".to_owned()),
+        Err(_) => Err("not a number".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -209,13 +209,13 @@ impl Printer<'_> {
                 Column::Derived => self.metric.value(inclusive).map_or("-".to_owned(), derived),
                 Column::Zeroed => {
                     let label = self.view.node(id).label;
-                    told(label.zeroed_span(self.catalogue).map(seconds))
+                    or_dash(label.zeroed_span(self.catalogue).map(seconds))
                 }
                 Column::Inclusive(m) => amount(inclusive[*m]),
                 Column::Exclusive(m) => amount(exclusive[*m]),
-                Column::Threads => told(spread.map(|s| s.threads)),
-                Column::Imbalance => told(spread.and_then(|s| s.imbalance()).map(derived)),
-                Column::Error => told(spread.map(|s| {
+                Column::Threads => or_dash(spread.map(|s| s.threads)),
+                Column::Imbalance => or_dash(spread.and_then(|s| s.imbalance()).map(derived)),
+                Column::Error => or_dash(spread.map(|s| {
                     let samples = self.catalogue.samples(inclusive);
                     seconds(standard_error(s.sum as f64, samples).round() as i64)
                 })),
@@ -304,7 +304,7 @@ impl Printer<'_> {
         (!procedure.name.starts_with('[')).then(shown)
     }
 
-    /// A word on siblings whose order may be chance.
+    /// A remark if the order of some siblings may be chance.
     fn chance(&self) -> Option<String> {
         let lists = self.view.nodes.iter().map(|node| &node.children);
         let lists = lists.chain([&self.view.roots]).map(|siblings| {
@@ -351,7 +351,7 @@ impl Printer<'_> {
     }
 }
 
-/// An empty cell says "nothing" faster than zeros do.
+/// Seconds; a dash stands for zero.
 fn amount(nanoseconds: i64) -> String {
     match nanoseconds {
         0 => "-".to_owned(),
@@ -359,7 +359,7 @@ fn amount(nanoseconds: i64) -> String {
     }
 }
 
-fn told(value: Option<impl ToString>) -> String {
+fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |v| v.to_string())
 }
 

@@ -6,11 +6,12 @@ use crate::catalogue::metrics::{IDLENESS, MetricSelector, OVERHEAD};
 use crate::catalogue::threads::Thread;
 use crate::error::one_line;
 use crate::render::chance::{self, Sampled};
-use crate::render::json::string;
+use crate::render::csv::write_to;
 use crate::render::names;
 use crate::render::numbers::{derived, exact_seconds, seconds};
 use crate::render::style::Style;
 use crate::views::threads::{Amount, Column, Spread, Summary, Table, total_of};
+use hpc_formats::json::{OrNull, Text, members, object};
 use std::io::{self, Write};
 
 /// Version of the JSON.
@@ -220,88 +221,73 @@ impl Threads<'_> {
 
     /// Prints JSON.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        let run = &self.catalogue.statistics;
-        let columns: Vec<String> = self
-            .table
-            .columns
-            .iter()
-            .map(|c| {
-                let unit = match c {
-                    Column::Samples => "count".to_owned(),
-                    Column::Derived(expression) => expression.unit().to_string(),
-                    _ => "seconds".to_owned(),
-                };
-                format!(
-                    "{{\"name\":{},\"unit\":{}}}",
-                    string(&self.name(*c)),
-                    string(&unit)
-                )
-            })
-            .collect();
-        write!(
-            out,
-            "{{\"schema\":{},\"program\":{},\"context\":{},\"columns\":[{}],\n\"threads\":[",
-            string(SCHEMA),
-            string(&run.program),
-            self.context.map_or("null".to_owned(), string),
-            columns.join(",")
-        )?;
-        for (index, thread) in self.table.threads.iter().enumerate() {
-            let comma = if index > 0 { ",\n" } else { "" };
-            let values = self.table.columns.iter().map(|c| {
-                let value = value(*c, c.of(thread), false).unwrap_or_else(|| "null".to_owned());
-                format!("{}:{value}", string(&self.name(*c)))
+        let Table {
+            columns,
+            threads,
+            processes,
+            all,
+        } = self.table;
+        let program = &self.catalogue.statistics.program;
+        let described = columns.iter().map(|c| {
+            let unit = match c {
+                Column::Samples => "count".to_owned(),
+                Column::Derived(expression) => expression.unit().to_string(),
+                _ => "seconds".to_owned(),
+            };
+            object(&[("name", &Text(&self.name(*c))), ("unit", &Text(&unit))])
+        });
+        let threads = threads.iter().map(|thread| {
+            let values = columns.iter().map(|c| {
+                let value = OrNull(value(*c, c.of(thread), false));
+                format!("{}:{value}", Text(&self.name(*c)))
             });
-            write!(
-                out,
-                "{comma}{{{},\"ordinal\":{},\"tid\":{},\"name\":{},\"values\":{{{}}}}}",
+            format!(
+                "{{{},{},\"values\":{{{}}}}}",
                 process_fields(thread),
-                thread.ordinal,
-                thread.tid,
-                string(&thread.name),
-                values.collect::<Vec<_>>().join(",")
-            )?;
-        }
-        write!(out, "],\n\"processes\":[")?;
-        for (index, process) in self.table.processes.iter().enumerate() {
-            let comma = if index > 0 { ",\n" } else { "" };
-            write!(out, "{comma}{}", self.summary(process))?;
-        }
-        writeln!(out, "],\n\"all\":{}}}", self.summary(&self.table.all))
+                members(&[
+                    ("ordinal", &thread.ordinal),
+                    ("tid", &thread.tid),
+                    ("name", &Text(&thread.name))
+                ]),
+                joined(",", values)
+            )
+        });
+        writeln!(
+            out,
+            "{{{},\"columns\":[{}],\n\"threads\":[{}],\n\"processes\":[{}],\n\"all\":{}}}",
+            members(&[
+                ("schema", &Text(SCHEMA)),
+                ("program", &Text(program)),
+                ("context", &OrNull(self.context.map(Text)))
+            ]),
+            joined(",", described),
+            joined(",\n", threads),
+            joined(",\n", processes.iter().map(|p| self.summary(p))),
+            self.summary(all)
+        )
     }
 
     fn summary(&self, summary: &Summary) -> String {
         let columns = self.table.columns.iter().zip(&summary.spreads);
         let columns = columns.map(|(column, spread)| {
             let statistics = STATISTICS.map(|(name, statistic)| {
-                let value = value(*column, statistic(spread), name == IMBALANCE);
-                format!("\"{name}\":{}", value.unwrap_or_else(|| "null".to_owned()))
+                let value = OrNull(value(*column, statistic(spread), name == IMBALANCE));
+                format!("\"{name}\":{value}")
             });
-            format!(
-                "{}:{{{}}}",
-                string(&self.name(*column)),
-                statistics.join(",")
-            )
+            format!("{}:{{{}}}", Text(&self.name(*column)), statistics.join(","))
         });
-        let process = summary
-            .process
-            .as_ref()
-            .map_or(String::new(), |p| format!("{},", process_fields(p)));
+        let process = summary.process.as_ref();
+        let process = process.map_or(String::new(), |p| format!("{},", process_fields(p)));
         format!(
             "{{{process}\"threads\":{},\"statistics\":{{{}}}}}",
             summary.threads,
-            columns.collect::<Vec<_>>().join(",")
+            joined(",", columns)
         )
     }
 
     /// Prints comma-separated values. The first column says what a row is: a thread, or a statistic.
     pub fn csv(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut writer = csv::Writer::from_writer(out);
-        self.write_csv(&mut writer)
-            .map_err(|e| match e.into_kind() {
-                csv::ErrorKind::Io(error) => error,
-                other => io::Error::other(format!("{other:?}")),
-            })
+        write_to(out, |out| self.write_csv(out))
     }
 
     fn write_csv<W: Write>(&self, out: &mut csv::Writer<W>) -> csv::Result<()> {
@@ -346,13 +332,16 @@ fn write_process<W: Write>(thread: Option<&Thread>, out: &mut csv::Writer<W>) ->
 }
 
 fn process_fields(thread: &Thread) -> String {
-    format!(
-        "\"run\":{},\"host\":{},\"pid\":{},\"program\":{}",
-        string(&thread.run),
-        string(&thread.host),
-        thread.pid,
-        string(&thread.program)
-    )
+    members(&[
+        ("run", &Text(&thread.run)),
+        ("host", &Text(&thread.host)),
+        ("pid", &thread.pid),
+        ("program", &Text(&thread.program)),
+    ])
+}
+
+fn joined(separator: &str, parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(separator)
 }
 
 fn counted(threads: usize) -> String {

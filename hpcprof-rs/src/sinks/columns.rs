@@ -1,4 +1,4 @@
-//! Writes what is long as Parquet: each run, its contexts with its values, and the values of its threads
+//! Writes the large tables as Parquet: each run, its contexts with its values, and the values of its threads
 //! (FORMATS.md). Amounts are whole base units. Each run has folders of its own, so that many databases are
 //! one partitioned dataset.
 
@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::model::code::Code;
 use crate::model::experiment::{Experiment, ProcessSummary};
 use crate::model::symbols::Kind;
-use crate::model::tree::{TreeNode, Values};
+use crate::model::tree::{SourceLocation, TreeNode, Values};
 use crate::passes::merge::number::Numbers;
 use crate::passes::merge::values::{Sink, Sums, ThreadValue};
 use crate::schema;
-use crate::table::{ALWAYS, Column, Field, INT, LONG, MAYBE, TEXT, Table};
+use crate::table::{Column, Field, Table};
 use hpc_formats::process::program_name;
 use parquet::basic::Encoding;
 use parquet::data_type::ByteArray;
@@ -26,7 +26,8 @@ use std::sync::{Mutex, PoisonError};
 const ROWS: usize = 1 << 18;
 /// Rows of contexts that are written together: they have more columns.
 const CONTEXT_ROWS: usize = 1 << 16;
-const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
+pub(super) const REMEDY: &str =
+    "check that the disk has room, or give -o a directory on another disk";
 
 /// A Parquet file of the database, as it was written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,7 +84,7 @@ impl ColumnFile {
         Ok(ColumnFile { path, table })
     }
 
-    fn write(&mut self, columns: &mut [Column]) -> Result<()> {
+    fn write(&mut self, columns: &mut [Field<'_>]) -> Result<()> {
         self.table
             .write(columns)
             .map_err(|e| failed(&self.path, &e))
@@ -103,11 +104,7 @@ impl ColumnFile {
 }
 
 fn failed(path: &Path, error: &parquet::errors::ParquetError) -> Error {
-    Error::Input {
-        path: path.to_owned(),
-        problem: format!("cannot write: {error}"),
-        remedy: REMEDY,
-    }
+    Error::input(path, format!("cannot write: {error}"), REMEDY)
 }
 
 /// The Parquet files of a database.
@@ -145,8 +142,7 @@ pub struct Own<'a> {
 /// A part of the values of a run's threads.
 pub struct Part {
     table: ColumnFile,
-    /// Thread, metric, context, amount.
-    columns: [Column; 4],
+    columns: [Field<'static>; 4],
     rows: usize,
 }
 
@@ -187,32 +183,25 @@ impl ColumnFiles<'_> {
         let text = |text: &str| Column::Text(vec![ByteArray::from(text)]);
         let program = first.map_or("", |p| program_name(&p.start.executable));
         let cores = processes.iter().map(|p| p.start.cores).max();
-        let rows = [
-            (("key", TEXT), text(&run.key)),
-            (("host", TEXT), text(&host.name)),
-            (("boot", TEXT), text(&host.boot)),
-            (("job", TEXT), text(&run.job)),
-            (("directory", TEXT), text(&run.directory)),
-            (("program", TEXT), text(program)),
-            (
-                ("arguments", TEXT),
-                text(&serde_json::Value::from(arguments).to_string()),
-            ),
-            (("start_ns", LONG), long(run.start_ns)),
-            (("wall_ns", LONG), long(run.wall_ns)),
-            (("cores", LONG), long(cores.unwrap_or(0).into())),
-            (("processes", LONG), long(processes.len() as u64)),
-            (("threads", LONG), long(threads.into())),
+        let arguments = serde_json::Value::from(arguments).to_string();
+        let mut row = vec![
+            ("key", text(&run.key)),
+            ("host", text(&host.name)),
+            ("boot", text(&host.boot)),
+            ("job", text(&run.job)),
+            ("directory", text(&run.directory)),
+            ("program", text(program)),
+            ("arguments", text(&arguments)),
+            ("start_ns", long(run.start_ns)),
+            ("wall_ns", long(run.wall_ns)),
+            ("cores", long(cores.unwrap_or(0).into())),
+            ("processes", long(processes.len() as u64)),
+            ("threads", long(threads.into())),
         ];
-        let (mut fields, mut row): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        let names = self.experiment.metrics.iter().map(|m| m.name.as_str());
-        fields.extend(names.map(|name| (name, LONG)));
-        row.extend(totals.iter().map(|total| Column::Long(vec![*total])));
-        let fields: Vec<Field<'_>> = fields
-            .into_iter()
-            .map(|(name, kind)| (name, kind, ALWAYS))
-            .collect();
-        let mut table = ColumnFile::create(path, &fields, WriterProperties::builder())?;
+        for (metric, total) in self.experiment.metrics.iter().zip(totals) {
+            row.push((&metric.name, Column::Long(vec![*total])));
+        }
+        let mut table = ColumnFile::create(path, &row, WriterProperties::builder())?;
         table.write(&mut row)?;
         self.close(table)
     }
@@ -225,41 +214,6 @@ impl ColumnFiles<'_> {
         own: Option<&Own<'_>>,
         values: &Values,
     ) -> Result<()> {
-        let mut columns = vec![
-            ("id", INT, ALWAYS),
-            ("parent", INT, MAYBE),
-            ("depth", INT, ALWAYS),
-            ("scope", INT, ALWAYS),
-            ("kind", TEXT, ALWAYS),
-            ("name", TEXT, ALWAYS),
-            ("module", TEXT, MAYBE),
-            ("file", TEXT, MAYBE),
-            ("line", INT, MAYBE),
-            ("call_line", INT, MAYBE),
-            ("parallel_loop", INT, MAYBE),
-        ];
-        if own.is_some() {
-            columns.extend([("folded", INT, MAYBE), ("key", LONG, ALWAYS)]);
-        }
-        let metrics = &self.experiment.metrics;
-        columns.extend(metrics.iter().map(|m| (m.name.as_str(), LONG, ALWAYS)));
-        let delta = Encoding::DELTA_BINARY_PACKED;
-        let mut properties = WriterProperties::builder();
-        for (name, ..) in columns.iter().filter(|(_, kind, _)| *kind == TEXT) {
-            properties = properties
-                .set_column_statistics_enabled(ColumnPath::from(*name), EnabledStatistics::None);
-        }
-        for (name, encoding) in [
-            ("id", delta),
-            ("parent", delta),
-            ("folded", delta),
-            ("key", Encoding::PLAIN),
-        ] {
-            properties = properties
-                .set_column_dictionary_enabled(ColumnPath::from(name), false)
-                .set_column_encoding(ColumnPath::from(name), encoding);
-        }
-        let mut table = ColumnFile::create(path, &columns, properties)?;
         let mut depths = Vec::with_capacity(contexts.len() as usize);
         let mut is_used = vec![false; contexts.len() as usize];
         for (id, node) in contexts.nodes().enumerate() {
@@ -277,66 +231,82 @@ impl ColumnFiles<'_> {
             .filter(|id| is_used[*id as usize])
             .collect();
         let texts = Texts::new(&self.experiment.code);
-        for ids in used.chunks(CONTEXT_ROWS) {
+        let id = |id: u32| id as i32 + 1;
+        let line = |at: SourceLocation| at.line as i32;
+        let columns = |ids: &[u32]| {
             let nodes: Vec<TreeNode> = ids.iter().map(|id| contexts.node(*id)).collect();
             let nodes = || nodes.iter();
-            let id = |id: u32| id as i32 + 1;
             let procedure = |n: &TreeNode| self.experiment.code.procedure(n.procedure);
+            let module = |n: &TreeNode| Some(texts.modules[procedure(n).module? as usize].clone());
             let place = |n: &TreeNode| n.location.or(procedure(n).declared);
+            let file = |n: &TreeNode| Some(texts.files[place(n)?.file as usize].clone());
+            let kinds = nodes().map(|n| texts.kinds[n.kind as usize - 1].clone());
+            let names = nodes().map(|n| texts.names[n.procedure as usize].clone());
+            let depths = ids.iter().map(|at| depths[*at as usize]);
+            let scopes = ids.iter().map(|at| id(scopes[*at as usize]));
+            let parents = nodes().map(|n| n.parent.map(id));
+            let lines = nodes().map(|n| place(n).map(line));
+            let calls = nodes().map(|n| n.call.location().map(line));
+            let loops = nodes().map(|n| n.parallel_loop.map(id));
             let mut columns = vec![
-                Column::Int(ids.iter().map(|at| id(*at)).collect()),
-                Column::OptionalInt(nodes().map(|n| n.parent.map(id)).collect()),
-                Column::Int(ids.iter().map(|at| depths[*at as usize]).collect()),
-                Column::Int(ids.iter().map(|at| id(scopes[*at as usize])).collect()),
-                Column::Text(
-                    nodes()
-                        .map(|n| texts.kinds[n.kind as usize - 1].clone())
-                        .collect(),
+                ("id", Column::Int(ids.iter().map(|at| id(*at)).collect())),
+                ("parent", Column::OptionalInt(parents.collect())),
+                ("depth", Column::Int(depths.collect())),
+                ("scope", Column::Int(scopes.collect())),
+                ("kind", Column::Text(kinds.collect())),
+                ("name", Column::Text(names.collect())),
+                (
+                    "module",
+                    Column::OptionalText(nodes().map(module).collect()),
                 ),
-                Column::Text(
-                    nodes()
-                        .map(|n| texts.names[n.procedure as usize].clone())
-                        .collect(),
-                ),
-                Column::OptionalText(
-                    nodes()
-                        .map(|n| {
-                            procedure(n)
-                                .module
-                                .map(|m| texts.modules[m as usize].clone())
-                        })
-                        .collect(),
-                ),
-                Column::OptionalText(
-                    nodes()
-                        .map(|n| place(n).map(|l| texts.files[l.file as usize].clone()))
-                        .collect(),
-                ),
-                Column::OptionalInt(nodes().map(|n| place(n).map(|l| l.line as i32)).collect()),
-                Column::OptionalInt(
-                    nodes()
-                        .map(|n| n.call.location().map(|l| l.line as i32))
-                        .collect(),
-                ),
-                Column::OptionalInt(nodes().map(|n| n.parallel_loop.map(id)).collect()),
+                ("file", Column::OptionalText(nodes().map(file).collect())),
+                ("line", Column::OptionalInt(lines.collect())),
+                ("call_line", Column::OptionalInt(calls.collect())),
+                ("parallel_loop", Column::OptionalInt(loops.collect())),
             ];
             if let Some(Own { folded, keys }) = own {
                 let folded = ids.iter().map(|at| folded[*at as usize].map(id));
                 let keys = ids.iter().map(|at| keys[*at as usize]);
-                columns.push(Column::OptionalInt(folded.collect()));
-                columns.push(Column::Long(keys.collect()));
+                columns.push(("folded", Column::OptionalInt(folded.collect())));
+                columns.push(("key", Column::Long(keys.collect())));
             }
-            for metric in 0..metrics.len() {
-                let amounts = ids.iter().map(|id| values.of(*id)[metric]);
-                columns.push(Column::Long(amounts.collect()));
+            for (at, metric) in self.experiment.metrics.iter().enumerate() {
+                let amounts = ids.iter().map(|id| values.of(*id)[at]);
+                columns.push((&metric.name, Column::Long(amounts.collect())));
             }
-            table.write(&mut columns)?;
+            columns
+        };
+        let mut table = ColumnFile::create(path, &columns(&[]), properties(&columns(&[])))?;
+        for ids in used.chunks(CONTEXT_ROWS) {
+            table.write(&mut columns(ids))?;
         }
         self.close(table)
     }
 }
 
-/// Names as Parquet has them: each is one shared text.
+/// How the columns of contexts are encoded.
+fn properties(columns: &[Field<'_>]) -> WriterPropertiesBuilder {
+    let delta = Encoding::DELTA_BINARY_PACKED;
+    let encodings = [
+        ("id", delta),
+        ("parent", delta),
+        ("folded", delta),
+        ("key", Encoding::PLAIN),
+    ];
+    let mut properties = WriterProperties::builder();
+    for (name, _) in columns.iter().filter(|(_, column)| column.is_text()) {
+        let column = ColumnPath::from(*name);
+        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
+    for (name, encoding) in encodings {
+        properties = properties
+            .set_column_dictionary_enabled(ColumnPath::from(name), false)
+            .set_column_encoding(ColumnPath::from(name), encoding);
+    }
+    properties
+}
+
+/// All names as Parquet texts, which rows share.
 struct Texts {
     kinds: [ByteArray; Kind::ALL.len()],
     names: Vec<ByteArray>,
@@ -346,23 +316,12 @@ struct Texts {
 
 impl Texts {
     fn new(code: &Code) -> Texts {
+        let text = |text: &String| ByteArray::from(text.as_str());
         Texts {
             kinds: Kind::ALL.map(|kind| ByteArray::from(kind.name())),
-            names: code
-                .procedures()
-                .iter()
-                .map(|p| ByteArray::from(p.name.as_str()))
-                .collect(),
-            modules: code
-                .modules
-                .iter()
-                .map(|m| ByteArray::from(m.path.as_str()))
-                .collect(),
-            files: code
-                .files
-                .iter()
-                .map(|f| ByteArray::from(f.as_str()))
-                .collect(),
+            names: code.procedures.iter().map(|p| text(&p.name)).collect(),
+            modules: code.modules.iter().map(|m| text(&m.path)).collect(),
+            files: code.files.iter().map(text).collect(),
         }
     }
 }
@@ -375,10 +334,10 @@ impl Sink for ColumnFiles<'_> {
             .folder(schema::THREAD_VALUES, run)
             .join(format!("part-{part:04}.parquet"));
         let columns = [
-            ("thread", INT, ALWAYS),
-            ("metric", TEXT, ALWAYS),
-            ("context", INT, ALWAYS),
-            ("value", LONG, ALWAYS),
+            ("thread", Column::Int(Vec::new())),
+            ("metric", Column::Text(Vec::new())),
+            ("context", Column::Int(Vec::new())),
+            ("value", Column::Long(Vec::new())),
         ];
         let properties = WriterProperties::builder()
             .set_column_statistics_enabled(ColumnPath::from("metric"), EnabledStatistics::None)
@@ -387,12 +346,7 @@ impl Sink for ColumnFiles<'_> {
             .set_column_encoding(ColumnPath::from("value"), Encoding::DELTA_BINARY_PACKED);
         Ok(Part {
             table: ColumnFile::create(path, &columns, properties)?,
-            columns: [
-                Column::Int(Vec::new()),
-                Column::Text(Vec::new()),
-                Column::Int(Vec::new()),
-                Column::Long(Vec::new()),
-            ],
+            columns,
             rows: 0,
         })
     }
@@ -408,10 +362,10 @@ impl Sink for ColumnFiles<'_> {
             let rows = chunk.len();
             part.rows += rows;
             let [
-                Column::Int(threads),
-                Column::Text(metrics),
-                Column::Int(contexts),
-                Column::Long(amounts),
+                (_, Column::Int(threads)),
+                (_, Column::Text(metrics)),
+                (_, Column::Int(contexts)),
+                (_, Column::Long(amounts)),
             ] = &mut part.columns
             else {
                 unreachable!("columns stay as they were begun")

@@ -1,26 +1,24 @@
 //! Writes the catalogue of a database: names, runs, threads, and the folded tree with its values.
 
 use crate::error::{Error, Result};
-use crate::model::code::{Code, ParallelLoop, Procedure};
+use crate::model::code::{Code, ParallelLoop};
 use crate::model::experiment::Experiment;
 use crate::model::keys;
-use crate::model::metrics::{Metric, per_unit, standard_error};
+use crate::model::metrics::{per_unit, standard_error};
 use crate::model::summary::Summary;
 use crate::model::symbols::Kind;
-use crate::model::tree::{Call, SourceLocation, TreeNode, Values};
+use crate::model::tree::{self, Call, SourceLocation, TreeNode, Values};
 use crate::model::warnings::Warnings;
 use crate::passes::merge::values::Spreads;
 use crate::schema;
-use crate::sinks::columns::DataFile;
+use crate::sinks::columns::{DataFile, REMEDY};
 use crate::sinks::critical_path;
-use crate::sinks::rows::Rows;
+use crate::sinks::rows::{Rows, insert};
 use crate::sinks::scopes::Scopes;
 use crate::sinks::staged_directory::StagedDirectory;
 use hpc_formats::profile::SAMPLES;
 use rusqlite::{Connection, params};
 use std::path::Path;
-
-const REMEDY: &str = "check that the disk has room, or give -o a directory on another disk";
 
 /// A catalogue that is being written, into a staged directory, which the caller publishes.
 #[derive(Debug)]
@@ -59,7 +57,8 @@ impl<'a> Catalogue<'a> {
         spreads: &Spreads,
     ) -> Result<()> {
         let samples_at = (self.experiment.metrics.iter()).position(|m| m.name == SAMPLES);
-        write_totals(&self.connection, &exclusive.totals())
+        let total = |rows: &mut Rows<'_>, number, total| rows.add(params![number - 1, total]);
+        insert(&self.connection, "total", exclusive.totals(), total)
             .and_then(|()| write_values(&self.connection, samples_at, parents, exclusive, spreads))
             .map_err(|e| failed(self.directory, &e))
     }
@@ -90,21 +89,17 @@ impl<'a> Catalogue<'a> {
             self.scopes.add_some(code, nodes)
         })?;
         write_scopes(connection, code, &self.scopes)?;
-        for DataFile { path, bytes, crc32 } in files {
-            let sql = "INSERT INTO data_file VALUES (?, ?, ?)";
-            connection.execute(sql, params![path, signed(*bytes), crc32])?;
-        }
+        insert(connection, "data_file", files, |rows, _, file| {
+            rows.add(params![file.path, signed(file.bytes), file.crc32])
+        })?;
         connection.execute_batch("COMMIT")?;
         self.connection.close().map_err(|(_, e)| e)
     }
 }
 
 fn failed(directory: &StagedDirectory, error: &rusqlite::Error) -> Error {
-    Error::Input {
-        path: directory.target().to_owned(),
-        problem: format!("cannot write the database: {error}"),
-        remedy: REMEDY,
-    }
+    let problem = format!("cannot write the database: {error}");
+    Error::input(directory.target(), problem, REMEDY)
 }
 
 fn begin_file(
@@ -130,39 +125,41 @@ fn begin_file(
     write_code(&connection, &experiment.code)?;
     write_contexts(&connection, &experiment.code, folded, scopes)?;
     let (logical, physical) = (experiment.logical_contexts, experiment.physical_contexts);
-    for (name, contexts, same_as) in [
+    let same_as = physical.is_none().then_some("logical");
+    let projections = [
         ("logical", logical, None),
-        (
-            "physical",
-            physical.unwrap_or(logical),
-            physical.is_none().then_some("logical"),
-        ),
-    ] {
-        let sql = "INSERT INTO projection VALUES (?, ?, ?)";
-        connection.execute(sql, params![name, contexts, same_as])?;
-    }
-    for ((process, cause), samples) in &experiment.losses {
-        connection.execute(
-            "INSERT INTO loss VALUES (?, ?, ?)",
-            params![*process as i64 + 1, cause, signed(*samples)],
-        )?;
-    }
-    for missing in &experiment.missing {
-        connection.execute(
-            "INSERT INTO missing(what, nanoseconds) VALUES (?, ?)",
-            params![missing.what, signed(missing.nanoseconds)],
-        )?;
-    }
-    for row in &experiment.unprofiled {
-        connection.execute(
-            "INSERT INTO unprofiled(program, reason, times) VALUES (?, ?, ?)",
-            params![row.program, row.reason, row.times],
-        )?;
-    }
+        ("physical", physical.unwrap_or(logical), same_as),
+    ];
+    insert(
+        &connection,
+        "projection",
+        projections,
+        |rows, _, (name, contexts, same_as)| rows.add(params![name, contexts, same_as]),
+    )?;
+    insert(
+        &connection,
+        "loss",
+        &experiment.losses,
+        |rows, _, ((process, cause), samples)| {
+            rows.add(params![*process as i64 + 1, cause, signed(*samples)])
+        },
+    )?;
+    insert(
+        &connection,
+        "missing",
+        &experiment.missing,
+        |rows, id, missing| rows.add(params![id, missing.what, signed(missing.nanoseconds)]),
+    )?;
+    insert(
+        &connection,
+        "unprofiled",
+        &experiment.unprofiled,
+        |rows, id, row| rows.add(params![id, row.program, row.reason, row.times]),
+    )?;
     critical_path::write(&connection, &experiment.critical_paths)?;
-    for line in warnings.lines() {
-        connection.execute("INSERT INTO note(text) VALUES (?)", [line])?;
-    }
+    insert(&connection, "note", warnings.lines(), |rows, id, line| {
+        rows.add(params![id, line])
+    })?;
     connection.execute_batch(&schema::create_views())?;
     Ok(connection)
 }
@@ -178,67 +175,51 @@ fn id(index: u32) -> i64 {
 }
 
 fn write_metrics(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    for (index, metric) in experiment.metrics.iter().enumerate() {
-        let Metric {
-            name,
-            unit,
-            aggregation,
-            part_of,
-            description,
-        } = metric;
-        connection.execute(
-            "INSERT INTO metric VALUES (?, ?, ?, ?, ?, ?, ?)",
-            params![
-                index as i64,
-                name,
-                unit.name(),
-                aggregation.name(),
-                per_unit(*unit),
-                part_of.map(|m| m as i64),
-                description
-            ],
-        )?;
-    }
-    Ok(())
-}
-
-fn write_totals(connection: &Connection, totals: &[i64]) -> rusqlite::Result<()> {
-    for (metric, total) in (0..).zip(totals) {
-        connection.execute("INSERT INTO total VALUES (?, ?)", [metric, *total])?;
-    }
-    Ok(())
+    insert(
+        connection,
+        "metric",
+        &experiment.metrics,
+        |rows, number, m| {
+            rows.add(params![
+                number - 1,
+                m.name,
+                m.unit.name(),
+                m.aggregation.name(),
+                per_unit(m.unit),
+                m.part_of.map(|m| m as i64),
+                m.description
+            ])
+        },
+    )
 }
 
 fn write_runs(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    for (index, host) in (0..).zip(&experiment.hosts) {
-        let sql = "INSERT INTO host VALUES (?, ?, ?)";
-        connection.execute(sql, params![id(index), host.name, host.boot])?;
-    }
-    for (index, run) in (0..).zip(&experiment.runs) {
-        connection.execute(
-            "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            params![
-                id(index),
-                run.key,
-                run.set as i64 + 1,
-                run.host as i64 + 1,
-                run.job,
-                run.directory,
-                signed(run.start_ns),
-                signed(run.wall_ns)
-            ],
-        )?;
-    }
-    Ok(())
+    insert(connection, "host", &experiment.hosts, |rows, id, host| {
+        rows.add(params![id, host.name, host.boot])
+    })?;
+    insert(connection, "run", &experiment.runs, |rows, id, run| {
+        rows.add(params![
+            id,
+            run.key,
+            run.set as i64 + 1,
+            run.host as i64 + 1,
+            run.job,
+            run.directory,
+            signed(run.start_ns),
+            signed(run.wall_ns)
+        ])
+    })
 }
 
 fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    for (id, p) in experiment.processes.iter().enumerate() {
-        let (start, cpu) = (&p.start, p.cpu());
-        connection.execute(
-            "INSERT INTO process VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            params![
-                id as i64 + 1,
+    insert(
+        connection,
+        "process",
+        &experiment.processes,
+        |rows, id, p| {
+            let (start, cpu) = (&p.start, p.cpu());
+            rows.add(params![
+                id,
                 p.run as i64 + 1,
                 start.pid,
                 start.ppid,
@@ -260,35 +241,17 @@ fn write_processes(connection: &Connection, experiment: &Experiment) -> rusqlite
                 signed(cpu.unsampled_ns),
                 signed(cpu.estimated_wait_ns),
                 signed(cpu.unknown_lock_wait_ns)
-            ],
-        )?;
-    }
-    Ok(())
+            ])
+        },
+    )
 }
 
 fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::Result<()> {
-    let mut insert_value = connection.prepare("INSERT INTO thread_value VALUES (?, ?, ?)")?;
-    let mut insert = connection.prepare("INSERT INTO thread VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (id, t) in (1_i64..).zip(&experiment.threads) {
-        let header = &t.header;
-        insert.execute(params![
-            id,
-            t.process as i64 + 1,
-            header.thread,
-            header.tid,
-            header.name,
-            header.finished,
-            signed(t.samples),
-            signed(header.cpu_ns),
-            signed(t.idle_ns),
-            signed(t.oversubscribed_ns),
-            header.creator_thread
-        ])?;
+    let mut values = Rows::new(connection, "thread_value");
+    let mut unknown_callers = Rows::new(connection, "spawnerless");
+    insert(connection, "thread", &experiment.threads, |rows, id, t| {
         for (runtime, samples) in &t.unknown_caller_samples {
-            connection.execute(
-                "INSERT INTO spawnerless VALUES (?, ?, ?)",
-                params![id, signed(*samples), runtime.name()],
-            )?;
+            unknown_callers.add(params![id, signed(*samples), runtime.name()])?;
         }
         for (index, metric) in (0_i64..).zip(&experiment.metrics) {
             let value = match metric.name.as_str() {
@@ -296,54 +259,51 @@ fn write_threads(connection: &Connection, experiment: &Experiment) -> rusqlite::
                 name => t.totals.get(name).copied().unwrap_or(0),
             };
             if value != 0 {
-                insert_value.execute([id, index, value])?;
+                values.add(params![id, index, value])?;
             }
         }
-    }
-    Ok(())
+        rows.add(params![
+            id,
+            t.process as i64 + 1,
+            t.header.thread,
+            t.header.tid,
+            t.header.name,
+            t.header.finished,
+            signed(t.samples),
+            signed(t.header.cpu_ns),
+            signed(t.idle_ns),
+            signed(t.oversubscribed_ns),
+            t.header.creator_thread
+        ])
+    })?;
+    values.end()?;
+    unknown_callers.end()
 }
 
 fn write_code(connection: &Connection, code: &Code) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare("INSERT INTO file VALUES (?, ?)")?;
-    for (index, path) in (0..).zip(&code.files) {
-        insert.execute(params![id(index), path])?;
-    }
-    let mut insert = connection.prepare("INSERT INTO module VALUES (?, ?, ?, ?)")?;
-    for (index, module) in (0..).zip(&code.modules) {
-        insert.execute(params![
-            id(index),
-            module.path,
-            module.build_id,
-            module.analysed
-        ])?;
-    }
+    insert(connection, "file", &code.files, |rows, id, path| {
+        rows.add(params![id, path])
+    })?;
+    insert(connection, "module", &code.modules, |rows, id, m| {
+        rows.add(params![id, m.path, m.build_id, m.analysed])
+    })?;
     let (procedures, regions) = code.procedures.split_at(code.procedure_count);
-    for (table, rows) in [("procedure", procedures), ("region", regions)] {
-        let sql = format!("INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)");
-        let mut insert = connection.prepare(&sql)?;
-        for (index, row) in (0..).zip(rows) {
-            let Procedure {
-                name,
-                module,
-                declared,
-                origin,
-            } = row;
-            let (file, line) = location(*declared);
-            let module = module.map(id);
-            insert.execute(params![id(index), name, module, file, line, origin.name()])?;
-        }
+    for (table, all) in [("procedure", procedures), ("region", regions)] {
+        insert(connection, table, all, |rows, number, p| {
+            let (file, line) = location(p.declared);
+            let (module, origin) = (p.module.map(id), p.origin.name());
+            rows.add(params![number, p.name, module, file, line, origin])
+        })?;
     }
     Ok(())
 }
 
 fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Result<()> {
-    let mut insert =
-        connection.prepare("INSERT INTO parallel_loop VALUES (?,?,?,?,?,?,?,?,?,?,?)")?;
-    for (index, known) in (0..).zip(loops) {
+    insert(connection, "parallel_loop", loops, |rows, number, known| {
         let (file, line) = location(known.call);
         let counts = known.counts;
-        insert.execute(params![
-            id(index),
+        rows.add(params![
+            number,
             known.name,
             known.quoted,
             id(known.entry),
@@ -354,9 +314,8 @@ fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Res
             counts.map(|c| c.stolen_ns),
             known.shared_by,
             known.task_ns
-        ])?;
-    }
-    Ok(())
+        ])
+    })
 }
 
 /// The columns of a file and a line.
@@ -365,8 +324,7 @@ fn location(at: Option<SourceLocation>) -> (Option<i64>, Option<u32>) {
 }
 
 fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqlite::Result<()> {
-    let mut rows = Rows::new(connection, "scope", 11);
-    for (index, scope) in (0..).zip(scopes.all()) {
+    insert(connection, "scope", scopes.all(), |rows, number, scope| {
         let (file, line) = location(scope.location);
         let (call_file, call_line) = location(scope.call.location());
         let calls = match scope.call {
@@ -375,7 +333,7 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqli
             Call::Several => Some("several"),
         };
         rows.add(params![
-            id(index),
+            number,
             scope.kind.name(),
             scope.procedure.map(id),
             scope.region.map(|r| id(r - code.procedure_count as u32)),
@@ -386,9 +344,8 @@ fn write_scopes(connection: &Connection, code: &Code, scopes: &Scopes) -> rusqli
             call_line,
             calls,
             scope.is_runtime
-        ])?;
-    }
-    rows.end()
+        ])
+    })
 }
 
 /// Writes the contexts of the folded tree, each of which has a scope.
@@ -399,15 +356,9 @@ fn write_contexts(
     scopes: &[u32],
 ) -> rusqlite::Result<()> {
     let count = nodes.len();
-    // The last context below each.
-    let mut last: Vec<u32> = (0..count as u32).collect();
-    for (number, node) in nodes.iter().enumerate().rev() {
-        if let Some(above) = node.parent {
-            last[above as usize] = last[above as usize].max(last[number]);
-        }
-    }
+    let ends = tree::ends(nodes.iter().map(|node| node.parent));
     let keys = keys::contexts(nodes.iter().copied(), code);
-    let mut rows = Rows::new(connection, "context", 8);
+    let mut rows = Rows::new(connection, "context");
     let mut depths: Vec<u32> = Vec::with_capacity(count);
     // The nearest context at or above each that is no loop.
     let mut owners: Vec<u32> = Vec::with_capacity(count);
@@ -425,7 +376,7 @@ fn write_contexts(
         callers.push(caller);
         rows.add(params![
             id(number),
-            id(last[number as usize]),
+            ends[number as usize],
             above.map(id),
             depth,
             id(scopes[number as usize]),
@@ -447,7 +398,7 @@ fn write_values(
     spreads: &Spreads,
 ) -> rusqlite::Result<()> {
     let inclusive = exclusive.inclusive(parents.iter().copied());
-    let mut rows = Rows::new(connection, "value", 9);
+    let mut rows = Rows::new(connection, "value");
     for number in 0..parents.len() as u32 {
         let samples = samples_at.map_or(0, |at| inclusive.of(number)[at]);
         let values = inclusive.of(number).iter().zip(exclusive.of(number));
@@ -478,8 +429,8 @@ fn write_summaries(
     summaries: &[(&str, Summary)],
     mut scopes: impl FnMut(&Summary) -> Vec<Option<u32>>,
 ) -> rusqlite::Result<()> {
-    let mut rows = Rows::new(connection, "summary", 6);
-    let mut values = Rows::new(connection, "summary_value", 3);
+    let mut rows = Rows::new(connection, "summary");
+    let mut values = Rows::new(connection, "summary_value");
     let mut before = 0;
     for (view, summary) in summaries {
         let scopes = scopes(summary);

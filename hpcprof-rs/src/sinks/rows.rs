@@ -7,6 +7,20 @@ use rusqlite::{Connection, Result, ToSql};
 /// Parameters of a statement, at most.
 const PARAMETERS: usize = 512;
 
+/// Inserts a row of a table for each of `items`. `add` gets an item with its number, from 1.
+pub(super) fn insert<T>(
+    connection: &Connection,
+    table: &'static str,
+    items: impl IntoIterator<Item = T>,
+    mut add: impl FnMut(&mut Rows<'_>, i64, T) -> Result<()>,
+) -> Result<()> {
+    let mut rows = Rows::new(connection, table);
+    for (number, item) in (1..).zip(items) {
+        add(&mut rows, number, item)?;
+    }
+    rows.end()
+}
+
 /// Rows of a table that are being inserted.
 pub(super) struct Rows<'c> {
     connection: &'c Connection,
@@ -18,18 +32,18 @@ pub(super) struct Rows<'c> {
 }
 
 impl<'c> Rows<'c> {
-    /// Rows of so many values.
-    pub(super) fn new(connection: &'c Connection, table: &'static str, width: usize) -> Rows<'c> {
+    pub(super) fn new(connection: &'c Connection, table: &'static str) -> Rows<'c> {
         Rows {
             connection,
             table,
-            width,
-            waiting: Vec::with_capacity(PARAMETERS),
+            width: 0,
+            waiting: Vec::new(),
         }
     }
 
-    /// Inserts a row, maybe with later ones.
+    /// Inserts a row, maybe with later ones. All have as many values.
     pub(super) fn add(&mut self, row: &[&dyn ToSql]) -> Result<()> {
+        self.width = row.len();
         for value in row {
             self.waiting.push(match value.to_sql()? {
                 ToSqlOutput::Owned(value) => value,

@@ -40,7 +40,7 @@ impl Scopes {
         scopes.into_iter().flatten().collect()
     }
 
-    /// The same, where some nodes are none.
+    /// The same for nodes of which some are absent.
     pub fn add_some(
         &mut self,
         code: &Code,
@@ -56,7 +56,7 @@ impl Scopes {
             let above = node.parent.and_then(|p| around[p as usize]);
             let is_region = node.procedure as usize >= code.procedure_count;
             let inside = matches!(node.kind, Kind::Loop | Kind::Line | Kind::Partial);
-            // Below nothing that is a procedure, a line has the one that it is of.
+            // A line outside of all procedures has the procedure whose line it is.
             let named = (!is_region).then_some(node.procedure);
             let procedure = if inside {
                 above.or(named)

@@ -29,11 +29,8 @@ impl StagedDirectory {
             std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
         }
         if target.file_name().is_none() {
-            return Err(Error::Input {
-                path: target.to_owned(),
-                problem: "does not name a directory".to_owned(),
-                remedy: "give -o the name of a new directory",
-            });
+            let remedy = "give -o the name of a new directory";
+            return Err(Error::input(target, "does not name a directory", remedy));
         }
         Ok(StagedDirectory {
             target: target.to_owned(),
@@ -115,13 +112,7 @@ fn check_target(target: &Path, force: bool) -> Result<bool> {
     let Ok(metadata) = std::fs::symlink_metadata(target) else {
         return Ok(false);
     };
-    let occupied = |problem: &str, remedy| {
-        Err(Error::Input {
-            path: target.to_owned(),
-            problem: problem.to_owned(),
-            remedy,
-        })
-    };
+    let occupied = |problem, remedy| Err(Error::input(target, problem, remedy));
     if !metadata.is_dir() {
         return occupied("exists and is not a directory", "give -o another name");
     }

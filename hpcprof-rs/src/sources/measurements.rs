@@ -11,6 +11,7 @@ use hpc_formats::critical_path::{self, CriticalPath, OnPath};
 use hpc_formats::process::Process;
 use hpc_formats::profile::{HEADER_SIZE, Header, MAGIC, Profile, RECORD_SIZE, header};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -131,11 +132,9 @@ type ByIdentity = BTreeMap<(u64, u32), ProcessInput>;
 fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Result<ByIdentity> {
     let mut processes = ByIdentity::new();
     if directory.is_file() {
-        return Err(Error::Input {
-            path: directory.to_owned(),
-            problem: "is a file, not a measurement directory".to_owned(),
-            remedy: "give the directory that `hpcrun-rs PROGRAM` wrote",
-        });
+        let problem = "is a file, not a measurement directory";
+        let remedy = "give the directory that `hpcrun-rs PROGRAM` wrote";
+        return Err(Error::input(directory, problem, remedy));
     }
     let mut files = Vec::new();
     let entries = std::fs::read_dir(directory).map_err(Error::io("read", directory))?;
@@ -167,15 +166,12 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
         }
     }
     if found == 0 {
-        return Err(Error::Input {
-            path: directory.to_owned(),
-            problem: if files.is_empty() {
-                "is empty".to_owned()
-            } else {
-                "is not a measurement directory (no .hpcproc, no .hpcprofile)".to_owned()
-            },
-            remedy: "measure with `hpcrun-rs PROGRAM` and give the directory that it names",
-        });
+        let problem = match files.is_empty() {
+            true => "is empty",
+            false => "is not a measurement directory (no .hpcproc, no .hpcprofile)",
+        };
+        let remedy = "measure with `hpcrun-rs PROGRAM` and give the directory that it names";
+        return Err(Error::input(directory, problem, remedy));
     }
     let is_tracked = processes.values().any(|p| p.critical_path.is_some());
     if readable == 0 && !is_tracked && !processes.values().any(used_cpu_time) {
@@ -188,11 +184,8 @@ fn read_directory(directory: &Path, run: usize, warnings: &mut Warnings) -> Resu
                 cpu_ns: processes.values().map(cpu_ns).fold(0, u64::saturating_add),
             });
         }
-        return Err(Error::Input {
-            path: directory.to_owned(),
-            problem: "has no readable profile".to_owned(),
-            remedy: "run `hpcrun-rs PROGRAM` again, with room on the disk",
-        });
+        let remedy = "run `hpcrun-rs PROGRAM` again, with room on the disk";
+        return Err(Error::input(directory, "has no readable profile", remedy));
     }
     for process in processes.values_mut() {
         process.run = run;
@@ -225,58 +218,60 @@ fn entry(processes: &mut ByIdentity, start_monotonic_ns: u64, pid: u32) -> &mut 
         })
 }
 
-fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
-    let parsed = std::fs::read(path)
-        .map_err(|e| e.to_string())
-        .and_then(|data| Process::parse(&data).map_err(|e| e.to_string()));
-    match parsed {
-        Err(problem) => warnings.add(format!(
-            "{}: {problem}; its load map is lost: run the program again for names",
+/// What a file holds; `None`, with a warning that says what that costs, if it cannot be read.
+pub(super) fn decoded<T, E: Display>(
+    path: &Path,
+    decode: impl FnOnce(&[u8]) -> std::result::Result<T, E>,
+    cost: &str,
+    warnings: &mut Warnings,
+) -> Option<T> {
+    let data = std::fs::read(path).map_err(|e| e.to_string());
+    let decoded = data.and_then(|data| decode(&data).map_err(|e| e.to_string()));
+    let warn = |problem| warnings.add(format!("{}: {problem}; {cost}", path.display()));
+    decoded.map_err(warn).ok()
+}
+
+/// Fills a slot, unless another file has filled it.
+fn fill<T>(slot: &mut Option<T>, value: T, (path, what): (&Path, &str), warnings: &mut Warnings) {
+    match slot {
+        None => *slot = Some(value),
+        Some(_) => warnings.add(format!(
+            "{}: a second {what} of the same process; ignored: give each directory once",
             path.display()
         )),
-        Ok(process) => {
-            if process.damaged {
-                warnings.add(format!(
-                    "{}: ends within an entry; whole entries were kept: \
-                     names may be missing, run again if they are",
-                    path.display()
-                ));
-            }
-            let slot = entry(processes, process.start.image, process.start.pid);
-            if slot.process.is_some() {
-                warnings.add(format!(
-                    "{}: a second process file of the same process; ignored: give each directory once",
-                    path.display()
-                ));
-            } else {
-                slot.process = Some(process);
-            }
-        }
     }
 }
 
-fn read_critical_path(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
-    let decoded = std::fs::read(path)
-        .map_err(|e| e.to_string())
-        .and_then(|data| CriticalPath::decode(&data).map_err(|e| e.to_string()));
-    match decoded {
-        Err(problem) => warnings.add(format!(
-            "{}: {problem}; the critical path of this process is lost, all else is kept: run again for it",
+fn read_process(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
+    let cost = "its load map is lost: run the program again for names";
+    let Some(process) = decoded(path, Process::parse, cost, warnings) else {
+        return;
+    };
+    if process.damaged {
+        warnings.add(format!(
+            "{}: ends within an entry; whole entries were kept: names may be missing, run again if they are",
             path.display()
-        )),
-        Ok(mut decoded) => {
-            decoded.on_path.sort_unstable_by_key(|s| (s.profile, s.record));
-            let slot = entry(processes, decoded.image, decoded.pid);
-            if slot.critical_path.is_some() {
-                warnings.add(format!(
-                    "{}: a second critical path of the same process; ignored: give each directory once",
-                    path.display()
-                ));
-            } else {
-                slot.critical_path = Some(decoded);
-            }
-        }
+        ));
     }
+    let slot = entry(processes, process.start.image, process.start.pid);
+    fill(&mut slot.process, process, (path, "process file"), warnings);
+}
+
+fn read_critical_path(path: &Path, processes: &mut ByIdentity, warnings: &mut Warnings) {
+    let cost = "the critical path of this process is lost, all else is kept: run again for it";
+    let Some(mut found) = decoded(path, CriticalPath::decode, cost, warnings) else {
+        return;
+    };
+    found
+        .on_path
+        .sort_unstable_by_key(|s| (s.profile, s.record));
+    let slot = entry(processes, found.image, found.pid);
+    fill(
+        &mut slot.critical_path,
+        found,
+        (path, "critical path"),
+        warnings,
+    );
 }
 
 /// Finds the profiles of a file. Returns whether any is readable.

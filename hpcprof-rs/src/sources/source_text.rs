@@ -202,15 +202,7 @@ mod tests {
     #[test]
     fn chains_are_cut_from_one_line_or_several() {
         let one = "let x: u64 = v.par_iter().map(|x| x + f(x, \")\")).sum();\n";
-        assert_eq!(
-            chain_at(one, 1, "sum").as_deref(),
-            Some("par_iter().map(..).sum()")
-        );
         let same = "let sum: u64 = v.par_iter().sum::<u64>(); let max = sum;\n";
-        assert_eq!(
-            chain_at(same, 1, "sum").as_deref(),
-            Some("par_iter().sum()")
-        );
         let several = "
             self.items[0]   // a comment with .sum()
                 .into_par_iter()
@@ -219,56 +211,48 @@ mod tests {
                 .filter_map(|x: &'a Foo| { let c = ')'; let q = '\\''; x.get::<u8>(c, q)? })
                 .collect::<Result<Vec<Box<dyn Fn(u8) -> u8>>, _>>()
         ";
-        assert_eq!(
-            chain_at(several, 7, "collect").as_deref(),
-            Some("into_par_iter().with_min_len(..).filter_map(..).collect()")
-        );
-        assert_eq!(
-            chain_at(several, 6, "filter_map").as_deref(),
-            Some("into_par_iter().with_min_len(..).filter_map(..)")
-        );
+        let filtered = "into_par_iter().with_min_len(..).filter_map(..)";
+        for (text, line, method, chain) in [
+            (one, 1, "sum", "par_iter().map(..).sum()"),
+            (same, 1, "sum", "par_iter().sum()"),
+            (several, 7, "collect", &format!("{filtered}.collect()")),
+            (several, 6, "filter_map", filtered),
+        ] {
+            assert_eq!(chain_at(text, line, method).as_deref(), Some(chain));
+        }
     }
 
     #[test]
-    fn what_is_no_such_call_has_no_chain() {
-        assert_eq!(chain_at("let sum = 1;\n", 1, "sum"), None);
-        assert_eq!(chain_at("v.sum()\n", 2, "sum"), None);
-        assert_eq!(chain_at("v.product()\n", 1, "sum"), None);
-        assert_eq!(chain_at("f(\"v.par_iter().sum()\")", 1, "sum"), None);
-        assert_eq!(chain_at("r#\"v.par_iter().sum()\"#", 1, "sum"), None);
-    }
-
-    #[test]
-    fn receivers_other_than_calls_are_left_out() {
-        assert_eq!(
-            chain_at("v.par_sort_by(|a, b| b.cmp(a));", 1, "par_sort_by").as_deref(),
-            Some("par_sort_by(..)")
-        );
-        assert_eq!(
-            chain_at("return (a + b).map(f).sum();", 1, "sum").as_deref(),
-            Some("map(..).sum()")
-        );
-        assert_eq!(
-            chain_at("let n = iter::split::<_, F>(a, f).count();", 1, "count").as_deref(),
-            Some("split(..).count()")
-        );
-        assert_eq!(
-            chain_at("all(x)?.par_iter().count();", 1, "count").as_deref(),
-            Some("par_iter().count()")
-        );
-        assert_eq!(
-            chain_at("iter.map(f).for_each(g);", 1, "for_each").as_deref(),
-            Some("map(..).for_each(..)")
-        );
-        assert_eq!(
-            chain_at(
-                "rows.par_iter().for_each(|r| r.par_chunks(2).for_each(g));",
-                1,
-                "for_each"
-            )
-            .as_deref(),
-            Some("par_iter().for_each(..)")
-        );
+    fn a_chain_begins_with_the_first_call_of_its_receiver() {
+        let nested = "rows.par_iter().for_each(|r| r.par_chunks(2).for_each(g));";
+        let split = "let n = iter::split::<_, F>(a, f).count();";
+        for (text, method, chain) in [
+            (
+                "v.par_sort_by(|a, b| b.cmp(a));",
+                "par_sort_by",
+                "par_sort_by(..)",
+            ),
+            ("return (a + b).map(f).sum();", "sum", "map(..).sum()"),
+            (split, "count", "split(..).count()"),
+            ("all(x)?.par_iter().count();", "count", "par_iter().count()"),
+            (
+                "iter.map(f).for_each(g);",
+                "for_each",
+                "map(..).for_each(..)",
+            ),
+            (nested, "for_each", "par_iter().for_each(..)"),
+        ] {
+            assert_eq!(chain_at(text, 1, method).as_deref(), Some(chain), "{text}");
+        }
+        for text in [
+            "let sum = 1;",
+            "\nv.sum()",
+            "v.product()",
+            "f(\"v.par_iter().sum()\")",
+            "r#\"v.par_iter().sum()\"#",
+        ] {
+            assert_eq!(chain_at(text, 1, "sum"), None, "{text}");
+        }
     }
 
     #[test]

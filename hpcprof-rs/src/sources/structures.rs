@@ -4,6 +4,7 @@
 use crate::model::symbols::{Module, is_system_module};
 use crate::model::warnings::Warnings;
 use crate::sources::analyser::Analyser;
+use crate::sources::measurements::decoded;
 use hpc_formats::structure::Structure;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,16 +36,8 @@ impl StructureLibrary {
                 .collect();
             paths.sort();
             for path in paths {
-                let decoded = std::fs::read(&path)
-                    .map_err(|e| e.to_string())
-                    .and_then(|data| Structure::decode(&data).map_err(|e| e.to_string()));
-                match decoded {
-                    Ok(structure) => structures.push(structure),
-                    Err(problem) => warnings.add(format!(
-                        "{}: {problem}; the module is analysed again: delete the file",
-                        path.display()
-                    )),
-                }
+                let cost = "the module is analysed again: delete the file";
+                structures.extend(decoded(&path, Structure::decode, cost, warnings));
             }
         }
         StructureLibrary {

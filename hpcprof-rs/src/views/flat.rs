@@ -19,7 +19,7 @@ pub fn stored(catalogue: &Catalogue) -> Result<View> {
     Ok(arrange(&places, &catalogue.code).0)
 }
 
-/// The same view has this tree without calling contexts: of procedures, and of the loops in each.
+/// A smaller tree with the same flat view: procedures without callers, and the loops in each.
 pub fn places(tree: &Tree) -> Tree {
     let mut out = Tree::new(tree.exclusive.metrics());
     let mut index: FastMap<(Option<u32>, Kind, u32, Label), u32> = FastMap::default();

@@ -184,8 +184,8 @@ pub fn fold_contexts(
         index: FastMap::default(),
         targets: Vec::with_capacity(count as usize),
         levels: Vec::with_capacity(count as usize),
-        shims: vec![None; code.procedures().len()],
-        start_up: vec![None; code.procedures().len()],
+        shims: vec![None; code.procedures.len()],
+        start_up: vec![None; code.procedures.len()],
     };
     let mut of = Vec::with_capacity(count as usize);
     for index in 0..count {

@@ -1,8 +1,8 @@
 //! Views: a view is a tree of nodes over the contexts of a catalogue.
 //!
 //! `fold` simplifies the contexts, `top_down`, `bottom_up` and `flat` arrange them as a view, `prune` cuts it
-//! by depth and threshold. Every step keeps the sum of the exclusive values of every metric. `stored` says
-//! what of them a database has ready.
+//! by depth and threshold. Every step keeps the sum of the exclusive values of every metric. `stored` has
+//! the views that a database stores.
 
 pub mod bottom_up;
 pub mod critical_path;

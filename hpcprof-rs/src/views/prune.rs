@@ -2,7 +2,6 @@
 //! that says how many contexts it stands for, so that no cost disappears.
 
 use crate::catalogue::metrics::MetricSelector;
-use crate::model::tree::Values;
 use crate::views::view::{Label, View, ViewNode};
 
 /// Where to cut.
@@ -53,7 +52,11 @@ pub fn prune(view: View, limits: Limits, metric: MetricSelector<'_>) -> View {
         if !cut.is_empty() {
             let contexts = cut.iter().map(|node| sizes[*node as usize]).sum();
             let id = out.push(ViewNode::new(parent, "pruned", Label::Pruned(contexts)));
-            add_cut(&mut out, id, &cut, &view.inclusive, &exclusive);
+            // It has the exclusive values of all that is cut.
+            for node in cut {
+                out.inclusive.add(id, view.inclusive.of(node));
+                out.exclusive.add(id, exclusive.of(node));
+            }
         }
     }
     out
@@ -72,12 +75,4 @@ fn subtree_sizes(view: &View) -> Vec<u64> {
         }
     }
     sizes
-}
-
-/// A node that stands for a cut has the exclusive values of all that is in it.
-fn add_cut(out: &mut View, id: u32, cut: &[u32], inclusive: &Values, exclusive: &Values) {
-    for node in cut {
-        out.inclusive.add(id, inclusive.of(*node));
-        out.exclusive.add(id, exclusive.of(*node));
-    }
 }

@@ -1,5 +1,5 @@
-//! What of the views a database stores, so that text opens without all contexts: the bottom-up view as far as
-//! it is large, the flat view, and the cost of the user's procedures with their callers.
+//! The views that a database stores, so that text opens without reading all contexts: the bottom-up view
+//! without small nodes, the flat view, and the cost of the user's procedures with their callers.
 
 use crate::catalogue::metrics::{MetricSelector, effort};
 use crate::model::code::Code;

@@ -118,18 +118,11 @@ pub fn total_of(threads: &[&Thread]) -> Thread {
         .unwrap_or(OVERHEAD + 1);
     let all = |value: &dyn Fn(&Thread) -> i64| sum(threads.iter().map(|t| value(t)));
     Thread {
-        run: String::new(),
-        host: String::new(),
-        process: 0,
-        pid: 0,
-        program: String::new(),
-        ordinal: 0,
-        tid: 0,
-        name: String::new(),
         samples: all(&|t| t.samples),
         cpu_ns: all(&|t| t.cpu_ns),
         spinning_ns: all(&|t| t.spinning_ns),
         values: (0..metrics).map(|m| all(&|t| t.values[m])).collect(),
+        ..Thread::default()
     }
 }
 

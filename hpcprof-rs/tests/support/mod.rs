@@ -1,8 +1,7 @@
 //! Builds synthetic measurements from the file formats' constants alone, and runs the tool on
 //! them in this process.
 
-// The benchmark uses a part of this module.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs)]
 
 pub mod pages;
 pub mod program;
@@ -23,6 +22,7 @@ use hpc_formats::structure::{
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// A sampling period of 5 ms.
 pub const PERIOD_NS: u64 = 5_000_000;
@@ -502,10 +502,12 @@ pub fn tool_on_screen(columns: usize, arguments: &[&str]) -> Result<String, Stri
     Ok(String::from_utf8(out).expect("output is UTF-8"))
 }
 
-/// A database directory that is removed when dropped.
+/// A database directory that is removed when dropped, with its measurements.
 pub struct Database {
     _temp: TempDir,
     path: PathBuf,
+    /// The first screen.
+    pub screen: String,
 }
 
 impl std::ops::Deref for Database {
@@ -518,12 +520,72 @@ impl std::ops::Deref for Database {
 
 /// Builds a database from `run`.
 pub fn database(run: &Run) -> Database {
+    build(&[&[run]], &[])
+}
+
+/// Builds a database from measurement directories, each of some processes, with these options.
+pub fn build(directories: &[&[&Run]], options: &[&str]) -> Database {
     let temp = TempDir::new();
-    let measurements = temp.join("hpcrun-app-measurements");
-    run.write(&measurements);
+    let mut paths = Vec::new();
+    for (index, processes) in directories.iter().enumerate() {
+        paths.push(temp.join(&format!("m{index}")));
+        processes.iter().for_each(|run| run.write(&paths[index]));
+    }
     let path = temp.join("db");
-    tool(&[text(&measurements), "-o", text(&path)]).expect("build");
-    Database { _temp: temp, path }
+    let mut arguments: Vec<&str> = paths.iter().map(|path| text(path)).collect();
+    arguments.extend(["-o", text(&path)]);
+    arguments.extend(options);
+    let screen = tool(&arguments).expect("build");
+    Database {
+        _temp: temp,
+        path,
+        screen,
+    }
+}
+
+/// Carries out a command on a database: `flat --lines` is `hpcprof-rs flat DATABASE --lines`.
+pub fn on(database: &Path, line: &str) -> Result<String, String> {
+    tool(&words(database, line))
+}
+
+fn words<'a>(database: &'a Path, line: &'a str) -> Vec<&'a str> {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    words.insert(1, text(database));
+    words
+}
+
+/// What it prints.
+#[track_caller]
+pub fn show(database: &Path, line: &str) -> String {
+    on(database, line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// What it prints on a screen of so many columns.
+#[track_caller]
+pub fn show_on(columns: usize, database: &Path, line: &str) -> String {
+    tool_on_screen(columns, &words(database, line)).expect(line)
+}
+
+/// Why it fails, in one line.
+#[track_caller]
+pub fn refused(database: &Path, line: &str) -> String {
+    let error = on(database, line).expect_err(line);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+/// Runs the command itself, in `directory`.
+pub fn command(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpcprof-rs"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("the command starts")
+}
+
+/// What it said on standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 pub fn text(path: &Path) -> &str {
@@ -544,9 +606,8 @@ pub fn lacks(text: &str, part: &str) {
 
 /// A view as JSON.
 pub fn view(database: &Path, view: &str, options: &[&str]) -> Value {
-    let mut arguments = vec![view, text(database), "--format", "json"];
-    arguments.extend(options);
-    let output = tool(&arguments).expect("view");
+    let output = tool(&[&[view, text(database), "--format", "json"], options].concat());
+    let output = output.expect("view");
     let mut deserializer = serde_json::Deserializer::from_str(&output);
     deserializer.disable_recursion_limit();
     let mut values = deserializer.into_iter();

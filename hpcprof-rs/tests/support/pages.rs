@@ -56,6 +56,18 @@ else:
 json.dump([rows(sql) for sql in job['queries']], sys.stdout, default=str)
 ";
 
+/// Whether Python has a module; if not, with a word that what needs it is skipped.
+pub fn is_installed(module: &str) -> bool {
+    let import = ["-c", &format!("import {module}")];
+    let mut python = Command::new("python3");
+    let status = python.args(import).stderr(Stdio::null()).status();
+    let is_there = status.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("SKIPPED: python3 has no module {module}; what needs it was not run");
+    }
+    is_there
+}
+
 /// The rows of a query.
 pub type Rows = Vec<Vec<Value>>;
 
@@ -68,13 +80,7 @@ pub fn run(reader: &str, folder: &Path, page: &[Query]) -> Option<HashMap<String
         "clickhouse" => "chdb",
         other => other,
     };
-    let import = ["-c", &format!("import {module}")];
-    let is_there = Command::new("python3")
-        .args(import)
-        .stderr(Stdio::null())
-        .status();
-    if !is_there.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: python3 has no module {module}; its queries were not run");
+    if !is_installed(module) {
         return None;
     }
     let mut python = Command::new("python3")

@@ -51,74 +51,40 @@ pub fn structures() -> Vec<hpc_formats::structure::Structure> {
     app.span(0x1110, p, None, (APP_FILE, 13), None);
     let p = app.procedure("app::caller", Some((APP_FILE, 20)), User);
     app.span(0x1200, p, None, (APP_FILE, 21), None);
-    let join = app.inlined(
-        p,
-        None,
-        "work_stealing_rt::join",
-        Some((JOIN_FILE, 5)),
-        (APP_FILE, 22),
-        Runtime,
-    );
+    let (name, at) = ("work_stealing_rt::join", (APP_FILE, 22));
+    let join = app.inlined(p, None, name, Some((JOIN_FILE, 5)), at, Runtime);
     app.span(0x1210, p, Some(join), (JOIN_FILE, 7), None);
     // The declaration is on the out-of-line body only.
-    let inner = app.inlined(
-        p,
-        Some(join),
-        "app::caller::{closure#0}",
-        None,
-        (JOIN_FILE, 9),
-        User,
-    );
+    let name = "app::caller::{closure#0}";
+    let inner = app.inlined(p, Some(join), name, None, (JOIN_FILE, 9), User);
     app.span(0x1220, p, Some(inner), (APP_FILE, 23), None);
-    let push = app.inlined(
-        p,
-        Some(join),
-        "work_stealing_rt::parallel_overhead::sched::push",
-        Some((SCHED_FILE, 3)),
-        (JOIN_FILE, 8),
-        Runtime,
-    );
+    let name = "work_stealing_rt::parallel_overhead::sched::push";
+    let (declared, at) = (Some((SCHED_FILE, 3)), (JOIN_FILE, 8));
+    let push = app.inlined(p, Some(join), name, declared, at, Runtime);
     app.span(0x1230, p, Some(push), (SCHED_FILE, 4), Some("sched"));
     let p = app.procedure("app::leaf", Some((APP_FILE, 40)), User);
     app.span(0x1300, p, None, (APP_FILE, 41), None);
     let over = app.looping(p, None, (APP_FILE, 42), User);
-    let next = app.inlined(
-        p,
-        Some(over),
-        "core::iter::Range::next",
-        Some(("/rustc/core/iter.rs", 800)),
-        (APP_FILE, 42),
-        System,
-    );
+    let declared = Some(("/rustc/core/iter.rs", 800));
+    let (name, at) = ("core::iter::Range::next", (APP_FILE, 42));
+    let next = app.inlined(p, Some(over), name, declared, at, System);
     app.span(0x1310, p, Some(next), ("/rustc/core/iter.rs", 801), None);
-    let p = app.procedure(
-        "work_stealing_rt::job::execute",
-        Some((JOIN_FILE, 50)),
-        Runtime,
-    );
+    let name = "work_stealing_rt::job::execute";
+    let p = app.procedure(name, Some((JOIN_FILE, 50)), Runtime);
     app.span(0x1400, p, None, (JOIN_FILE, 51), None);
-    let inner = app.inlined(
-        p,
-        None,
-        "app::caller::{closure#0}",
-        None,
-        (JOIN_FILE, 52),
-        User,
-    );
+    let name = "app::caller::{closure#0}";
+    let inner = app.inlined(p, None, name, None, (JOIN_FILE, 52), User);
     app.span(0x1410, p, Some(inner), (APP_FILE, 23), None);
     let p = app.procedure("app::caller::{closure#0}", Some((APP_FILE, 22)), User);
     app.span(0x1500, p, None, (APP_FILE, 23), None);
-    let p = app.procedure(
+    let (name, at) = (
         "core::ops::function::FnOnce::call_once",
-        Some(("/rustc/core/function.rs", 250)),
-        System,
+        ("/rustc/core/function.rs", 250),
     );
-    app.span(0x1600, p, None, ("/rustc/core/function.rs", 250), None);
-    let p = app.procedure(
-        "work_stealing_rt::worker::main_loop",
-        Some((SCHED_FILE, 60)),
-        Runtime,
-    );
+    let p = app.procedure(name, Some(at), System);
+    app.span(0x1600, p, None, at, None);
+    let name = "work_stealing_rt::worker::main_loop";
+    let p = app.procedure(name, Some((SCHED_FILE, 60)), Runtime);
     app.span(0x1700, p, None, (SCHED_FILE, 61), Some("sched"));
     let p = app.procedure("app::serial", Some((APP_FILE, 60)), User);
     let over = app.looping(p, None, (APP_FILE, 61), User);

@@ -34,6 +34,7 @@ fn address(random: &mut Rng) -> CodeAddress {
     random.choice(all).expect("there are some")
 }
 
+/// `threads`: how many anchors may lead to; with 0 there are no anchors.
 fn thread(random: &mut Rng, ordinal: u32, threads: u32, records: u64) -> ThreadBuilder {
     let mut thread = ThreadBuilder::new(ordinal);
     let mut nodes = vec![thread.entry()];
@@ -41,7 +42,8 @@ fn thread(random: &mut Rng, ordinal: u32, threads: u32, records: u64) -> ThreadB
         true => LossCause::TooDeep,
         false => LossCause::NoUnwindInfo,
     }));
-    for _ in 0..random.u64(..3) {
+    let anchors = if threads > 0 { random.u64(..3) } else { 0 };
+    for _ in 0..anchors {
         let target = 1 + random.u32(..threads);
         nodes.push(thread.anchor(target, random.u64(..records) as u32));
     }
@@ -73,10 +75,18 @@ fn thread(random: &mut Rng, ordinal: u32, threads: u32, records: u64) -> ThreadB
 
 /// A random run of `threads` threads with about `records` notes each.
 pub fn run(seed: u64, threads: u32, records: u64) -> Run {
+    run_with(seed, threads, threads, records)
+}
+
+/// The same, whose threads know nothing of each other.
+pub fn run_without_anchors(seed: u64, threads: u32, records: u64) -> Run {
+    run_with(seed, threads, 0, records)
+}
+
+fn run_with(seed: u64, threads: u32, targets: u32, records: u64) -> Run {
     let mut random = Rng::with_seed(seed);
     let mut run = program::run();
-    run.threads = (1..=threads)
-        .map(|ordinal| thread(&mut random, ordinal, threads, records))
-        .collect();
+    let thread = |ordinal| thread(&mut random, ordinal, targets, records);
+    run.threads = (1..=threads).map(thread).collect();
     run
 }

@@ -174,7 +174,6 @@ impl<'a> Names<'a> {
     }
 
     fn parallel_loop(&self, loops: &ParallelLoops, index: usize) -> code::ParallelLoop {
-        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let Some((key, known)) = loops.all.get_index(index) else {
             unreachable!("an index of the table itself")
         };
@@ -183,11 +182,7 @@ impl<'a> Names<'a> {
             quoted: known.name_from_source,
             entry: self.procedure(key.entry),
             call: key.call.map(|line| self.location(line)),
-            counts: known.counts.map(|counts| code::SplitCounts {
-                splits: signed(counts.splits),
-                steals: signed(counts.steals),
-                stolen_ns: signed(counts.stolen_ns),
-            }),
+            counts: known.counts,
             shared_by: known.sharing + 1,
             task_ns: 0,
         }

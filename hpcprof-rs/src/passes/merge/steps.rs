@@ -63,7 +63,7 @@ impl Step {
     }
 }
 
-/// What of a state few others have not, too.
+/// The part of a state that many states share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Rest {
     lines: [(Option<Line>, u32); 2],
@@ -74,7 +74,7 @@ struct Rest {
     parallel: LoopState,
 }
 
-/// Contexts of both projections, or [`NONE`], and the index of the rest.
+/// A state: contexts of both projections, or [`NONE`], and the index of its [`Rest`].
 #[derive(Clone, Copy)]
 struct Stored {
     logical: u32,
@@ -82,7 +82,7 @@ struct Stored {
     rest: u32,
 }
 
-/// What counts for values, beside their contexts. See [`PathState`].
+/// What decides, beside the contexts, how the values of a state count. See [`PathState`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Labels {
     /// Overhead category in force.

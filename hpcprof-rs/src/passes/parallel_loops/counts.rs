@@ -1,8 +1,8 @@
 //! Gives the counts of splits and steals at places of the code to the loops that run through them.
 
-use crate::model::code::ParallelLoop;
+use crate::model::code::{ParallelLoop, SplitCounts};
 use crate::model::hash::FastMap;
-use crate::model::loops::{LoopIndex, LoopKey, ParallelLoops, SplitCounts};
+use crate::model::loops::{LoopIndex, LoopKey, ParallelLoops};
 use crate::model::metrics::{OVERHEAD, WORK};
 use crate::model::symbols::{FrameIndex, Kind, ProcedureIndex, Symbols};
 use crate::model::tree::Values;
