@@ -19,6 +19,8 @@ const WORDS: usize = 8;
 const LINE: usize = WORDS * size_of::<u64>();
 /// Words of data in a line.
 const DATA: usize = WORDS - 1;
+/// Odd, so that all positions have lines of their own.
+const SPREAD: u64 = 0x25d;
 /// Words of data in an entry before its savings.
 const HEAD: usize = 5;
 
@@ -83,10 +85,11 @@ impl Ring {
         unsafe { &*self.shared.add(index) }
     }
 
-    /// The first word of the line at a position.
+    /// The first word of the line at a position. Lines that follow each other are far apart: else the
+    /// receiver's processor would fetch the next one before its time, and the sender would wait to get it back.
     #[inline]
     fn first(&self, position: u64) -> usize {
-        ((position & (self.lines - 1)) as usize + 1) * WORDS
+        ((position.wrapping_mul(SPREAD) & (self.lines - 1)) as usize + 1) * WORDS
     }
 
     /// A word of data of the entry at the position.
