@@ -116,14 +116,17 @@ impl Ring {
             }
         }
         let put = |word, value| self.data(word).store(value, Ordering::Relaxed);
-        put(0, comm);
-        put(1, u64::from(tag as u32) << 32 | u64::from(strand.export));
-        put(2, strand.length);
-        put(3, strand.burdened);
-        put(
-            4,
+        let head: [u64; HEAD] = [
+            comm,
+            u64::from(tag as u32) << 32 | u64::from(strand.export),
+            strand.length,
+            strand.burdened,
             u64::from(strand.session) << 32 | (savings.len() as u64) << 16 | changed,
-        );
+        ];
+        let first = self.first(self.position);
+        for (word, value) in head.into_iter().enumerate() {
+            self.word(first + 1 + word).store(value, Ordering::Relaxed);
+        }
         for (place, at) in ones(changed).enumerate() {
             put(HEAD + 2 * place, savings[at].procedure);
             put(HEAD + 2 * place + 1, savings[at].time);
@@ -132,7 +135,7 @@ impl Ring {
             self.entry.strand.name = strand.name;
             self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
         }
-        let number = self.word(self.first(self.position));
+        let number = self.word(first);
         number.store(self.position + 1, Ordering::Release);
         self.position += lines;
         let next = self.word(self.first(self.position));
@@ -188,8 +191,10 @@ impl Ring {
                 true => {}
             }
         }
-        let get = |word| self.data(word).load(Ordering::Relaxed);
-        let [comm, tag, length, burdened, session] = [0, 1, 2, 3, 4].map(get);
+        let first = self.first(self.position);
+        let head: [u64; HEAD] =
+            std::array::from_fn(|word| self.word(first + 1 + word).load(Ordering::Relaxed));
+        let [comm, tag, length, burdened, session] = head;
         (self.entry.comm, self.entry.tag) = (comm, (tag >> 32) as i32);
         let strand = &mut self.entry.strand;
         (strand.length, strand.burdened) = (length, burdened);
