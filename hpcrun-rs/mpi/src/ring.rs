@@ -3,8 +3,9 @@
 //! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
 //! one more than the number of that line since the start, and is written last: so the receiver reads an entry
 //! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
-//! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
-//! room. If there is none, the sender closes the queue, and strands go another way from then on.
+//! entry before: the sender need not compare those that have the same name, and the receiver's have another
+//! name after each change. The receiver says now and then how far it is, and the sender looks when there seems
+//! to be no room. If there is none, the sender closes the queue, and strands go another way from then on.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
 //! written only after the receiver has said that it is behind it. All shared words are atomics. The first
@@ -86,7 +87,7 @@ impl Ring {
     }
 
     /// The first word of the line at a position. Lines that follow each other are far apart: else the
-    /// receiver's processor would fetch the next one before its time, and the sender would wait to get it back.
+    /// receiver's processor would fetch the next one too early, and the sender would wait to get it back.
     #[inline]
     fn first(&self, position: u64) -> usize {
         ((position.wrapping_mul(SPREAD) & (self.lines - 1)) as usize + 1) * WORDS
