@@ -4,8 +4,8 @@
 //! one more than the number of that line since the start, and is written last: so the receiver reads an entry
 //! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
 //! entry before: the sender need not compare those that have the same name, and the receiver's have another
-//! name after each change. The receiver says now and then how far it is, and the sender looks when there seems
-//! to be no room. If there is none, the sender closes the queue, and strands go another way from then on.
+//! name after each change. The receiver says now and then how far it is, and the sender looks when there
+//! seems to be no room. If there is none, the sender closes the queue, and strands then go another way.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
 //! written only after the receiver has said that it is behind it. All shared words are atomics. The first
