@@ -3,6 +3,7 @@
 
 use crate::cache;
 use hpc_formats::inlined::Builder;
+use nix::fcntl::{Flock, FlockArg};
 use object::{Object, ObjectSection, ReadCache};
 use std::ffi::OsStr;
 use std::fs;
@@ -26,8 +27,14 @@ pub(crate) fn table(program: &Path, directory: &Path) -> (Option<PathBuf>, Vec<S
     let name = format!("{:016x}.inlined", key(&modules));
     let cache = hpcstruct_rs::cache::Cache::of_user();
     let kept = cache.as_ref().map(|cache| cache.folder().join(&name));
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.exists()) {
-        return (Some(kept.clone()), Vec::new());
+    let known = || kept.clone().filter(|kept| kept.exists());
+    if let Some(kept) = known() {
+        return (Some(kept), Vec::new());
+    }
+    // The ranks of a job start at the same time: one makes it, the others wait for it.
+    let _lock = kept.as_deref().and_then(lock);
+    if let Some(kept) = known() {
+        return (Some(kept), Vec::new());
     }
     let mut builder = Builder::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -46,6 +53,14 @@ pub(crate) fn table(program: &Path, directory: &Path) -> (Option<PathBuf>, Vec<S
         lacks.push(format!("{LACK}: there is no place for the table"));
     }
     (place, lacks)
+}
+
+/// The lock of whoever makes a table in this table's folder.
+fn lock(table: &Path) -> Option<Flock<fs::File>> {
+    let folder = table.parent()?;
+    cache::make(folder).ok()?;
+    let file = fs::File::create(folder.join("inlined.lock")).ok()?;
+    Flock::lock(file, FlockArg::LockExclusive).ok()
 }
 
 const LACK: &str = "the span without an inlined procedure will not be known";

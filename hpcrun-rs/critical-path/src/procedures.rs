@@ -74,16 +74,21 @@ impl Procedures {
         }
     }
 
-    /// Merges those of a path that is shorter by `gap`.
+    /// Merges those of a path that is shorter by `gap`. Whether that changes any.
     #[inline]
-    pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) {
-        for (mine, other) in self.dense.iter_mut().zip(&shorter.dense) {
+    pub(crate) fn merge(&mut self, shorter: &Procedures, gap: u64) -> bool {
+        let mut is_changed = false;
+        let mut merge = |mine: &mut Times, other: &Times| {
+            is_changed |= mine.saving > gap + other.saving;
             mine.saving = mine.saving.min(gap + other.saving);
+        };
+        for (mine, other) in self.dense.iter_mut().zip(&shorter.dense) {
+            merge(mine, other);
         }
         for (procedure, mine) in &mut self.others {
-            let other = shorter.get(Procedure(*procedure));
-            mine.saving = mine.saving.min(gap + other.saving);
+            merge(mine, &shorter.get(Procedure(*procedure)));
         }
+        is_changed
     }
 
     pub(crate) fn get(&self, procedure: Procedure) -> Times {

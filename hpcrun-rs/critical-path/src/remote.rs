@@ -26,6 +26,9 @@ use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
 const MOST_EXPORTS: u32 = 1 << 16;
 /// Functions that a message names at most.
 const FUNCTIONS: usize = 12;
+/// No name of a strand's savings; a bit of the names that this process gives. Others are the receiver's.
+pub(crate) const NAMELESS_SAVINGS: u64 = 0;
+const OWN: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.
 const NAMELESS: u32 = u32::MAX;
 
@@ -163,10 +166,29 @@ impl<C: Clock> Thread<'_, C> {
     /// The strand at `at`, for another process, as the `rank` it comes from. A thread that pauses does not
     /// read the clock.
     #[inline]
-    pub fn export(&mut self, at: Site, rank: u32, remote: &mut RemoteStrand) {
+    pub fn export(&mut self, at: Site, rank: u32) -> &RemoteStrand {
         self.update();
         self.keep_export();
-        let strand = &self.strand.0;
+        let number = self.tracker.exports.next.fetch_add(1, Ordering::Relaxed);
+        let strand = &mut self.strand.0;
+        if strand.savings == NAMELESS_SAVINGS {
+            strand.savings = OWN | u64::from(number);
+        }
+        if strand.savings != self.outgoing.name {
+            self.put_savings();
+        }
+        let (strand, remote) = (&self.strand.0, &mut self.outgoing);
+        (remote.length, remote.burdened) = (strand.length, strand.burdened);
+        (remote.rank, remote.session) = (rank, strand.session);
+        remote.export = number;
+        self.exported = Some((number, at));
+        remote
+    }
+
+    /// Puts the strand's savings into what goes to other processes.
+    #[inline(never)]
+    fn put_savings(&mut self) {
+        let (strand, remote) = (&self.strand.0, &mut self.outgoing);
         let mut count = 0;
         for (procedure, times) in strand.procedures.iter().filter(|(_, t)| t.saving > 0) {
             let procedure = self.keys.key(self.tracker, procedure);
@@ -184,11 +206,7 @@ impl<C: Clock> Thread<'_, C> {
             *free = *function;
             count += 1;
         }
-        remote.count = count as u32;
-        (remote.length, remote.burdened) = (strand.length, strand.burdened);
-        (remote.rank, remote.session) = (rank, strand.session);
-        remote.export = self.tracker.exports.next.fetch_add(1, Ordering::Relaxed);
-        self.exported = Some((remote.export, at));
+        (remote.count, remote.name) = (count as u32, strand.savings);
     }
 
     /// Keeps what was exported last, when the message is on its way: before the strand changes.
@@ -234,6 +252,16 @@ impl<C: Clock> Thread<'_, C> {
             });
         }
         self.update();
+        if remote.name == NAMELESS_SAVINGS || remote.name != self.strand.0.savings {
+            let procedures = self.marks(remote);
+            self.strand.merge_savings(remote, procedures);
+        }
+        self.merge_remote(remote, at);
+    }
+
+    /// The marked procedures of a strand of another process.
+    #[inline(never)]
+    fn marks(&mut self, remote: &RemoteStrand) -> Procedures {
         let mut procedures = Procedures::default();
         for (place, saving) in remote.marks().iter().enumerate() {
             let procedure = self.keys.procedure(self.tracker, place, saving.procedure);
@@ -241,7 +269,7 @@ impl<C: Clock> Thread<'_, C> {
                 procedures.set_saving(procedure, saving.time);
             }
         }
-        self.merge_remote(remote, procedures, at);
+        procedures
     }
 }
 

@@ -12,6 +12,7 @@ use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site, remote};
 use crate::procedures::{Procedure, Procedures};
+use crate::remote::NAMELESS_SAVINGS;
 use crate::sampled::Sampled;
 use crate::tracker::Settings;
 
@@ -47,6 +48,8 @@ pub(crate) struct Chain {
     pub(crate) thread: u32,
     pub(crate) procedures: Procedures,
     pub(crate) sampled: Sampled,
+    /// The name of the savings in both, if they have one ([`RemoteStrand::name`]).
+    pub(crate) savings: u64,
     near: NearPaths,
     pub(crate) session: u32,
     /// The length with which the strand was spawned; `None` if that is unknown, or the strand has not ended.
@@ -116,6 +119,7 @@ impl Chain {
             thread,
             procedures: Procedures::default(),
             sampled: Sampled::default(),
+            savings: NAMELESS_SAVINGS,
             near: NearPaths::default(),
             session,
             since: None,
@@ -187,6 +191,7 @@ impl Strand {
         to.thread = from.thread;
         to.procedures.copy_from(&from.procedures);
         to.sampled.clone_from(&from.sampled);
+        to.savings = from.savings;
         to.near.clone_from(&from.near);
         to.session = from.session;
         to.since = from.since;
@@ -217,6 +222,7 @@ impl Strand {
         }
         if let Some(procedure) = procedure {
             self.0.procedures.add(procedure, time);
+            self.0.savings = NAMELESS_SAVINGS;
         }
     }
 
@@ -331,38 +337,51 @@ impl Strand {
         self.0.burdened += time;
         self.0.procedures.append(&part.0.procedures);
         self.0.sampled.append(&part.0.sampled, self.0.length);
+        self.0.savings = NAMELESS_SAVINGS;
     }
 
-    /// As `merge`, with a strand of another process, which has these procedures.
+    /// Merges the savings with those of another process's strand, which has these marks. Afterwards they have
+    /// its name if they are the same, with nothing on the path.
+    #[inline(never)]
+    pub(crate) fn merge_savings(&mut self, remote: &RemoteStrand, mut marks: Procedures) {
+        let chain = &mut *self.0;
+        let functions = remote.functions();
+        let gap = remote.length.abs_diff(chain.length);
+        let is_changed = if remote.length > chain.length {
+            core::mem::swap(&mut chain.procedures, &mut marks);
+            chain.sampled.adopt(functions, gap);
+            chain.procedures.merge(&marks, gap)
+        } else {
+            chain.procedures.merge(&marks, gap);
+            chain.sampled.merge_savings(functions, gap);
+            chain.procedures != marks
+        };
+        chain.savings = match !is_changed && chain.sampled.is_as_received(functions) {
+            true => remote.name,
+            false => NAMELESS_SAVINGS,
+        };
+    }
+
+    /// As `merge`, with a strand of another process, whose savings are merged already.
+    #[inline]
     pub(crate) fn merge_remote(
         &mut self,
         memory: &mut Memory<'_>,
         remote: &RemoteStrand,
-        mut procedures: Procedures,
         transition: &Transition,
     ) {
         let chain = &mut *self.0;
-        let functions = remote.functions();
         chain.burdened = chain.burdened.max(remote.burdened + transition.cost);
         chain.least = chain.least.max(remote.length);
-        let Some(gap) = remote
-            .length
-            .checked_sub(chain.length)
-            .filter(|gap| *gap > 0)
-        else {
-            let gap = chain.length - remote.length;
-            chain.procedures.merge(&procedures, gap);
-            return chain.sampled.merge_savings(functions, gap);
-        };
-        procedures.merge(&chain.procedures, gap);
-        chain.procedures = procedures;
-        chain.sampled.adopt(functions, gap);
+        if remote.length <= chain.length {
+            return;
+        }
         let branch = Near {
             begin: chain.begin,
             end: transition.to,
             thread: chain.thread,
             time: chain.length - chain.closed,
-            slack: gap,
+            slack: remote.length - chain.length,
             since: chain.closed,
         };
         let beside = core::mem::take(&mut chain.near);
@@ -408,6 +427,7 @@ impl Strand {
         let slack = self.0.length - shorter.0.length;
         self.0.procedures.merge(&shorter.0.procedures, slack);
         self.0.sampled.merge(&shorter.0.sampled, slack);
+        self.0.savings = NAMELESS_SAVINGS;
         if let Some(since) = since {
             self.compare(memory.settings, &shorter, since.min(shorter.0.length));
         } else if slack == 0 && self.near().len() < shorter.near().len() {

@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::grain::{Estimates, Grain};
 use crate::levels::Recent;
 use crate::path::{Edge, List, Site};
-use crate::procedures::{Procedure, Procedures};
-use crate::remote::Keys;
+use crate::procedures::Procedure;
+use crate::remote::{Keys, NAMELESS_SAVINGS};
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::starts;
@@ -54,6 +54,8 @@ pub struct Thread<'t, C> {
     recent: Recent,
     starts: starts::Recent,
     pub(crate) keys: Keys,
+    /// The strand as it was last exported.
+    pub(crate) outgoing: RemoteStrand,
     /// The export that is not kept yet, and where it is.
     pub(crate) exported: Option<(u32, Site)>,
 }
@@ -83,6 +85,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             recent: Recent::new(tracker.settings.level),
             starts: starts::Recent::new(),
             keys: Keys::default(),
+            outgoing: RemoteStrand::default(),
             exported: None,
         }
     }
@@ -308,8 +311,9 @@ impl<'t, C: Clock> Thread<'t, C> {
         for (record, time) in taken {
             let functions = sampler.functions(record);
             let context = Context { profile, record };
-            let sampled = &mut self.strand.0.sampled;
-            sampled.add(context, &functions, time, length);
+            let chain = &mut *self.strand.0;
+            chain.sampled.add(context, &functions, time, length);
+            chain.savings = NAMELESS_SAVINGS;
         }
         if self.samples.take_missed() > 0 {
             self.lose(Lost::Sample);
@@ -512,15 +516,16 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.totals.add(LOST + cause as usize, 1);
     }
 
-    /// Merges a strand of another process.
-    pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, marks: Procedures, at: Site) {
+    /// Merges a strand of another process, but for its savings.
+    #[inline]
+    pub(crate) fn merge_remote(&mut self, remote: &RemoteStrand, at: Site) {
         let transition = self.transition(at, Edge::Message);
         if remote.length > self.strand.0.length {
             // What began it is in another process.
             self.count_started();
             self.strand.0.started = None;
         }
-        self.with_memory(|memory, strand| strand.merge_remote(memory, remote, marks, &transition));
+        self.with_memory(|memory, strand| strand.merge_remote(memory, remote, &transition));
         self.count(Edge::Message);
         if !self.idle {
             self.settle();

@@ -2,7 +2,10 @@
 
 use crate::job::{self, Job};
 use crate::library::{Status, Statuses, at, library};
-use hpcrun_abi::{ABI_VERSION, CALL_NESTED, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand};
+use hpcrun_abi::{
+    ABI_VERSION, CALL_NESTED, Entered, MESSAGES_SYMBOL, MessageTable, Messages, RemoteStrand,
+};
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::OnceLock;
@@ -37,28 +40,30 @@ impl Caller {
 /// of them says its place and its kind as that function has them. `hooks` sees to both, so the rest is safe.
 pub(crate) struct Call<'a> {
     /// Words, which in Fortran are all addresses.
-    pub(crate) arguments: &'a [usize],
+    pub(crate) arguments: &'a [Cell<usize>],
     /// MPI's function.
-    pub(crate) real: &'a dyn Fn(&[usize]) -> c_int,
+    pub(crate) real: &'a dyn Fn() -> c_int,
     pub(crate) fortran: bool,
     pub(crate) address: u64,
 }
-
-/// Most arguments of a function.
-const MOST: usize = 12;
 
 impl Call<'_> {
     /// Calls MPI's function.
     #[inline]
     pub(crate) fn run(&self) -> c_int {
-        (self.real)(self.arguments)
+        (self.real)()
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> usize {
+        self.arguments[index].get()
     }
 
     /// A number among the arguments.
     #[inline]
     pub(crate) fn int(&self, index: usize) -> c_int {
         match self.fortran {
-            false => self.arguments[index] as c_int,
+            false => self.word(index) as c_int,
             true => self.int_at(index, 0),
         }
     }
@@ -67,14 +72,14 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn int_at(&self, index: usize, at: usize) -> c_int {
         // SAFETY: an array of numbers that has it (the invariant).
-        unsafe { *ptr::with_exposed_provenance::<c_int>(self.arguments[index]).add(at) }
+        unsafe { *ptr::with_exposed_provenance::<c_int>(self.word(index)).add(at) }
     }
 
     /// A communicator among them.
     #[inline]
     pub(crate) fn comm(&self, index: usize) -> usize {
         match self.fortran {
-            false => library().handle(self.arguments[index]),
+            false => library().handle(self.word(index)),
             true => library().comm_of(self.int(index)),
         }
     }
@@ -98,7 +103,7 @@ impl Call<'_> {
 
     fn handle_at(&self, index: usize, at: usize) -> usize {
         // SAFETY: an array of handles that has it (the invariant).
-        unsafe { library().handle_at(self.arguments[index], at) }
+        unsafe { library().handle_at(self.word(index), at) }
     }
 
     /// Calls MPI's function with room for `count` statuses in place of what the caller does not want, and
@@ -110,20 +115,15 @@ impl Call<'_> {
         count: usize,
         read: impl FnOnce(c_int, Statuses) -> R,
     ) -> R {
-        let given = self.arguments[index];
-        if !library().is_ignored(given, self.fortran) {
-            return read(self.run(), Statuses::at(given));
-        }
-        let mut arguments = [0; MOST];
-        let arguments = &mut arguments[..self.arguments.len()];
-        arguments.copy_from_slice(self.arguments);
         let (mut one, mut many): (Status, Vec<Status>) = ([0; 6], Vec::new());
-        arguments[index] = at(&mut one);
-        if count > 1 {
-            many.resize(count, one);
-            arguments[index] = many.as_mut_ptr().expose_provenance();
+        if library().is_ignored(self.word(index), self.fortran) {
+            self.arguments[index].set(at(&mut one));
+            if count > 1 {
+                many.resize(count, one);
+                self.arguments[index].set(many.as_mut_ptr().expose_provenance());
+            }
         }
-        read((self.real)(arguments), Statuses::at(arguments[index]))
+        read(self.run(), Statuses::at(self.word(index)))
     }
 
     /// Runs the call: `act` in a job that tracks its path, else MPI's function alone. With `sends`, the
@@ -147,22 +147,12 @@ impl Call<'_> {
         let Some(table) = table() else {
             return self.run();
         };
-        let mut observed = Observed {
-            table,
-            site: CALL_NESTED,
-            strand: RemoteStrand::default(),
-        };
-        let to: *mut RemoteStrand = match sends && job.is_some() {
-            true => &raw mut observed.strand,
-            false => ptr::null_mut(),
-        };
-        // SAFETY: null or a strand.
-        observed.site = unsafe { (table.enter)(self.address, to) };
-        if observed.site == CALL_NESTED {
+        let entered = (table.enter)(self.address, sends && job.is_some());
+        if entered.site == CALL_NESTED {
             return self.run();
         }
-        let result = act(&observed, job);
-        (table.leave)(observed.site);
+        let result = act(&Observed { table, entered }, job);
+        (table.leave)(entered.site);
         result
     }
 }
@@ -189,18 +179,25 @@ pub(crate) fn table() -> Option<&'static MessageTable> {
 /// A call that is observed.
 pub(crate) struct Observed {
     table: &'static MessageTable,
-    /// Where it is.
-    site: u64,
-    /// The thread's strand, if the call sends; of its savings, those that count.
-    pub(crate) strand: RemoteStrand,
+    entered: Entered,
 }
 
+/// In place of a strand that is not tracked.
+static UNTRACKED: RemoteStrand = RemoteStrand::UNTRACKED;
+
 impl Observed {
+    /// The thread's strand, in a call that sends; of its savings, those that count.
+    #[inline]
+    pub(crate) fn strand(&self) -> &RemoteStrand {
+        // SAFETY: null, or the thread's own until its next call.
+        unsafe { self.entered.strand.as_ref() }.unwrap_or(&UNTRACKED)
+    }
+
     /// Has waited for another process.
     #[inline]
     pub(crate) fn import(&self, strand: &RemoteStrand) {
         // SAFETY: a reference.
-        unsafe { (self.table.import)(strand, self.site) };
+        unsafe { (self.table.import)(strand, self.entered.site) };
     }
 
     #[cold]

@@ -141,9 +141,11 @@ impl Companion {
         size.filter(|size| *size > 1)?;
         let mut rank: c_int = 0;
         pmpi!(Comm_rank(comm, at(&mut rank)));
+        let mut strand = *observed.strand();
+        strand.name = 0;
         let mut companion = Box::new(Companion {
-            sent: observed.strand,
-            received: observed.strand,
+            sent: strand,
+            received: strand,
             receives: match direction {
                 Direction::All => true,
                 Direction::FromRoot => rank != root,

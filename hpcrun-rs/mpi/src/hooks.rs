@@ -6,6 +6,7 @@ use crate::collectives::{self as c, Direction};
 use crate::library::Real;
 use crate::messages::{self as m, Mode};
 use crate::requests::{self as r, Ends};
+use std::cell::Cell;
 use std::ffi::c_int;
 
 macro_rules! interpose {
@@ -23,9 +24,9 @@ macro_rules! interpose {
             $($argument: usize,)* $($error: *mut c_int,)? caller: Caller
         ) -> c_int {
             static REAL: Real = Real::new(concat!($prefix, stringify!($name), "\0"));
-            let arguments = [$($argument),*];
-            let real = |arguments: &[usize]| {
-                let [$($argument),*] = arguments[..] else { return -1 };
+            let arguments: &[Cell<usize>] = &[$(Cell::new($argument)),*];
+            let real = || {
+                let [$($argument),*] = arguments else { return -1 };
                 type Function = unsafe extern "C" fn(
                     $(interpose!(@usize $argument),)* $(interpose!(@pointer $error))?
                 ) -> c_int;
@@ -33,14 +34,14 @@ macro_rules! interpose {
                 // address for its error code.
                 unsafe {
                     let function = std::mem::transmute::<usize, Function>(REAL.address());
-                    let result = function($($argument,)* $($error)?);
+                    let result = function($($argument.get(),)* $($error)?);
                     [result, $(*$error)?][ERRORS]
                 }
             };
             const ERRORS: usize = 0 $(+ interpose!(@one_more $error))?;
             let act: fn(&Call<'_>) -> c_int = $act;
             act(&Call {
-                arguments: &arguments,
+                arguments,
                 real: &real,
                 fortran: ERRORS > 0,
                 address: caller.address(arguments.len() + ERRORS),

@@ -9,7 +9,7 @@ use crate::collectives::Operations;
 use crate::library::{Library, Statuses, at, pmpi};
 use crate::matching::{Arrived, Found, Matching, Message, Strands};
 use crate::requests::{self, Requests, wait_for};
-use crate::ring::Ring;
+use crate::ring::{Next, Ring};
 use hpcrun_abi::{LOST_ROOM, LOST_UNKNOWN, RemoteStrand};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -38,8 +38,6 @@ pub(crate) struct Job {
 pub(crate) struct State {
     pub(crate) matching: Matching,
     pub(crate) world: World,
-    /// The strand that has just come: it is large, so it is never moved.
-    strand: Box<Arrived>,
 }
 
 /// The processes, communicators and requests.
@@ -56,8 +54,9 @@ pub(crate) struct World {
     pub(crate) peers: Vec<Peer>,
     /// The communicator of strands that travel in messages.
     pub(crate) own: usize,
-    /// Such messages on their way.
+    /// Such messages on their way, and the last one that has come.
     pub(crate) sent: VecDeque<(usize, Box<Arrived>)>,
+    pub(crate) late: Box<Arrived>,
 }
 
 /// A communicator.
@@ -123,7 +122,6 @@ impl Job {
     pub(crate) fn new(operations: Operations, world: World) -> Job {
         let state = State {
             matching: Matching::new(world.peers.len()),
-            strand: Box::default(),
             world,
         };
         Job {
@@ -197,13 +195,9 @@ impl State {
     /// Merges the strand of a message that a receive has got.
     #[inline]
     pub(crate) fn take(&mut self, number: Option<u64>, message: Message, observed: &Observed) {
-        let State {
-            matching,
-            world,
-            strand,
-        } = self;
-        match matching.take(number, message, world, strand) {
-            Found::Strand => observed.import(&strand.strand),
+        let State { matching, world } = self;
+        match matching.take(number, message, world, |strand| observed.import(strand)) {
+            Found::Strand => {}
             Found::Missing => observed.lose(LOST_ROOM),
             Found::Ambiguous => observed.lose(LOST_UNKNOWN),
         }
@@ -211,12 +205,9 @@ impl State {
 
     /// Merges the strand of a message that is there. The receive will count what cannot be told.
     pub(crate) fn peek(&mut self, message: Message, observed: &Observed) {
-        if self
-            .matching
-            .peek(message, &mut self.world, &mut self.strand)
-            == Found::Strand
-        {
-            observed.import(&self.strand.strand);
+        let State { matching, world } = self;
+        if let Some(strand) = matching.peek(message, world) {
+            observed.import(strand);
         }
     }
 }
@@ -300,13 +291,13 @@ impl World {
         self.reap(true);
         pmpi!(Barrier(self.own));
         let any = self.library.any_source as usize;
-        while self.by_message(any, Duration::ZERO, &mut Arrived::default()) {}
+        while self.by_message(any, Duration::ZERO) {}
         pmpi!(Comm_free(at(&mut self.own)));
     }
 
-    /// The next strand that comes in a message from a rank, if it comes in time.
+    /// Whether the next strand that comes in a message from a rank comes in time.
     #[cold]
-    fn by_message(&mut self, source: usize, patience: Duration, into: &mut Arrived) -> bool {
+    fn by_message(&mut self, source: usize, patience: Duration) -> bool {
         let begin = Instant::now();
         let (own, byte, mut status) = (self.own, self.library.byte, [0; 6]);
         let status = at(&mut status);
@@ -315,7 +306,7 @@ impl World {
             pmpi!(Iprobe(source, TAG, own, at(&mut is_there), status));
             if is_there != 0 {
                 pmpi!(Recv(
-                    at(into),
+                    at(&mut *self.late),
                     size_of::<Arrived>(),
                     byte,
                     source,
@@ -323,6 +314,7 @@ impl World {
                     own,
                     status
                 ));
+                self.late.strand.name = 0;
                 return true;
             }
             if begin.elapsed() >= patience {
@@ -335,22 +327,18 @@ impl World {
 
 impl Strands for World {
     #[inline]
-    fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
-        if let Some(ring) = &mut self.peers[source as usize].from {
-            into.strand.rank = source;
-            if ring.receive(into) {
-                return true;
+    fn arrival(&mut self, source: u32) -> Option<&Arrived> {
+        let place = source as usize;
+        let ring = self.peers[place].from.as_mut();
+        match ring.map_or(Next::Closed, Ring::receive) {
+            Next::Entry => self.peers[place].from.as_ref().map(Ring::entry),
+            Next::Nothing => None,
+            Next::Closed => {
+                self.peers[place].from = None;
+                let is_there = self.by_message(place, PATIENCE);
+                is_there.then_some(&*self.late)
             }
-            if !ring.is_closed() {
-                return false;
-            }
-            // It may have been closed since.
-            if ring.receive(into) {
-                return true;
-            }
-            self.peers[source as usize].from = None;
         }
-        self.by_message(source as usize, PATIENCE, into)
     }
 
     fn completed(&mut self, number: u64) -> Result<Message, ()> {

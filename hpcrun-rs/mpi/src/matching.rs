@@ -22,6 +22,13 @@ pub(crate) struct Arrived {
     pub(crate) strand: RemoteStrand,
 }
 
+impl Arrived {
+    #[inline]
+    fn is_of(&self, message: &Message) -> bool {
+        (self.comm, self.tag) == (message.comm, message.tag)
+    }
+}
+
 /// A message, as a completed receive knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -73,8 +80,8 @@ pub(crate) enum Found {
 
 /// Where strands come from, and what else is known of receives.
 pub(crate) trait Strands {
-    /// Puts the next strand that has come from a rank into `into`; false: there is none.
-    fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool;
+    /// The next strand that has come from a rank.
+    fn arrival(&mut self, source: u32) -> Option<&Arrived>;
     /// The message of a posted receive, by its number, if it is complete; `Err`: it may or may not be.
     fn completed(&mut self, number: u64) -> Result<Message, ()>;
 }
@@ -125,15 +132,15 @@ impl Matching {
         posted.debt.is_some()
     }
 
-    /// The strand of a message that a receive has got: a posted one, or one that is posted now, after all
-    /// others.
+    /// Calls `merge` with the strand of a message that a receive has got: a posted one, or one that is posted
+    /// now, after all others.
     #[inline]
     pub(crate) fn take(
         &mut self,
         number: Option<u64>,
         message: Message,
         world: &mut impl Strands,
-        into: &mut Arrived,
+        merge: impl FnOnce(&RemoteStrand),
     ) -> Found {
         let is_only = match self.posted[..] {
             [] => true,
@@ -142,12 +149,13 @@ impl Matching {
         };
         if is_only && self.arrived[message.source as usize].is_empty() {
             // As nearly always.
-            if world.arrival(message.source, into) {
-                if (into.comm, into.tag) == (message.comm, message.tag) {
+            if let Some(arrived) = world.arrival(message.source) {
+                if arrived.is_of(&message) {
                     self.posted.clear();
+                    merge(&arrived.strand);
                     return Found::Strand;
                 }
-                self.arrived[message.source as usize].push_back(*into);
+                self.arrived[message.source as usize].push_back(*arrived);
             }
         }
         let at = number.and_then(|number| self.posted.iter().position(|p| p.number == number));
@@ -157,7 +165,7 @@ impl Matching {
             Ok(Some(place)) => {
                 let arrived = self.arrived[message.source as usize].remove(place);
                 arrived.map_or(Found::Missing, |arrived| {
-                    *into = arrived;
+                    merge(&arrived.strand);
                     Found::Strand
                 })
             }
@@ -181,21 +189,14 @@ impl Matching {
         found
     }
 
-    /// The strand of a message that was found, and will be received later.
+    /// The strand of a message that was found, and will be received later. Then it counts if it is unknown.
     pub(crate) fn peek(
         &mut self,
         message: Message,
         world: &mut impl Strands,
-        into: &mut Arrived,
-    ) -> Found {
-        match self.place(None, &message, world) {
-            Err(()) => Found::Ambiguous,
-            Ok(None) => Found::Missing,
-            Ok(Some(place)) => {
-                *into = self.arrived[message.source as usize][place];
-                Found::Strand
-            }
-        }
+    ) -> Option<&RemoteStrand> {
+        let place = self.place(None, &message, world).ok()??;
+        Some(&self.arrived[message.source as usize].get(place)?.strand)
     }
 
     /// Where the strand of the message is that the receive at a place has got; `None` if it is not there,
@@ -221,7 +222,7 @@ impl Matching {
         let (mut place, mut seen) = (0, 0);
         loop {
             while let Some(strand) = arrived.get(place) {
-                if (strand.comm, strand.tag) == (message.comm, message.tag) {
+                if strand.is_of(message) {
                     if seen == ahead {
                         return Ok(Some(place));
                     }
@@ -229,11 +230,10 @@ impl Matching {
                 }
                 place += 1;
             }
-            let mut next = Arrived::default();
-            if !world.arrival(message.source, &mut next) {
+            let Some(next) = world.arrival(message.source) else {
                 return Ok(None);
-            }
-            arrived.push_back(next);
+            };
+            arrived.push_back(*next);
         }
     }
 
@@ -263,6 +263,7 @@ mod tests {
     struct Model {
         /// Strands on their way: of messages from ranks 0 and 1.
         sent: [VecDeque<Arrived>; 2],
+        arrival: Arrived,
         /// Messages that no receive accepts yet, with the number of their strand.
         unexpected: Vec<(Message, u32)>,
         receives: Vec<Receive>,
@@ -278,10 +279,9 @@ mod tests {
     }
 
     impl Strands for Model {
-        fn arrival(&mut self, source: u32, into: &mut Arrived) -> bool {
-            let first = self.sent[source as usize].pop_front();
-            *into = first.unwrap_or_default();
-            first.is_some()
+        fn arrival(&mut self, source: u32) -> Option<&Arrived> {
+            self.arrival = self.sent[source as usize].pop_front()?;
+            Some(&self.arrival)
         }
 
         fn completed(&mut self, number: u64) -> Result<Message, ()> {
@@ -329,7 +329,7 @@ mod tests {
             random ^= random << 17;
             (random >> 33) % bound
         };
-        let (mut ambiguous, mut found, mut got) = (0, 0, Arrived::default());
+        let (mut ambiguous, mut found, mut got) = (0, 0, 0);
         for round in 0..400 {
             let (wildcards, tells) = (round % 4 > 0, round % 4 > 1);
             let mut model = Model {
@@ -369,9 +369,10 @@ mod tests {
                         let at = nth.expect("there are so many").0;
                         let receive = model.receives.remove(at);
                         let (message, strand) = receive.got.expect("it is complete");
-                        match matching.take(Some(receive.number), message, &mut model, &mut got) {
+                        let merge = |strand: &RemoteStrand| got = strand.export;
+                        match matching.take(Some(receive.number), message, &mut model, merge) {
                             Found::Strand => {
-                                assert_eq!(got.strand.export, strand);
+                                assert_eq!(got, strand);
                                 found += 1;
                             }
                             Found::Ambiguous => {
@@ -386,17 +387,15 @@ mod tests {
             while let Some(receive) = model.receives.pop() {
                 match receive.got {
                     Some((message, _)) => {
-                        matching.take(Some(receive.number), message, &mut model, &mut got);
+                        matching.take(Some(receive.number), message, &mut model, |_| ());
                     }
                     None => matching.withdraw(receive.number),
                 }
             }
             for (message, strand) in std::mem::take(&mut model.unexpected) {
-                assert_eq!(
-                    matching.take(None, message, &mut model, &mut got),
-                    Found::Strand
-                );
-                assert_eq!(got.strand.export, strand);
+                let merge = |of: &RemoteStrand| got = of.export;
+                let found = matching.take(None, message, &mut model, merge);
+                assert_eq!((found, got), (Found::Strand, strand));
             }
             assert!(matching.posted.is_empty(), "{:?}", matching.posted);
             assert!(matching.arrived.iter().all(VecDeque::is_empty));
@@ -418,9 +417,9 @@ mod tests {
             tag: 5,
         };
         let take = |matching: &mut Matching, model: &mut Model| {
-            let mut got = Arrived::default();
-            let found = matching.take(None, message, model, &mut got);
-            (found, got.strand.export)
+            let mut got = 0;
+            let found = matching.take(None, message, model, |strand| got = strand.export);
+            (found, got)
         };
         assert_eq!(take(&mut matching, &mut model).0, Found::Missing);
         model.send(message);

@@ -49,7 +49,7 @@ impl End {
             return;
         };
         let message = (comm.id, self.tag);
-        world.send(message, rank, &observed.strand);
+        world.send(message, rank, observed.strand());
         if mode == Mode::Synchronous {
             observed.lose(LOST_SYNCHRONOUS);
         }

@@ -8,34 +8,11 @@ use crate::job::Job;
 use crate::library::{Status, Statuses, UNDEFINED, at, pmpi};
 use crate::messages::{End, Mode};
 use hpcrun_abi::LOST_UNKNOWN;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// By handle. Of requests that are not here nothing needs to be known when they are complete.
-pub(crate) type Requests = HashMap<usize, Request, BuildHasherDefault<Spread>>;
-
-/// Spreads handles, which are addresses or small numbers.
-#[derive(Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_usize((*byte).into()));
-    }
-
-    fn write_usize(&mut self, handle: usize) {
-        self.0 = (self.0 ^ handle as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-}
+pub(crate) type Requests = BTreeMap<usize, Request>;
 
 /// A request.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 //! A queue is a ring of lines of 64 bytes; an entry usually takes one. The first word of its first line is
 //! one more than the number of that line since the start, and is written last: so the receiver reads an entry
 //! without reading anything else of the sender's. Of the savings, an entry has those that are not as in the
-//! entry before. The receiver says now and then how far it is, and the sender looks when there seems to be no
-//! room. If there is none, the sender closes the queue, and strands go another way from then on.
+//! entry before: the sender need not compare those that have the same name, and the receiver's have another
+//! name after each change. The receiver says now and then how far it is, and the sender looks when there
+//! seems to be no room. If there is none, the sender closes the queue, and strands then go another way.
 //!
 //! Invariants: one thread at a time sends, and one receives (the job's state, in each process). A line is
 //! written only after the receiver has said that it is behind it. All shared words are atomics. The first
@@ -19,6 +20,8 @@ const WORDS: usize = 8;
 const LINE: usize = WORDS * size_of::<u64>();
 /// Words of data in a line.
 const DATA: usize = WORDS - 1;
+/// Odd, so that all positions have lines of their own.
+const SPREAD: u64 = 0x25d;
 /// Words of data in an entry before its savings.
 const HEAD: usize = 5;
 
@@ -32,8 +35,17 @@ pub(crate) struct Ring {
     position: u64,
     /// The receiver's position as it was last known to the sender, or said to it.
     known: u64,
-    /// The savings of the last entry.
-    last: [Saving; SAVINGS],
+    /// The last entry. The sender keeps its savings alone.
+    entry: Arrived,
+}
+
+/// What a receiver finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Entry,
+    Nothing,
+    /// Nothing, and nothing will come.
+    Closed,
 }
 
 // SAFETY: the memory is shared between processes anyway, by atomics; the rest is numbers.
@@ -50,17 +62,21 @@ impl Ring {
         (lines + 1) * LINE
     }
 
-    /// A queue of so many lines, a power of two.
+    /// A queue of so many lines, a power of two, in which this rank sends.
     ///
     /// # Safety
     /// Zeros at first, aligned to lines, and never unmapped. At most one ring for each end.
-    pub(crate) unsafe fn new(shared: *const u8, lines: usize) -> Ring {
+    pub(crate) unsafe fn new(shared: *const u8, lines: usize, sender: u32) -> Ring {
+        let mut entry = Arrived::default();
+        entry.strand.rank = sender;
+        // The receiver's names are another one at each change.
+        entry.strand.name = u64::from(sender + 1) << 40;
         Ring {
             shared: shared.cast(),
             lines: lines as u64,
             position: 0,
             known: 0,
-            last: Default::default(),
+            entry,
         }
     }
 
@@ -70,10 +86,11 @@ impl Ring {
         unsafe { &*self.shared.add(index) }
     }
 
-    /// The first word of the line at a position.
+    /// The first word of the line at a position. Lines that follow each other are far apart: else the
+    /// receiver's processor would fetch the next one too early, and the sender would wait to get it back.
     #[inline]
     fn first(&self, position: u64) -> usize {
-        ((position & (self.lines - 1)) as usize + 1) * WORDS
+        ((position.wrapping_mul(SPREAD) & (self.lines - 1)) as usize + 1) * WORDS
     }
 
     /// A word of data of the entry at the position.
@@ -90,8 +107,8 @@ impl Ring {
     #[inline]
     pub(crate) fn send(&mut self, comm: u64, tag: i32, strand: &RemoteStrand) -> bool {
         let savings = &strand.savings[..SAVINGS.min(strand.count as usize)];
-        let changed = savings.iter().zip(&self.last).enumerate();
-        let changed = changed.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at);
+        let is_same = strand.name == self.entry.strand.name;
+        let changed = if is_same { 0 } else { self.changes(savings) };
         let lines = lines(changed.count_ones());
         if !self.has_room(lines) {
             self.known = self.word(0).load(Ordering::Acquire);
@@ -100,20 +117,26 @@ impl Ring {
             }
         }
         let put = |word, value| self.data(word).store(value, Ordering::Relaxed);
-        put(0, comm);
-        put(1, u64::from(tag as u32) << 32 | u64::from(strand.export));
-        put(2, strand.length);
-        put(3, strand.burdened);
-        put(
-            4,
+        let head: [u64; HEAD] = [
+            comm,
+            u64::from(tag as u32) << 32 | u64::from(strand.export),
+            strand.length,
+            strand.burdened,
             u64::from(strand.session) << 32 | (savings.len() as u64) << 16 | changed,
-        );
+        ];
+        let first = self.first(self.position);
+        for (word, value) in head.into_iter().enumerate() {
+            self.word(first + 1 + word).store(value, Ordering::Relaxed);
+        }
         for (place, at) in ones(changed).enumerate() {
             put(HEAD + 2 * place, savings[at].procedure);
             put(HEAD + 2 * place + 1, savings[at].time);
         }
-        self.last[..savings.len()].copy_from_slice(savings);
-        let number = self.word(self.first(self.position));
+        if !is_same {
+            self.entry.strand.name = strand.name;
+            self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
+        }
+        let number = self.word(first);
         number.store(self.position + 1, Ordering::Release);
         self.position += lines;
         let next = self.word(self.first(self.position));
@@ -129,45 +152,77 @@ impl Ring {
         true
     }
 
+    /// The savings that are others than in the entry before, by the bits of their places.
+    #[inline(never)]
+    fn changes(&self, savings: &[Saving]) -> u64 {
+        let all = savings.iter().zip(&self.entry.strand.savings).enumerate();
+        all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at)
+    }
+
     /// Sends nothing any more.
     pub(crate) fn close(&self) {
         self.word(1).store(1, Ordering::Release);
     }
 
     /// What was sent before is there.
-    pub(crate) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.word(1).load(Ordering::Acquire) != 0
     }
 
-    /// Receives, if there is something; of the savings, only those that count, and not who has sent it.
+    /// What was received last; of the savings, those that count.
     #[inline]
-    pub(crate) fn receive(&mut self, into: &mut Arrived) -> bool {
+    pub(crate) fn entry(&self) -> &Arrived {
+        &self.entry
+    }
+
+    #[inline]
+    fn has_entry(&self) -> bool {
         let number = self.word(self.first(self.position));
-        if number.load(Ordering::Acquire) != self.position + 1 {
-            return false;
+        number.load(Ordering::Acquire) == self.position + 1
+    }
+
+    /// Receives, if there is something.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> Next {
+        if !self.has_entry() {
+            match self.is_closed() {
+                false => return Next::Nothing,
+                // It may have been closed since.
+                true if !self.has_entry() => return Next::Closed,
+                true => {}
+            }
         }
-        let get = |word| self.data(word).load(Ordering::Relaxed);
-        let (tag, session) = (get(1), get(4));
-        (into.comm, into.tag) = (get(0), (tag >> 32) as i32);
-        let strand = &mut into.strand;
-        (strand.length, strand.burdened) = (get(2), get(3));
+        let first = self.first(self.position);
+        let head: [u64; HEAD] =
+            std::array::from_fn(|word| self.word(first + 1 + word).load(Ordering::Relaxed));
+        let [comm, tag, length, burdened, session] = head;
+        (self.entry.comm, self.entry.tag) = (comm, (tag >> 32) as i32);
+        let strand = &mut self.entry.strand;
+        (strand.length, strand.burdened) = (length, burdened);
         (strand.session, strand.export) = ((session >> 32) as u32, tag as u32);
-        strand.count = (session as u32 >> 16).min(SAVINGS as u32);
-        let changed = session & 0xffff;
-        for (place, at) in ones(changed).enumerate() {
-            self.last[at] = Saving {
-                procedure: self.data(HEAD + 2 * place).load(Ordering::Relaxed),
-                time: self.data(HEAD + 2 * place + 1).load(Ordering::Relaxed),
-            };
+        let (count, changed) = ((session as u32 >> 16).min(SAVINGS as u32), session & 0xffff);
+        if changed != 0 || count != strand.count {
+            (strand.count, strand.name) = (count, strand.name + 1);
+            self.put(changed);
         }
-        let count = strand.count as usize;
-        strand.savings[..count].copy_from_slice(&self.last[..count]);
         self.position += lines(changed.count_ones());
         if self.position - self.known > self.lines / 4 {
             self.known = self.position;
             self.word(0).store(self.position, Ordering::Release);
         }
-        true
+        Next::Entry
+    }
+
+    /// Takes the savings that have changed from the entry at the position.
+    #[inline(never)]
+    fn put(&mut self, changed: u64) {
+        for (place, at) in ones(changed).enumerate() {
+            let get = |word| self.data(HEAD + 2 * place + word).load(Ordering::Relaxed);
+            self.entry.strand.savings[at] = Saving {
+                procedure: get(0),
+                time: get(1),
+            };
+        }
     }
 }
 
@@ -185,23 +240,23 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
+    /// Some savings are as before, and of every second one all.
     fn arrived(number: u64) -> Arrived {
+        let content = number / 2;
         let mut strand = RemoteStrand {
             length: number * 1000,
             burdened: number * 1001,
             export: number as u32,
             session: 1,
-            count: (number * 7 % 9) as u32,
+            count: (content * 7 % 9) as u32,
+            name: content + 1,
             ..RemoteStrand::default()
         };
-        // Some of them as before.
-        for (at, saving) in strand.savings[..(number * 7 % 9) as usize]
-            .iter_mut()
-            .enumerate()
-        {
+        let count = strand.count as usize;
+        for (at, saving) in strand.savings[..count].iter_mut().enumerate() {
             *saving = Saving {
-                procedure: (1 << 60) | (number / 100),
-                time: number / (at as u64 + 1),
+                procedure: (1 << 60) | (content / 100),
+                time: content / (at as u64 + 1),
             };
         }
         Arrived {
@@ -215,14 +270,23 @@ mod tests {
         sender.send(arrived.comm, arrived.tag, &arrived.strand)
     }
 
+    /// What was received last, under the name with which it was sent, with savings that count alone.
+    fn received(receiver: &Ring, name: u64) -> Arrived {
+        let mut entry = *receiver.entry();
+        entry.strand.savings[entry.strand.count as usize..].fill(Saving::default());
+        entry.strand.name = name;
+        entry
+    }
+
     /// A sender and a receiver, each as fast as it can, in a ring of a few entries.
     #[test]
     fn what_is_sent_is_received_in_order() {
         const ENTRIES: u64 = 20_000;
         let memory: Vec<[AtomicU64; WORDS]> = (0..9).map(|_| Default::default()).collect();
         // SAFETY: zeros that live longer than both ends; alignment matters for speed alone.
-        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1) };
+        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1, 0) };
         let (mut sender, mut receiver) = (end(), end());
+        let mut last = (Arrived::default(), 0);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..ENTRIES {
@@ -232,22 +296,26 @@ mod tests {
                 }
             });
             for number in 0..ENTRIES {
-                // Savings that do not count stay.
-                let mut received = Arrived::default();
-                while !receiver.receive(&mut received) {
+                while receiver.receive() != Next::Entry {
                     std::thread::yield_now();
                 }
-                assert_eq!(received, arrived(number));
+                let sent = arrived(number);
+                assert_eq!(received(&receiver, sent.strand.name), sent);
+                // Who knows one of two names need not look at the savings of the other.
+                let name = receiver.entry().strand.name;
+                let is_same = sent.strand.savings == last.0.strand.savings;
+                assert_eq!(name == last.1, is_same && number > 0, "{number}");
+                last = (sent, name);
             }
         });
-        assert!(!receiver.receive(&mut Arrived::default()));
+        assert_eq!(receiver.receive(), Next::Nothing);
     }
 
     #[test]
     fn a_full_ring_refuses_and_goes_on() {
         let memory: Vec<[AtomicU64; WORDS]> = (0..5).map(|_| Default::default()).collect();
         // SAFETY: as above.
-        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1) };
+        let end = || unsafe { Ring::new(memory.as_ptr().cast(), memory.len() - 1, 0) };
         let (mut sender, mut receiver) = (end(), end());
         let empty = |number| Arrived {
             strand: RemoteStrand::default(),
@@ -257,16 +325,16 @@ mod tests {
             .take_while(|number| send(&mut sender, &empty(*number)))
             .count();
         assert_eq!(sent, 4);
-        let mut received = Arrived::default();
         for number in 0..4 {
-            assert!(receiver.receive(&mut received));
-            assert_eq!(received, empty(number));
+            assert_eq!(receiver.receive(), Next::Entry);
+            assert_eq!(received(&receiver, 0), empty(number));
         }
-        assert!(!receiver.receive(&mut received));
-        assert!(send(&mut sender, &empty(4)) && receiver.receive(&mut received));
-        assert_eq!(received, empty(4));
-        assert!(!receiver.is_closed());
+        assert_eq!(receiver.receive(), Next::Nothing);
+        assert!(send(&mut sender, &empty(4)) && receiver.receive() == Next::Entry);
+        assert_eq!(received(&receiver, 0), empty(4));
+        assert!(send(&mut sender, &empty(5)));
         sender.close();
-        assert!(receiver.is_closed());
+        assert_eq!(receiver.receive(), Next::Entry);
+        assert_eq!(receiver.receive(), Next::Closed);
     }
 }

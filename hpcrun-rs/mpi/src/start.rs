@@ -46,6 +46,7 @@ pub(crate) fn begin() {
         peers: connect(library, own, rank, &hellos),
         own,
         sent: VecDeque::new(),
+        late: Box::default(),
     };
     world.add(library.world, 1, (0..size as u32).collect());
     world.add(library.own, 2, vec![rank as u32]);
@@ -117,7 +118,7 @@ fn connect(library: &Library, own: usize, rank: usize, hellos: &[[u64; 2]]) -> V
     let ring = |from: usize, to: usize| {
         let start = memory?.wrapping_add((place(from)? * here.len() + place(to)?) * bytes);
         // SAFETY: zeros from the system, aligned to lines, and never unmapped.
-        Some(unsafe { Ring::new(start, lines) })
+        Some(unsafe { Ring::new(start, lines, from as u32) })
     };
     let peer = |other| Peer {
         to: ring(rank, other),

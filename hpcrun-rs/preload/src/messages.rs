@@ -3,7 +3,7 @@
 
 use crate::events;
 use critical_path::{Lost, Site};
-use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, MessageTable, RemoteStrand};
+use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, Entered, MessageTable, RemoteStrand};
 use hpcrun_core::logical::agents;
 use hpcrun_core::{path, session, threads};
 use std::ptr;
@@ -40,13 +40,12 @@ extern "C" fn join(job: u64, rank: u32, ranks: u32) {
 
 // Calls of MPI need not keep errno.
 
-unsafe extern "C" fn enter(address: u64, to: *mut RemoteStrand) -> u64 {
-    // SAFETY: null, or the caller's strand.
-    let mut to = unsafe { to.as_mut() };
-    if let Some(to) = &mut to {
-        to.session = 0;
-    }
-    threads::current().map_or(CALL_UNTRACKED, |thread| thread.enter_call(address, to))
+extern "C" fn enter(address: u64, sends: bool) -> Entered {
+    let untracked = Entered {
+        site: CALL_UNTRACKED,
+        strand: ptr::null(),
+    };
+    threads::current().map_or(untracked, |thread| thread.enter_call(address, sends))
 }
 
 extern "C" fn leave(entered: u64) {

@@ -334,11 +334,28 @@ pub struct RemoteStrand {
     pub session: u32,
     /// How many of `savings` are used.
     pub count: u32,
+    /// In one process, strands with the same name have the same savings; 0 is no name.
+    pub name: u64,
     /// The largest savings: of marks, then of others.
     pub savings: [Saving; SAVINGS],
 }
 
 impl RemoteStrand {
+    /// Of a thread that is not tracked.
+    pub const UNTRACKED: RemoteStrand = RemoteStrand {
+        length: 0,
+        burdened: 0,
+        rank: 0,
+        export: 0,
+        session: 0,
+        count: 0,
+        name: 0,
+        savings: [Saving {
+            procedure: 0,
+            time: 0,
+        }; SAVINGS],
+    };
+
     /// The site that stands for it at the receiver.
     pub const fn site(&self) -> Site {
         SITE_REMOTE | (self.rank as u64) << 32 | self.export as u64
@@ -364,9 +381,19 @@ impl RemoteStrand {
     }
 }
 
-/// What [`MessageTable::enter`] returns in a call within another one, which is not to be reported.
+/// What [`MessageTable::enter`] returns.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Entered {
+    /// Where the call is, or one of the constants below.
+    pub site: Site,
+    /// The thread's strand, until its next call; null if it is not tracked, or was not asked for.
+    pub strand: *const RemoteStrand,
+}
+
+/// In place of a site: a call within another one, which is not to be reported.
 pub const CALL_NESTED: Site = 0;
-/// What [`MessageTable::enter`] returns for a call that is not tracked.
+/// In place of a site: a call that is not tracked.
 pub const CALL_UNTRACKED: Site = 1;
 
 /// The functions for calls of a message-passing library, all about the calling thread. None of them is for
@@ -385,9 +412,9 @@ pub struct MessageTable {
     pub tracks: bool,
     /// The process has this rank among so many in a job, whose id is the same for all ranks.
     pub join: extern "C" fn(job: u64, rank: u32, ranks: u32),
-    /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the result
-    /// unless it is [`CALL_NESTED`]. The strand is copied for other processes, unless `to` is null.
-    pub enter: unsafe extern "C" fn(address: u64, to: *mut RemoteStrand) -> Site,
+    /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the site unless
+    /// it is [`CALL_NESTED`]. `sends`: the strand is needed for other processes.
+    pub enter: extern "C" fn(address: u64, sends: bool) -> Entered,
     /// The call ends.
     pub leave: extern "C" fn(Site),
     /// The call has waited for a strand of another process.

@@ -100,9 +100,9 @@ impl Tracked {
         }
     }
 
-    /// Copies the strand for another process.
-    pub fn export(&mut self, at: Site, to: &mut RemoteStrand) {
-        self.thread.export(at, super::rank(), to);
+    /// The strand for another process.
+    pub fn export(&mut self, at: Site) -> &RemoteStrand {
+        self.thread.export(at, super::rank())
     }
 
     /// Has acquired a lock, with others if it is `shared`. Returns whether somebody had it before.

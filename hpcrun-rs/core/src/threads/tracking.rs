@@ -9,8 +9,9 @@ use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
 use hpcrun_abi::{
-    CALL_NESTED, CALL_UNTRACKED, CountedSite, RemoteStrand, RuntimeTable, SITE_CONTEXT, TaskHeader,
+    CALL_NESTED, CALL_UNTRACKED, CountedSite, Entered, RuntimeTable, SITE_CONTEXT, TaskHeader,
 };
+use std::ptr;
 
 impl ThreadState {
     /// The thread's part, for what is no event of its own.
@@ -39,23 +40,31 @@ impl ThreadState {
     }
 
     /// A call of a message-passing library begins, from an address: what the thread does in it is no
-    /// activity, and a yield there is no idleness. The result is for [`Self::leave_call`]; [`CALL_NESTED`]:
-    /// the thread is in such a call already. Copies the strand, if it is asked to, for other processes.
-    pub fn enter_call(&self, address: u64, to: Option<&mut RemoteStrand>) -> u64 {
+    /// activity, and a yield there is no idleness. The site is for [`Self::leave_call`]; [`CALL_NESTED`]:
+    /// the thread is in such a call already. The strand is there if it `sends`.
+    pub fn enter_call(&self, address: u64, sends: bool) -> Entered {
+        let without = |site| Entered {
+            site,
+            strand: ptr::null(),
+        };
         if self.in_call.replace(true) {
-            return CALL_NESTED;
+            return without(CALL_NESTED);
         }
         if !path::is_active() {
-            return CALL_UNTRACKED;
+            return without(CALL_UNTRACKED);
         }
-        let site = self.event(address, |tracked, site| {
+        let entered = self.event(address, |tracked, at| {
             tracked.thread.pause();
-            if let Some(to) = to {
-                tracked.export(site, to);
+            let site = at.0.max(CALL_UNTRACKED + 1);
+            match sends {
+                true => Entered {
+                    site,
+                    strand: tracked.export(at),
+                },
+                false => without(site),
             }
-            site
         });
-        site.map_or(CALL_UNTRACKED, |site| site.0.max(CALL_UNTRACKED + 1))
+        entered.unwrap_or(without(CALL_UNTRACKED))
     }
 
     /// The call ends.
