@@ -25,12 +25,12 @@ use std::time::Duration;
 use hpcrun_api::{Edge, Strand};
 use work_stealing_rt::SpawnContext;
 
-use crate::names::{self, Entry, lock};
+use crate::names::{Entry, lock};
 use crate::priority::Priority;
 use crate::ready::Turn;
 use crate::shared::Shared;
 use crate::strand::{self, Current};
-use crate::table::{Path, What, add};
+use crate::table::{Ended, Path, add};
 
 /// Messages that an actor handles in a row although others are as urgent.
 const BATCH: u32 = 8;
@@ -81,9 +81,10 @@ struct Mailbox<A> {
     state: State,
     /// There unless it runs, or is stopped.
     actor: Option<Box<A>>,
-    /// The path of its last task; the same for the profiler.
-    last: Path,
-    strand: Option<Strand>,
+    /// Its last task.
+    last: Ended,
+    /// The tasks that have made room for it since then, if it was held.
+    room: Vec<Ended>,
     /// Receivers that had no room for what it sent; if it is held, the last one holds it.
     full: Vec<Arc<dyn Turn>>,
     /// The actors that it holds.
@@ -107,8 +108,8 @@ impl<A: Send + 'static> Cell<A> {
             queue: VecDeque::new(),
             state: State::Running,
             actor: None,
-            last: Path::default(),
-            strand: None,
+            last: Ended::default(),
+            room: Vec::new(),
             full: Vec::new(),
             held: Vec::new(),
         };
@@ -197,10 +198,12 @@ impl<A: Send + 'static> Cell<A> {
         if !matches!(strand::current(), Current::Other | Current::Program) {
             return;
         }
-        loop {
+        for looks in 0_u64.. {
             let mailbox = self.lock();
             if mailbox.state == State::Stopped || mailbox.queue.len() < self.room {
-                return;
+                let last = (looks != 0).then(|| mailbox.last.share());
+                drop(mailbox);
+                return last.map_or((), |last| self.depend_on(last));
             }
             if strand::current() == Current::Program {
                 drop(mailbox);
@@ -257,23 +260,38 @@ impl<A: Send + 'static> Cell<A> {
         worker: usize,
     ) -> (MutexGuard<'a, Mailbox<A>>, bool) {
         let shared = &self.shared;
-        let (last, before) = (mailbox.last, mailbox.strand.take());
+        // Who waits for room in the mailbox may ask for it meanwhile.
+        let last = mailbox.last.0;
+        let before = match self.room {
+            usize::MAX => mailbox.last.1.take(),
+            _ => mailbox.last.share().1,
+        };
+        let room = match mailbox.room.is_empty() {
+            true => None,
+            false => Some(std::mem::take(&mut mailbox.room)),
+        };
         drop(mailbox);
         let mut envelope = message.envelope;
         let entry = envelope.message.entry();
-        let what = || What {
-            actor: self.number,
-            entry: names::number(entry),
-        };
-        let task = || (worker, what(), envelope.path, last);
-        let recorded = shared.is_recording().then(task);
-        let begun = strand::begin(&shared.tables, Current::Handler, recorded);
+        let is_recorded = shared.is_recording();
+        if is_recorded {
+            let of = (self.number, entry);
+            strand::begin(&shared.tables, worker, of, [&envelope.path, &last]);
+        }
+        let outer = strand::replace(Current::Handler);
         let left = begin_tracked(envelope.tracked.take(), before);
+        if let Some(room) = room {
+            room.into_iter().for_each(|room| self.depend_on(room));
+        }
         let context = envelope.context;
         let call = || context.enter(|| envelope.message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
         let strand = left.and_then(|left| left.end());
-        let (path, ended) = strand::end(&shared.tables, begun);
+        let ended = strand::replace(outer);
+        let path = match is_recorded {
+            true => strand::end(&shared.tables),
+            false => Path::default(),
+        };
         add(&shared.tables.of[worker].messages, 1);
         if let Some(strand) = &strand {
             shared.add_end(strand);
@@ -283,7 +301,7 @@ impl<A: Send + 'static> Cell<A> {
             false
         });
         mailbox = self.lock();
-        (mailbox.last, mailbox.strand) = (path, strand);
+        (mailbox.last.0, mailbox.last.1) = (path, strand);
         if let Current::Full(from) = ended {
             mailbox.full = strand::take_full(from);
         }
@@ -291,10 +309,22 @@ impl<A: Send + 'static> Cell<A> {
         (mailbox, goes_on)
     }
 
-    /// Those that waited for room go on.
+    /// What follows in the current task has waited for room, which the end of another task has made.
     #[cold]
-    fn let_go(&self, held: Vec<Arc<dyn Turn>>) {
-        held.into_iter().for_each(|actor| actor.resume());
+    fn depend_on(&self, Ended(path, strand): Ended) {
+        if self.shared.is_recording() {
+            strand::merge(&self.shared.tables, path);
+        }
+        if strand.is_some() {
+            Strand::merge(strand, Edge::Channel);
+        }
+    }
+
+    /// Those that waited for room go on: its last task has made it.
+    #[cold]
+    fn let_go(&self, held: Vec<Arc<dyn Turn>>, last: &Ended) {
+        held.into_iter()
+            .for_each(|actor| actor.resume(last.share()));
         self.freed.notify_all();
     }
 
@@ -311,13 +341,13 @@ impl<A: Send + 'static> Cell<A> {
         let actor = mailbox.actor.take().or(running);
         let queue = std::mem::take(&mut mailbox.queue);
         let held = std::mem::take(&mut mailbox.held);
-        let full = std::mem::take(&mut mailbox.full);
+        let (full, last) = (std::mem::take(&mut mailbox.full), mailbox.last.share());
         drop((mailbox, full));
         let undelivered = &self.shared.undelivered;
         undelivered.fetch_add(queue.len() as u64, Ordering::Relaxed);
         self.discard(actor);
         queue.into_iter().for_each(|message| self.discard(message));
-        self.let_go(held);
+        self.let_go(held, &last);
     }
 }
 
@@ -375,7 +405,7 @@ impl<A: Send + 'static> Turn for Cell<A> {
         self.number
     }
 
-    fn run(self: Arc<Self>, worker: usize) {
+    fn run(self: Arc<Self>, worker: usize, is_nested: bool) {
         let mut mailbox = self.lock();
         if !matches!(mailbox.state, State::Ready(_)) {
             return;
@@ -389,9 +419,9 @@ impl<A: Send + 'static> Turn for Cell<A> {
                 return self.go_on(mailbox, actor);
             };
             if self.room != usize::MAX && mailbox.queue.len() <= self.room / 2 {
-                let held = std::mem::take(&mut mailbox.held);
+                let (held, last) = (std::mem::take(&mut mailbox.held), mailbox.last.share());
                 drop(mailbox);
-                self.let_go(held);
+                self.let_go(held, &last);
                 mailbox = self.lock();
             }
             let goes_on;
@@ -400,7 +430,8 @@ impl<A: Send + 'static> Turn for Cell<A> {
                 return self.end(mailbox, Some(actor));
             }
             let others = |next| self.shared.ready.has(next, handled < BATCH);
-            if !mailbox.full.is_empty() || mailbox.urgency().is_none_or(others) {
+            let must_end = is_nested || !mailbox.full.is_empty();
+            if must_end || mailbox.urgency().is_none_or(others) {
                 return self.go_on(mailbox, actor);
             }
         }
@@ -423,10 +454,11 @@ impl<A: Send + 'static> Turn for Cell<A> {
         is_full
     }
 
-    fn resume(self: Arc<Self>) {
+    fn resume(self: Arc<Self>, after: Ended) {
         self.shared.held.fetch_sub(1, Ordering::Relaxed);
         let mut mailbox = self.lock();
         mailbox.full.pop();
+        mailbox.room.push(after);
         if mailbox.state == State::Held {
             self.rest(mailbox);
         }

@@ -38,7 +38,8 @@
 //! * *Activity* is CPU time of the worker in a handler, with the way of its message through the scheduler.
 //!   Forks of work-stealing-rt inside a handler count as far as the handler's own worker runs them.
 //! * An actor's tasks also depend on those before them, as it runs one at a time; the paper's paths, which
-//!   follow messages only, are [an option](SystemBuilder::actor_order).
+//!   follow messages only, are [an option](SystemBuilder::actor_order). What waits for room in a mailbox
+//!   depends on the task that makes it.
 //! * Each message's handler is, for a profiler, called by its sender. The queue of ready actors and the
 //!   recording of paths are tagged as overhead by their folder, as in work-stealing-rt.
 //!

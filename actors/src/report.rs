@@ -105,7 +105,7 @@ impl PathReport {
 
     fn messages_on_path(&self) -> impl Iterator<Item = What> + '_ {
         let tasks = self.graph.on_path().map(|node| node.part);
-        let tasks = tasks.filter(|part| part.link == Link::Message);
+        let tasks = tasks.filter(|part| matches!(part.link, Link::Message | Link::Actor));
         tasks.map(|part| part.what)
     }
 
@@ -294,19 +294,14 @@ fn merged<'a>(
     merged.into_iter().take(MOST)
 }
 
-/// In milliseconds.
-struct Ms(u64);
-
-impl fmt::Display for Ms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        format!("{:.3} ms", self.0 as f64 / 1e6).fmt(f)
-    }
+fn ms(time: u64) -> String {
+    format!("{:.3} ms", time as f64 / 1e6)
 }
 
 impl fmt::Display for PathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.report;
-        let (work, span, parallelism) = (Ms(path.work), Ms(path.span), path.parallelism());
+        let (work, span, parallelism) = (ms(path.work), ms(path.span), path.parallelism());
         writeln!(f, "work {work}, span {span}, parallelism {parallelism:.2}")?;
         writeln!(f, "on the path by actor and entry method:")?;
         let mut sums: Vec<_> = sums(self.graph.on_path(), |what| what)
@@ -315,21 +310,21 @@ impl fmt::Display for PathReport {
         sums.sort_by_key(|(what, (time, _))| (u64::MAX - time, what.actor, what.entry));
         for (what, (time, count)) in sums.into_iter().take(ROWS) {
             let (actor, entry) = self.shared.name(what);
-            let (share, time) = (100.0 * path.share(time), Ms(time));
+            let (share, time) = (100.0 * path.share(time), ms(time));
             writeln!(f, "{share:6.1} % {time:>15}  x {count:<6} {actor} {entry}")?;
         }
         writeln!(f, "entry methods, by what the span loses without them:")?;
         for procedure in path.procedures.iter().take(ROWS) {
-            let (gain, on_path) = (Ms(path.gain(procedure)), Ms(procedure.on_path));
+            let (gain, on_path) = (ms(path.gain(procedure)), ms(procedure.on_path));
             writeln!(f, "{gain:>15}  on the path {on_path}  {}", procedure.name)?;
         }
         for near in &path.near {
             let (time, slack, Place { name, module, .. }) =
-                (Ms(near.time), Ms(near.slack), &near.begin);
+                (ms(near.time), ms(near.slack), &near.begin);
             writeln!(f, "nearly critical: {time}, slack {slack}  {module} {name}")?;
         }
         for task in &self.exposing {
-            let (time, slack) = (Ms(task.time), Ms(task.slack));
+            let (time, slack) = (ms(task.time), ms(task.slack));
             writeln!(
                 f,
                 "exposes parallelism: {time}, slack {slack}  {} {}",

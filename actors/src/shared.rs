@@ -11,7 +11,7 @@ use hpcrun_api::{Edge, Strand};
 use work_stealing_rt::ThreadPool;
 
 use crate::graph::{Graph, Window};
-use crate::names::{self, Groups, lock};
+use crate::names::{self, Entry, Groups, lock};
 use crate::priority::Priority;
 use crate::ready::{Ready, Turn};
 use crate::strand::{self, Current, Tables};
@@ -96,13 +96,10 @@ impl Shared {
     /// The path of a message that is sent now.
     #[inline]
     pub(crate) fn path(&self) -> Path {
-        if !self.is_recording() {
-            return Path::default();
+        match self.is_recording() {
+            true => strand::path_or(&self.tables, self.base.load(Ordering::Relaxed)),
+            false => Path::default(),
         }
-        strand::path(&self.tables).unwrap_or_else(|| Path {
-            length: self.base.load(Ordering::Relaxed),
-            ..Path::default()
-        })
     }
 
     /// A new actor.
@@ -137,14 +134,17 @@ impl Shared {
 
     /// The body of a helper.
     fn help(self: Arc<Self>) {
-        let worker = self.worker();
-        // In the middle of a task, that comes first; and nobody sends while the only worker looks.
-        let may_look = strand::current() == Current::Other && self.tables.of.len() > 1;
+        let (worker, is_nested) = (self.worker(), work_stealing_rt::is_nested());
+        // Nobody sends while the only worker looks.
+        let may_look = !is_nested && self.tables.of.len() > 1;
         strand::rest(&self.tables, worker);
         let mut next = self.ready.take(false);
         loop {
             while let Some(actor) = next {
-                actor.run(worker);
+                actor.run(worker, is_nested);
+                if is_nested {
+                    return self.leave(1);
+                }
                 next = self.ready.take(true);
             }
             strand::rest(&self.tables, worker);
@@ -160,13 +160,20 @@ impl Shared {
     }
 
     /// Runs one ready actor in the middle of a program; false if there is none.
-    pub(crate) fn help_once(&self) -> bool {
+    pub(crate) fn help_once(self: &Arc<Self>) -> bool {
         let actor = self.ready.take(false);
-        let is_some = actor.map(|actor| actor.run(self.worker())).is_some();
+        let is_some = actor.map(|actor| actor.run(self.worker(), true)).is_some();
         if is_some {
-            self.ready.leave();
+            self.leave(0);
         }
         is_some
+    }
+
+    /// An actor has run, and so many helpers end.
+    fn leave(self: &Arc<Self>, helpers: usize) {
+        if self.ready.leave(helpers) {
+            self.start_helper();
+        }
     }
 
     fn worker(&self) -> usize {
@@ -179,15 +186,17 @@ impl Shared {
         self.pool.install(|| {
             let worker = self.worker();
             strand::rest(&self.tables, worker);
-            let what = || What {
-                actor: names::PROGRAM,
-                entry: names::number(|| "program".to_owned()),
-            };
-            let task = || (worker, what(), self.path(), Path::default());
-            let recorded = self.is_recording().then(task);
-            let begun = strand::begin(&self.tables, Current::Program, recorded);
+            let is_recorded = self.is_recording();
+            if is_recorded {
+                let of: (u64, Entry) = (names::PROGRAM, || "program".to_owned());
+                strand::begin(&self.tables, worker, of, [&self.path(), &Path::default()]);
+            }
+            let outer = strand::replace(Current::Program);
             let result = catch_unwind(AssertUnwindSafe(program));
-            strand::end(&self.tables, begun);
+            strand::replace(outer);
+            if is_recorded {
+                strand::end(&self.tables);
+            }
             result.unwrap_or_else(|payload| resume_unwind(payload))
         })
     }

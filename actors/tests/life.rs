@@ -430,6 +430,48 @@ fn programs_may_overlap() {
     assert_eq!(system.messages(), 4 * 50 * 20);
 }
 
+/// An actor that sends to itself until it is told that the other one's wait is over.
+struct Busy(Arc<AtomicUsize>, Arc<AtomicBool>);
+
+impl Handle<()> for Busy {
+    fn handle(&mut self, (): (), context: &mut Context<'_, Self>) {
+        self.0.fetch_add(1, SeqCst);
+        if !self.1.load(SeqCst) {
+            context.address().send(());
+        }
+    }
+}
+
+struct Joins(Address<Busy>, Arc<AtomicUsize>, Arc<AtomicBool>);
+
+impl Handle<()> for Joins {
+    fn handle(&mut self, (): (), _: &mut Context<'_, Self>) {
+        let stolen = AtomicBool::new(false);
+        let wait = |is_over: &dyn Fn() -> bool| {
+            while !is_over() {
+                thread::yield_now();
+            }
+        };
+        // The other worker keeps the second half until this one, which waits, has handled messages.
+        let other = || {
+            stolen.store(true, SeqCst);
+            self.0.send(());
+            wait(&|| self.1.load(SeqCst) > 10);
+        };
+        work_stealing_rt::join(|| wait(&|| stolen.load(SeqCst)), other);
+        self.2.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn messages_do_not_keep_a_handler_that_waits_for_a_fork() {
+    let (system, handled, done) = (system(2), Arc::default(), Arc::default());
+    let busy = system.spawn(Busy(Arc::clone(&handled), Arc::clone(&done)));
+    let joins = system.spawn(Joins(busy, handled, Arc::clone(&done)));
+    system.run(|| joins.send(())).expect("no panic");
+    assert!(done.load(SeqCst));
+}
+
 /// Long: `cargo test --release -p actors --test life -- --ignored`.
 #[test]
 #[ignore = "takes a minute"]

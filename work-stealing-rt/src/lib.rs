@@ -102,5 +102,5 @@ pub use crate::{
     scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo},
     spawn::{spawn, spawn_fifo},
     spawn_context::SpawnContext,
-    yielding::{Yield, idle, yield_local, yield_now},
+    yielding::{Yield, idle, is_nested, yield_local, yield_now},
 };

@@ -61,6 +61,7 @@ pub(crate) fn adopt_current(pool: &Arc<Pool>, index: usize) -> bool {
     let pool = mem::ManuallyDrop::new(Arc::clone(pool));
     let worker = &pool.workers()[index];
     mem::forget(begin(worker));
+    worker.own.depth.set(1);
     begin_work(worker);
     true
 }

@@ -72,6 +72,8 @@ pub(crate) struct Own {
     pub(crate) searching: Cell<bool>,
     /// Tasks that it has run while it waited; saturates.
     pub(crate) tasks: Cell<u32>,
+    /// Found tasks that it runs, one in the middle of the other.
+    pub(crate) depth: Cell<u32>,
     /// State of the victim choice.
     pub(crate) random: Cell<u64>,
     /// Pauses before its next look at other workers, as the last of them asked for.
@@ -131,6 +133,7 @@ impl Worker {
                 counted: Cell::new(false),
                 searching: Cell::new(false),
                 tasks: Cell::new(0),
+                depth: Cell::new(0),
                 random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
                 pace: Cell::new(0),
                 taken_back: Cell::new(0),

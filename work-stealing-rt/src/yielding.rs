@@ -1,4 +1,4 @@
-//! `yield_now`, `yield_local`, `idle`: running another task in the middle of one, or none.
+//! `yield_now`, `yield_local`, `idle`, `is_nested`: running another task in the middle of one, or none.
 //!
 //! For a task that waits for an event that the runtime does not know.
 
@@ -47,6 +47,12 @@ pub fn idle<R>(wait: impl FnOnce() -> R) -> R {
         track::resume(paused);
         result
     })
+}
+
+/// Whether the calling task runs in the middle of another one, which waits for something on the same worker.
+/// A task that serves others without end gives way then, so that the other one learns when its wait is over.
+pub fn is_nested() -> bool {
+    Worker::with_current(|worker| worker.is_some_and(|worker| worker.own.depth.get() > 1))
 }
 
 /// [`yield_now`] on the calling worker.

@@ -9,8 +9,8 @@ use std::thread;
 
 use work_stealing_rt::{
     ThreadPool, ThreadPoolBuilder, Yield, broadcast, current_thread_has_pending_tasks,
-    current_thread_index, in_place_scope, in_place_scope_fifo, join, join_context, scope,
-    scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
+    current_thread_index, in_place_scope, in_place_scope_fifo, is_nested, join, join_context,
+    scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, yield_local, yield_now,
 };
 
 fn pool(threads: usize) -> ThreadPool {
@@ -167,6 +167,7 @@ fn a_panic_in_a_broadcast_goes_on_after_all_have_run() {
 #[test]
 fn a_yield_runs_one_task() {
     assert_eq!(yield_now(), None, "not a worker");
+    assert!(!is_nested());
     assert_eq!(current_thread_has_pending_tasks(), None);
     for yields in [yield_now, yield_local] {
         let pool = pool(1);
@@ -177,11 +178,12 @@ fn a_yield_runs_one_task() {
             for _ in 0..2 {
                 let done = Arc::clone(&done);
                 spawn(move || {
-                    done.fetch_add(1, SeqCst);
+                    done.fetch_add(usize::from(is_nested()), SeqCst);
                 });
             }
             assert_eq!(current_thread_has_pending_tasks(), Some(true));
             assert_eq!(yields(), Some(Yield::Executed));
+            assert!(!is_nested());
             assert_eq!(done.load(SeqCst), 1);
             assert_eq!(yields(), Some(Yield::Executed));
             assert_eq!(yields(), Some(Yield::Idle));

@@ -238,6 +238,80 @@ fn a_nested_task_is_no_part_of_the_outer_one() {
     assert_eq!((report.work, report.span), (4 * 10 + 4 * 12, 5 + 4 * 12));
 }
 
+/// A producer of four items and one long task after them, and a slow consumer with room for one.
+struct Producer(Address<Consumer>);
+struct Consumer;
+
+impl Handle<u32> for Producer {
+    fn handle(&mut self, item: u32, context: &mut Context<'_, Self>) {
+        if item == 4 {
+            return spend(20);
+        }
+        spend(1);
+        self.0.send(Value);
+        context.address().send(item + 1);
+    }
+}
+
+impl Handle<Value> for Consumer {
+    fn handle(&mut self, _: Value, _: &mut Context<'_, Self>) {
+        spend(5);
+    }
+}
+
+/// On one worker: the second item finds no room until the first is handled, the fourth until the third is.
+#[test]
+fn who_waits_for_room_depends_on_the_receiver() {
+    let system = builder(1).build().expect("threads");
+    let consumer = system.setup().mailbox(1).spawn(Consumer);
+    let producer = system.spawn(Producer(consumer));
+    system.run(|| producer.send(0_u32)).expect("no deadlock");
+    let path = system.critical_path();
+    assert_eq!((path.report.work, path.report.span), (44, 36));
+    let of = |name: &str| {
+        let mut all = path.report.procedures.iter();
+        all.find(|p| p.name.to_string().contains(name))
+            .map(|p| p.zeroed_span)
+    };
+    assert_eq!((of("Producer"), of("Consumer")), (Some(20), Some(24)));
+}
+
+/// The same for a program, which helps while it waits.
+#[test]
+fn a_program_that_waits_for_room_depends_on_the_receiver() {
+    let system = builder(1).build().expect("threads");
+    let consumer = system.setup().mailbox(1).spawn(Consumer);
+    let program = || {
+        for _ in 0..2 {
+            spend(1);
+            consumer.send(Value);
+        }
+        spend(20);
+    };
+    system.run(program).expect("no deadlock");
+    let report = system.critical_path().report;
+    assert_eq!((report.work, report.span), (32, 26));
+}
+
+/// A path along an actor's own tasks has all of them as steps.
+#[test]
+fn the_tasks_of_a_slow_actor_are_steps() {
+    let system = builder(2).build().expect("threads");
+    let buffer = system.spawn(Buffer);
+    let computers = system.array("computer", 8, |_, _| Computer(buffer.clone()));
+    system.run(|| computers.broadcast(Run)).expect("no panic");
+    let path = system.critical_path();
+    let steps = path.steps();
+    let of = |name: &str| {
+        steps
+            .iter()
+            .filter(|(_, entry)| entry.contains(name))
+            .count()
+    };
+    assert_eq!((of("Computer"), of("Buffer")), (1, 8));
+    assert_eq!(path.phase(6).map(|phase| phase.period), Some(1));
+}
+
 /// Hand-set priorities order the messages of one actor, and actors.
 struct Log(Arc<Mutex<Vec<i32>>>);
 

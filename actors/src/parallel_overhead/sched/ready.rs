@@ -3,6 +3,8 @@
 //! One duty: hand out scheduled actors, and see to it that as many workers as are useful ask for them. A
 //! *helper* is a task of the pool that runs actors until none is ready. Then one of them looks for some time
 //! whether one comes, and at last sleeps a little: to start a helper takes longer than to handle a message.
+//! In the middle of a task that waits for something else, a helper handles one message, and the next one is
+//! up to a new helper.
 //!
 //! * While an actor is ready there is a helper that will find it: a helper leaves only when the queue is
 //!   empty, and whoever adds an actor while no helper looks and not all workers help adds a helper.
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use crate::names::lock;
 use crate::priority::Priority;
+use crate::table::Ended;
 
 /// How often a helper looks, and the pauses between: a few tens of microseconds in all.
 const LOOKS: u32 = 40;
@@ -31,8 +34,9 @@ pub(crate) trait Turn: Send + Sync {
     /// The actor's number; see `names`.
     fn number(&self) -> u64;
 
-    /// Handles waiting messages, at least one if the actor is scheduled. On worker `worker`.
-    fn run(self: Arc<Self>, worker: usize);
+    /// Handles waiting messages, at least one if the actor is scheduled, on worker `worker`. Only one in the
+    /// middle of another task, which may be able to go on.
+    fn run(self: Arc<Self>, worker: usize, is_nested: bool);
 
     /// Ends the actor. Its waiting messages are undelivered.
     fn stop(&self);
@@ -41,8 +45,8 @@ pub(crate) trait Turn: Send + Sync {
     /// [`Turn::resume`].
     fn hold(&self, sender: Arc<dyn Turn>) -> bool;
 
-    /// The actor that held this one has room again.
-    fn resume(self: Arc<Self>);
+    /// The actor that held this one has room again, since a task of it has ended.
+    fn resume(self: Arc<Self>, after: Ended);
 
     /// The actor that holds this one.
     fn holder(&self) -> Option<Arc<dyn Turn>>;
@@ -152,11 +156,15 @@ impl Ready {
         actor
     }
 
-    /// An actor that [`Ready::take`] has returned has run.
-    pub(crate) fn leave(&self) {
+    /// An actor that [`Ready::take`] has returned has run, and so many helpers end (1 or 0). True: the caller
+    /// must start a helper.
+    #[must_use]
+    pub(crate) fn leave(&self, helpers: usize) -> bool {
         let mut queue = lock(&self.queue);
         queue.running -= 1;
+        queue.helpers -= helpers;
         self.ended(&queue);
+        queue.more(self.workers)
     }
 
     /// For a helper that has found none: an actor, after some time of looking if it `may_look`, and whether

@@ -5,6 +5,9 @@
 //! sends and at its end. One reading of the clock serves the end of a task and the begin of the next one, so
 //! the way through the scheduler belongs to the task that it leads to.
 //!
+//! Paths are handed on in registers, never as a part of a larger value: a processor waits long for a value
+//! that was stored in halves and is loaded at once.
+//!
 //! A task that waits inside of its handler (a fork of work-stealing-rt) may run others on top of its stack:
 //! they are tasks of their own, and the outer one's time stands still.
 
@@ -14,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use critical_path::{Clock, ThreadClock};
 
+use crate::names::{self, Entry};
 use crate::ready::Turn;
-use crate::table::{Link, Part, Path, Reference, Table, What};
+use crate::table::{Link, Part, Path, Reference, Table};
 
 /// Makes a worker's clock.
 pub(crate) type NewClock = dyn Fn() -> Box<dyn Clock> + Send + Sync;
@@ -31,6 +35,11 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    #[inline]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Of all workers: work, messages, readings of the system's clock.
     pub(crate) fn sums(&self) -> [u64; 3] {
         let sum = |of: fn(&Table) -> &AtomicU64| -> u64 {
@@ -62,28 +71,26 @@ pub(crate) enum Current {
     /// A handler: its sender must not wait here.
     Handler,
     /// The same, and receivers had no room for what it sent: those from this place of [`FULL`] on.
-    Full(usize),
+    Full(u32),
 }
 
-/// A task that is to be recorded: its worker, what it is, the paths of its message and of its actor's last
-/// task.
-pub(crate) type Begin = (usize, What, Path, Path);
-
+#[derive(Clone, Copy)]
 struct Task {
-    /// The address of its system's [`Tables`].
+    /// The address of its system's [`Tables`]; 0: there is no task.
     tables: usize,
     worker: usize,
     /// The part that is open, with its time until the task went on after others.
     open: Part,
-    /// The clock when it began or went on.
+    /// The clock when the part began or went on. Without a task: what the next one begins with.
     since: u64,
 }
 
+/// [`Task::since`] if the next task does not follow the last one at once.
+const UNKNOWN: u64 = u64::MAX;
+
 struct Thread {
     clock: Option<Timer>,
-    /// The last reading, if the next task begins with it.
-    last: Option<u64>,
-    task: Option<Task>,
+    task: Task,
     /// Those below it on the stack.
     outer: Vec<Task>,
 }
@@ -94,7 +101,8 @@ thread_local! {
     static FULL: RefCell<Vec<Arc<dyn Turn>>> = const { RefCell::new(Vec::new()) };
     /// Borrowed within this module only, where no foreign code but a clock is called.
     static THREAD: RefCell<Thread> = const {
-        RefCell::new(Thread { clock: None, last: None, task: None, outer: Vec::new() })
+        let task = Task { tables: 0, worker: 0, open: Part::EMPTY, since: UNKNOWN };
+        RefCell::new(Thread { clock: None, task, outer: Vec::new() })
     };
 }
 
@@ -111,96 +119,120 @@ impl Thread {
         }
     }
 
-    /// Ends the open part of the current task, if that belongs to the system.
+    /// Whether the current task is one of the system.
     #[inline]
-    fn cut(&mut self, tables: &Tables) -> Option<Path> {
-        self.task
-            .as_ref()
-            .filter(|task| task.tables == address(tables))?;
+    fn is_in(&self, tables: &Tables) -> bool {
+        self.task.tables == tables.address()
+    }
+
+    /// Ends the open part of the current task, and begins the next one.
+    #[inline]
+    fn cut(&mut self, tables: &Tables) -> Path {
         let now = self.read(tables);
-        self.last = Some(now);
-        let task = self.task.as_mut()?;
-        let part = &mut task.open;
-        part.time += now - task.since;
-        let path = tables.of[task.worker].push(part);
-        (part.begin, part.time, task.since) = (path, 0, now);
-        (part.other, part.link) = (Reference::default(), Link::Same);
-        Some(path)
-    }
-
-    #[inline]
-    fn begin(&mut self, tables: &Tables, (worker, what, message, actor): Begin) {
-        let last = self.last.take().filter(|_| self.task.is_none());
-        let since = last.unwrap_or_else(|| self.read(tables));
-        if let Some(mut outer) = self.task.take() {
-            outer.open.time += since - outer.since;
-            self.outer.push(outer);
-        }
-        let actor = Some(actor).filter(|_| tables.actor_order);
-        let (begin, other) = message.order(actor.unwrap_or_default());
-        let links = [Link::Actor, Link::Message];
-        let open = Part {
-            begin,
-            time: 0,
-            other: other.from,
-            what,
-            link: links[usize::from(begin == message)],
-        };
-        self.task = Some(Task {
-            tables: address(tables),
-            worker,
-            open,
-            since,
-        });
+        let task = &mut self.task;
+        let open = &mut task.open;
+        open.time += now - task.since;
+        task.since = now;
+        let path = tables.of[task.worker].push(open);
+        (open.begin, open.time) = (path, 0);
+        (open.other, open.link) = (Reference::default(), Link::Same);
+        path
     }
 }
 
+/// A task of an actor begins on the calling thread, which is this worker's: after its message, and after the
+/// actor's last task.
 #[inline]
-fn address(tables: &Tables) -> usize {
-    std::ptr::from_ref(tables).addr()
-}
-
-/// A handler or program begins on the calling thread. The result is for [`end`].
-#[inline]
-pub(crate) fn begin(tables: &Tables, now: Current, recorded: Option<Begin>) -> (Current, bool) {
-    let is_recorded = recorded.is_some();
-    if let Some(task) = recorded {
-        THREAD.with_borrow_mut(|thread| thread.begin(tables, task));
-    }
-    (CURRENT.replace(now), is_recorded)
-}
-
-/// It ends. Returns its path, and what was current until now.
-#[inline]
-pub(crate) fn end(tables: &Tables, begun: (Current, bool)) -> (Path, Current) {
-    let (outer, is_recorded) = begun;
-    let ended = CURRENT.replace(outer);
-    if !is_recorded {
-        return (Path::default(), ended);
-    }
+pub(crate) fn begin(
+    tables: &Tables,
+    worker: usize,
+    of: (u64, Entry),
+    [message, actor]: [&Path; 2],
+) {
     THREAD.with_borrow_mut(|thread| {
-        let path = thread.cut(tables).unwrap_or_default();
-        thread.task = thread.outer.pop();
-        if thread.task.is_some() {
+        let is_nested = thread.task.tables != 0;
+        if is_nested || thread.task.since == UNKNOWN {
             let now = thread.read(tables);
-            thread.last = None;
-            if let Some(outer) = &mut thread.task {
-                outer.since = now;
+            if is_nested {
+                thread.task.open.time += now - thread.task.since;
+                thread.outer.push(thread.task);
             }
+            thread.task.since = now;
         }
-        (path, ended)
+        let is_first = tables.actor_order && actor.length > message.length;
+        let (begin, other, link) = match is_first {
+            true => (actor, message.from, Link::Actor),
+            false if tables.actor_order => (message, actor.from, Link::Message),
+            false => (message, Reference::default(), Link::Message),
+        };
+        let task = &mut thread.task;
+        (task.tables, task.worker) = (tables.address(), worker);
+        (task.open.begin, task.open.time) = (*begin, 0);
+        (task.open.other, task.open.link) = (other, link);
+        task.open.what.entry = names::number(of.1);
+        task.open.what.actor = of.0;
+    });
+}
+
+/// It ends. Returns its path.
+#[inline]
+pub(crate) fn end(tables: &Tables) -> Path {
+    THREAD.with_borrow_mut(|thread| {
+        let path = thread.cut(tables);
+        thread.task.tables = 0;
+        if let Some(outer) = thread.outer.pop() {
+            let since = thread.read(tables);
+            thread.task = Task { since, ..outer };
+        }
+        path
     })
 }
 
 /// What the calling worker does next does not follow the last task at once.
 pub(crate) fn rest(tables: &Tables, worker: usize) {
     THREAD.with_borrow_mut(|thread| {
-        thread.last = None;
+        if thread.task.tables == 0 {
+            thread.task.since = UNKNOWN;
+        }
         if let Some(Timer::Cpu(clock)) = &thread.clock {
             let resyncs = &tables.of[worker].resyncs;
             resyncs.store(clock.resyncs(), Ordering::Relaxed);
         }
     });
+}
+
+/// The path up to here; outside of the system's recorded tasks, one of this length.
+#[inline]
+pub(crate) fn path_or(tables: &Tables, length: u64) -> Path {
+    let from = Reference::default();
+    THREAD.with_borrow_mut(|thread| match thread.is_in(tables) {
+        true => thread.cut(tables),
+        false => Path { length, from },
+    })
+}
+
+/// The path up to here; `None` outside of the system's recorded tasks.
+pub(crate) fn path(tables: &Tables) -> Option<Path> {
+    THREAD.with_borrow_mut(|thread| thread.is_in(tables).then(|| thread.cut(tables)))
+}
+
+/// What follows in the current task also depends on `other`.
+pub(crate) fn merge(tables: &Tables, other: Path) {
+    let Some(own) = path(tables) else { return };
+    THREAD.with_borrow_mut(|thread| {
+        let open = &mut thread.task.open;
+        let (longest, shorter) = own.order(other);
+        (open.begin, open.other) = (longest, shorter.from);
+        if longest != own {
+            open.link = Link::Merge;
+        }
+    });
+}
+
+/// The calling thread runs something else now. Returns what it has run.
+#[inline]
+pub(crate) fn replace(now: Current) -> Current {
+    CURRENT.replace(now)
 }
 
 /// What the calling thread runs now.
@@ -215,7 +247,7 @@ pub(crate) fn note_full(receiver: Arc<dyn Turn>) {
     if matches!(current(), Current::Handler | Current::Full(_)) {
         FULL.with_borrow_mut(|full| {
             if current() == Current::Handler {
-                CURRENT.set(Current::Full(full.len()));
+                CURRENT.set(Current::Full(full.len() as u32));
             }
             full.push(receiver);
         });
@@ -224,26 +256,6 @@ pub(crate) fn note_full(receiver: Arc<dyn Turn>) {
 
 /// The receivers without room from this place on.
 #[cold]
-pub(crate) fn take_full(from: usize) -> Vec<Arc<dyn Turn>> {
-    FULL.with_borrow_mut(|full| full.split_off(from))
-}
-
-/// The path up to here, for a message; `None` outside of the system's recorded tasks.
-#[inline]
-pub(crate) fn path(tables: &Tables) -> Option<Path> {
-    THREAD.with_borrow_mut(|thread| thread.cut(tables))
-}
-
-/// What follows in the current task also depends on `other`.
-pub(crate) fn merge(tables: &Tables, other: Path) {
-    THREAD.with_borrow_mut(|thread| {
-        let own = thread.cut(tables);
-        if let (Some(own), Some(Task { open, .. })) = (own, &mut thread.task) {
-            let (longest, shorter) = own.order(other);
-            (open.begin, open.other) = (longest, shorter.from);
-            if longest != own {
-                open.link = Link::Merge;
-            }
-        }
-    });
+pub(crate) fn take_full(from: u32) -> Vec<Arc<dyn Turn>> {
+    FULL.with_borrow_mut(|full| full.split_off(from as usize))
 }

@@ -7,6 +7,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use hpcrun_api::Strand;
+
 /// The longest chain of activity up to a point: what a message carries. 16 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -25,6 +27,17 @@ impl Path {
         } else {
             (self, other)
         }
+    }
+}
+
+/// The end of a task, for whoever depends on it: the longest path to it, and the profiler's.
+#[derive(Debug, Default)]
+pub(crate) struct Ended(pub(crate) Path, pub(crate) Option<Strand>);
+
+impl Ended {
+    /// The same end once more.
+    pub(crate) fn share(&self) -> Self {
+        Ended(self.0, self.1.as_ref().and_then(Strand::share))
     }
 }
 
@@ -51,10 +64,9 @@ pub(crate) struct What {
 }
 
 /// What a part depends on by [`Part::begin`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     /// The part before it of the same task.
-    #[default]
     Same,
     /// The message that its task handles.
     Message,
@@ -67,7 +79,7 @@ pub(crate) enum Link {
 const LINKS: [Link; 4] = [Link::Same, Link::Message, Link::Actor, Link::Merge];
 
 /// A part of a task.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The longest path that it depends on.
     pub(crate) begin: Path,
@@ -80,6 +92,17 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    pub(crate) const EMPTY: Part = Part {
+        begin: Path {
+            length: 0,
+            from: Reference(0),
+        },
+        time: 0,
+        other: Reference(0),
+        what: What { actor: 0, entry: 0 },
+        link: Link::Same,
+    };
+
     /// The length of the longest path that ends with it.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
@@ -90,8 +113,9 @@ impl Part {
 type Words = [AtomicU64; 6];
 const CHUNK: usize = 1 << 10;
 
-/// One worker's table, and its sums.
+/// One worker's table, and its sums, on cache lines of its own.
 #[derive(Default)]
+#[repr(align(128))]
 pub(crate) struct Table {
     worker: usize,
     chunks: Box<[OnceLock<Box<[Words]>>]>,

@@ -24,6 +24,8 @@ pub(crate) fn run(worker: &Worker, found: Found) {
         let site = task.site();
         let address = ptr::from_ref(worker).cast();
         let tracked = track::begin_found(worker, found.slot, task);
+        let depth = worker.own.depth.get();
+        worker.own.depth.set(depth + 1);
         match profiler::counts(task.0) {
             None => boundary::enter(task.0, address, site.entry),
             Some(counts) => {
@@ -34,6 +36,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
                 counts.stolen_ns.fetch_add(spent, Ordering::Relaxed);
             }
         }
+        worker.own.depth.set(depth);
         track::end_found(worker, tracked);
         track::rest();
         if found.slot == NONE {
