@@ -1,10 +1,10 @@
 //! How much a program does at each moment of its ideal execution.
 //!
-//! One duty: on as many cores as it can use, a program does at the time t what its strands do while they are t
-//! long (Oyama et al.: a length is the earliest time). Where k strands are active for a time t, P cores take
-//! ceil(k / P) t, if each strand is done by one of them, and one level after the other: so Brent bounds the
-//! time of a computation in *The Parallel Evaluation of General Arithmetic Expressions* (Journal of the ACM
-//! 21(2), 1974).
+//! One duty: on as many cores as it can use, a program does at the time t what its strands do while they are
+//! t long (Oyama et al.: a length is the earliest time). Where k strands are active for a time t, P cores
+//! take ceil(k / P) t, if each strand is done by one of them, and one level after the other: so Brent bounds
+//! the time of a computation in *The Parallel Evaluation of General Arithmetic Expressions* (Journal of the
+//! ACM 21(2), 1974).
 //!
 //! Activity from one length to another is a step up at the first and a step down at the second. The work in a
 //! bucket of lengths follows from the number of steps up to it, and from the sum of the lengths of its own.

@@ -206,8 +206,8 @@ impl<'t, C: Clock> Thread<'t, C> {
         }
     }
 
-    /// The strand was active since its length was `from`. A relative length is no level: of a part of a strand,
-    /// the longest chain has levels once the strand goes on after it, and the rest has none.
+    /// The strand was active since its length was `from`. A relative length is no level: of a part of a
+    /// strand, the longest chain has levels once the strand goes on after it, and the rest has none.
     #[inline]
     fn add_level(&mut self, from: u64) {
         let chain = &*self.strand.0;
