@@ -5,7 +5,8 @@
 //! has no slack; it is the most urgent, and the others follow by theirs. Learning takes time, so it happens
 //! in the phases 1, 8, 64 and so on; in between nothing is recorded for it. Phases with and without
 //! priorities are compared by wall time for each message. A clear gain decides at once. Otherwise both ways
-//! are tried some times, and priorities must be faster by a hundredth.
+//! are tried some times, and priorities must be faster by a hundredth. They are tried again after each
+//! learning: the first phases find caches and memory cold.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,8 @@ impl State {
         let is_tried = without.len() >= TRIES && with.len() >= TRIES;
         let clear = GAIN[usize::from(!is_tried)];
         let is_behind = !is_tried && with.len() < without.len();
-        with.is_empty() || is_behind || least(with) <= least(without) * clear
+        let is_known = !without.is_empty();
+        with.is_empty() || is_known && (is_behind || least(with) <= least(without) * clear)
     }
 
     /// A phase with or without priorities took so long for a message.
@@ -64,6 +66,15 @@ impl State {
         let costs = &mut self.costs[usize::from(used)];
         costs.insert(0, cost);
         costs.truncate(TRIES);
+    }
+
+    /// New priorities are there. The first ones are compared with the phase that they come from.
+    fn learnt(&mut self) {
+        self.is_learnt = true;
+        self.costs[1].clear();
+        if self.phases > 1 {
+            self.costs[0].clear();
+        }
     }
 
     fn learns(&self) -> bool {
@@ -128,8 +139,7 @@ impl Tuner {
                 .priorities
                 .write()
                 .unwrap_or_else(PoisonError::into_inner) = priorities(&graph());
-            state.is_learnt = true;
-            state.costs[1].clear();
+            state.learnt();
         }
     }
 
@@ -182,6 +192,24 @@ mod tests {
         assert_eq!(ways(1000, 950, 8), "p-p-pppp");
         assert_eq!(ways(1000, 995, 8), "p-p-p---");
         assert_eq!(ways(1000, 1100, 8), "p-p-p---");
+    }
+
+    #[test]
+    fn both_ways_are_tried_again_with_new_priorities() {
+        let mut state = State {
+            phases: 8,
+            costs: [vec![300.0; 3], vec![200.0; 3]],
+            ..State::default()
+        };
+        state.learnt();
+        // Now neither way is faster.
+        let way = |_| {
+            let used = state.pays();
+            state.note(used, 100.0);
+            used
+        };
+        let used = [(); 8].map(way);
+        assert_eq!(used, [true, false, false, true, false, true, false, false]);
     }
 
     #[test]

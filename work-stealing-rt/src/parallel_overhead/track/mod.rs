@@ -31,7 +31,7 @@ use crate::task::TaskRef;
 use crate::worker::Worker;
 
 /// Forks inside of each other that the profiler is not told of. Beyond, it may see that there are too many.
-const DEPTH: usize = 12;
+const DEPTH: usize = 16;
 
 /// What follows is a wait. The result is for [`resume`].
 #[inline(always)]
