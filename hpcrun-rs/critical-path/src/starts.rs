@@ -11,7 +11,7 @@ use hpc_formats::critical_path::Start;
 
 use crate::path::{Edge, Site};
 
-/// Places that are told apart.
+/// Places that are told apart; further ones count as one that is not known.
 const MOST: usize = 4096;
 /// Places of which a thread has sums that others do not see yet.
 const RECENT: usize = 16;
@@ -40,11 +40,10 @@ impl Sum {
 
 impl Starts {
     fn add(&mut self, place: Site, sum: &Sum) {
-        if let Some(known) = self.0.get_mut(&place) {
-            known.add(sum);
-        } else if self.0.len() < MOST {
-            self.0.insert(place, *sum);
-        }
+        let has_room = self.0.len() < MOST || self.0.contains_key(&place);
+        let place = if has_room { place } else { Site(0) };
+        let known = self.0.entry(place);
+        known.and_modify(|known| known.add(sum)).or_insert(*sum);
     }
 
     /// The places, without what is on the path.
