@@ -86,8 +86,8 @@ impl Ring {
         unsafe { &*self.shared.add(index) }
     }
 
-    /// The first word of the line at a position. Lines that follow each other are far apart: else the
-    /// receiver's processor would fetch the next one too early, and the sender would wait to get it back.
+    /// The first word of the line at a position. Lines that follow each other are far apart: a message takes
+    /// less time so, perhaps since the receiver's processor does not fetch the next line too early.
     #[inline]
     fn first(&self, position: u64) -> usize {
         ((position.wrapping_mul(SPREAD) & (self.lines - 1)) as usize + 1) * WORDS
