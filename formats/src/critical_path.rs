@@ -277,6 +277,9 @@ pub struct OnPath {
 /// Activity of fewer nanoseconds starts nothing by itself.
 pub const SHORT: u64 = 10_000;
 
+/// So many nanoseconds of activity, at least, are divided at once among the functions of samples.
+pub const DIVIDED: u64 = 50_000;
+
 /// A place that others wait for: what spawns, sends, signals or ends a barrier, and what has begun then. It
 /// exposes parallelism if much of that is beside the path.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -222,8 +222,7 @@ fn critical_path(args: &PathArgs, style: Style, out: &mut impl Write) -> Result<
         others: &processes,
         workers: args.workers.unwrap_or(process.cores),
     };
-    let period = catalogue.statistics.period_ns.max(0) as u64;
-    let remarks = remarks(&path, view.workers, period);
+    let remarks = remarks(&path, view.workers);
     match args.format {
         ReportFormat::Text => view.text(&remarks, args.rows, style, out),
         ReportFormat::Json => view.json(&remarks, out),

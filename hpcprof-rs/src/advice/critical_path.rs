@@ -3,8 +3,7 @@
 use crate::model::critical_path::{CriticalPath, Procedure};
 use crate::model::symbols::is_system_module;
 use crate::render::critical_path::{Remarks, Scale, is_function, name_in, parts, without_symbol};
-use hpc_formats::critical_path::ratio;
-use hpc_formats::environment::MAX_RATE;
+use hpc_formats::critical_path::{DIVIDED, ratio};
 use std::collections::BTreeSet;
 
 /// Procedures that are named.
@@ -18,15 +17,11 @@ const LATE: f64 = 0.1;
 /// Missing edges from this share on come before all else.
 const MANY_MISSING: f64 = 0.01;
 
-/// Periods that lie between two events, on average, if a function's gain is right.
-const ENOUGH: u64 = 2;
-
-/// What is to say about a path, with predictions for a number of workers. `period`: nanoseconds between
-/// samples.
-pub fn remarks(path: &CriticalPath, workers: u32, period: u64) -> Remarks {
+/// What is to say about a path, with predictions for a number of workers.
+pub fn remarks(path: &CriticalPath, workers: u32) -> Remarks {
     let scale = Scale::of(path.span);
     let mut doubts = doubts(path);
-    doubts.extend(too_few_samples(path, period));
+    doubts.extend(too_many_events(path));
     Remarks {
         doubts,
         advice: advice(path, workers, |nanoseconds| scale.about(nanoseconds)),
@@ -70,27 +65,18 @@ fn doubts(path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// A sample gives its whole period to one activity between two events. If that is shorter, another one that
-/// ends beside it is soon the longest, and most of the period is no gain.
-fn too_few_samples(path: &CriticalPath, period: u64) -> Option<String> {
-    let known = path
-        .quality
-        .exact_edges
-        .saturating_add(path.quality.woken_edges);
-    let between = path.work.checked_div(known)?.max(1);
-    if between / ENOUGH >= period || !path.procedures.iter().any(is_function) {
+/// Activity is divided among functions in pieces. If events are closer together, another branch that ends
+/// beside a piece is soon the longest, and most of the piece is no gain.
+fn too_many_events(path: &CriticalPath) -> Option<String> {
+    let quality = &path.quality;
+    let known = quality.exact_edges.saturating_add(quality.woken_edges);
+    let between = path.work.checked_div(known)?;
+    if between >= DIVIDED || !path.procedures.iter().any(is_function) {
         return None;
     }
-    let rate = ENOUGH * 1_000_000_000 / between;
-    let remedy = match rate <= u64::from(MAX_RATE) {
-        true => format!("sample with -e cpu-time@{rate}, or mark them"),
-        false => "mark them".to_owned(),
-    };
-    let time = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
     Some(format!(
-        "samples are {} apart, and events {}: functions may gain more than is shown; {remedy}",
-        time(period),
-        time(between),
+        "events are {:.3} ms apart, on average: functions may gain more than is shown; mark them",
+        between as f64 / 1e6
     ))
 }
 

@@ -49,9 +49,9 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     if config.lock_wait {
         locks::enable();
     }
-    let tracking = config.critical_path;
+    let (tracking, period) = (config.critical_path, config.period_ns());
     activity::set_cores(config.cores);
-    activity::set_distance(config.period_ns(), timer::tick_of(kind, config.event));
+    activity::set_distance(period, timer::tick_of(kind, config.event));
     let host = Host::current();
     if let Some(table) = host.table(&config.output) {
         // If the table cannot be mapped, the process uses a table of its own.
@@ -63,7 +63,7 @@ pub fn start(config: Config, arguments: Vec<String>, libc: Libc) -> Result<(), S
     open_image(config, kind, host, arguments)?;
     let state = threads::acquire().ok_or("out of memory for the profiler's thread state")?;
     threads::begin(state, (0, 0), main_stack(), true);
-    tracking.inspect(path::start);
+    tracking.inspect(|tracking| path::start(tracking, period));
     image::set_running(true);
     Ok(())
 }

@@ -82,6 +82,7 @@ mod remote;
 mod report;
 mod sampled;
 mod samples;
+mod shares;
 mod starts;
 mod strand;
 pub mod table;

@@ -91,44 +91,28 @@ pub(crate) struct ContextTree {
 }
 
 impl Sampled {
-    /// The path, of the given length, is found to have had `time` in the context, that is, in each of the
-    /// functions.
-    pub(crate) fn add(&mut self, context: Context, functions: &[Function], time: u64, length: u64) {
-        let functions = functions.iter().map(|function| (*function, time));
-        self.extend(functions, vec![(context, time)], length);
-    }
-
-    /// The path becomes longer by another one.
-    pub(crate) fn append(&mut self, other: &Sampled, length: u64) {
-        if other.0.is_some() {
-            let savings = other.savings().iter().copied();
-            self.extend(savings, other.on_path(), length);
-        }
-    }
-
-    /// Adds times of functions, and of contexts in their order.
-    fn extend(
+    /// The path becomes longer, up to this length, by times of functions and of contexts, which are in order.
+    pub(crate) fn add(
         &mut self,
-        functions: impl Iterator<Item = (Function, u64)>,
-        mut times: Vec<(Context, u64)>,
+        functions: &[(Function, u64)],
+        contexts: Vec<(Context, u64)>,
         length: u64,
     ) {
         let content = Arc::make_mut(self.0.get_or_insert_default());
         content.heaviest.take();
+        let (savings, mut at) = (&mut content.savings, 0);
         for (function, time) in functions {
-            let savings = &mut content.savings;
-            let at = match savings.binary_search_by_key(&function, |known| known.0) {
-                Ok(at) => at,
-                Err(_) if savings.len() >= MOST_FUNCTIONS => continue,
-                Err(at) => {
-                    savings.insert(at, (function, 0));
-                    at
+            at += savings[at..].partition_point(|known| known.0 < *function);
+            if savings.get(at).is_none_or(|known| known.0 != *function) {
+                if savings.len() >= MOST_FUNCTIONS {
+                    continue;
                 }
-            };
+                savings.insert(at, (*function, 0));
+            }
             savings[at].1 = (savings[at].1 + time).min(length);
             content.most = content.most.max(savings[at].1);
         }
-        let mut before = content.on_path.take();
+        let (mut before, mut times) = (content.on_path.take(), contexts);
         while let Some(last) = before
             .as_ref()
             .filter(|last| last.times.len() <= times.len())
@@ -140,6 +124,13 @@ impl Sampled {
             before,
             times: times.into(),
         }));
+    }
+
+    /// The path becomes longer, up to this length, by another one.
+    pub(crate) fn append(&mut self, other: &Sampled, length: u64) {
+        if other.0.is_some() {
+            self.add(other.savings(), other.on_path(), length);
+        }
     }
 
     /// Merges those of a path that is shorter by `gap`.
@@ -289,8 +280,8 @@ fn merge(mine: &mut Arc<Content>, mut other: &[(Function, u64)], gap: u64) {
         .unwrap_or(0);
 }
 
-/// The sums of two lists by context.
-fn union(a: &[(Context, u64)], b: &[(Context, u64)]) -> Vec<(Context, u64)> {
+/// The sums of two lists, which are in order.
+fn union<K: Ord + Copy>(a: &[(K, u64)], b: &[(K, u64)]) -> Vec<(K, u64)> {
     let mut sums = Vec::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a, b);
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
@@ -323,12 +314,8 @@ mod tests {
             if turn % 100 == 0 {
                 copies.push((turn, path.clone()));
             }
-            path.add(
-                context(turn * 7 % 31),
-                &[Function(9), Function(3)],
-                2,
-                u64::MAX,
-            );
+            let both = [(Function(3), 2), (Function(9), 2)];
+            path.add(&both, vec![(context(turn * 7 % 31), 2)], u64::MAX);
         }
         copies.push((1000, path));
         for (turns, copy) in copies {
@@ -347,9 +334,10 @@ mod tests {
     fn a_merge_keeps_the_least_saving() {
         let path = |times: &[(u64, u64)]| {
             let mut path = Sampled::default();
-            for (function, time) in times {
-                path.add(context(1), &[Function(*function)], *time, u64::MAX);
-            }
+            let times = times
+                .iter()
+                .map(|(function, time)| (Function(*function), *time));
+            path.add(&Vec::from_iter(times), Vec::new(), u64::MAX);
             path
         };
         let savings = |longer: &[(u64, u64)], shorter: &[(u64, u64)], gap| {

@@ -17,6 +17,7 @@ use crate::procedures::Procedure;
 use crate::remote::{Keys, NAMELESS_SAVINGS};
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
+use crate::shares::Shares;
 use crate::starts;
 use crate::strand::{Memory, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
@@ -49,6 +50,7 @@ pub struct Thread<'t, C> {
     spare: Spare,
     samples: Arc<Samples>,
     sampler: Option<Box<dyn Sampler>>,
+    shares: Shares,
     totals: Arc<Totals>,
     estimates: Estimates,
     recent: Recent,
@@ -80,6 +82,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             spare: Spare::new(),
             samples: Arc::default(),
             sampler: None,
+            shares: Shares::new(&tracker.settings),
             totals,
             estimates: Estimates::new(),
             recent: Recent::new(tracker.settings.level),
@@ -104,6 +107,7 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.totals.reset(session);
         self.resyncs_before = self.clock.resyncs();
         self.samples.take();
+        self.shares = Shares::new(&self.tracker.settings);
         let new = Strand::start(self.number, begin, session);
         let old = core::mem::replace(&mut self.strand, new);
         self.discard(old);
@@ -135,8 +139,17 @@ impl<'t, C: Clock> Thread<'t, C> {
         capture: impl FnOnce() -> Option<Site>,
     ) -> Site {
         self.is_now = false;
-        self.tick();
+        let now = self.clock.now();
+        self.advance(now);
         self.is_now = true;
+        let site = self.site(at, runtime, capture);
+        // Whether a context was captured depends on the time before.
+        self.pass(if at == Site(0) { site } else { at });
+        site
+    }
+
+    #[inline]
+    fn site(&mut self, at: Site, runtime: bool, capture: impl FnOnce() -> Option<Site>) -> Site {
         let is_short = runtime && self.strand.open_time() < LONG;
         if is_short || self.idle {
             return at;
@@ -181,6 +194,29 @@ impl<'t, C: Clock> Thread<'t, C> {
         if !core::mem::take(&mut self.is_now) {
             let now = self.clock.now();
             self.advance(now);
+            self.pass(Site(0));
+        }
+    }
+
+    /// The thread is at an event, and activity is counted up to now.
+    #[inline]
+    fn pass(&mut self, event: Site) {
+        if self.shares.are_due() {
+            self.divide(event);
+        }
+        self.shares.pass(event);
+    }
+
+    /// Divides the activity since the last time among contexts and functions.
+    #[cold]
+    #[inline(never)]
+    fn divide(&mut self, event: Site) {
+        let times = self.shares.divide(event);
+        if !times.functions.is_empty() || !times.contexts.is_empty() {
+            let chain = &mut *self.strand.0;
+            let length = chain.length;
+            chain.sampled.add(&times.functions, times.contexts, length);
+            chain.savings = NAMELESS_SAVINGS;
         }
     }
 
@@ -197,6 +233,7 @@ impl<'t, C: Clock> Thread<'t, C> {
             self.strand.extend(time, self.procedure);
             self.totals.add_work(time, self.procedure);
             self.add_level(from);
+            self.shares.add(time);
         }
         if self.samples.are_there() {
             self.take_samples();
@@ -300,20 +337,17 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.sampler = Some(sampler);
     }
 
-    /// Adds the samples since the last event to the open segment. Samples of an idle thread do not count.
+    /// Takes the samples since the last event. Those of an idle thread do not count.
     #[cold]
     fn take_samples(&mut self) {
         let taken = self.samples.take();
         let Some(sampler) = self.sampler.as_mut().filter(|_| !self.idle) else {
             return;
         };
-        let (profile, length) = (sampler.profile(), self.strand.0.length);
+        let profile = sampler.profile();
         for (record, time) in taken {
-            let functions = sampler.functions(record);
             let context = Context { profile, record };
-            let chain = &mut *self.strand.0;
-            chain.sampled.add(context, &functions, time, length);
-            chain.savings = NAMELESS_SAVINGS;
+            self.shares.sample(context, sampler.functions(record), time);
         }
         if self.samples.take_missed() > 0 {
             self.lose(Lost::Sample);
@@ -487,6 +521,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     pub fn publish_from_outside(&mut self, cpu: u64) {
         let now = self.clock.at(cpu).max(self.last);
         self.advance(now);
+        self.pass(Site(0));
         self.end_so_far();
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use hpc_formats::critical_path::{Place, SHORT};
+use hpc_formats::critical_path::{DIVIDED, Place, SHORT};
 use hpcrun_abi as abi;
 
 use crate::levels::{self, Levels};
@@ -39,6 +39,11 @@ pub struct Settings {
     /// Parts of the ideal execution that are shorter than so many nanoseconds count as one; a predicted time
     /// follows from how much work there is in each of them.
     pub level: u64,
+    /// Nanoseconds of activity between a thread's samples.
+    pub sample_period: u64,
+    /// Nanoseconds of activity that are divided at once among the functions that samples are in, which takes
+    /// a microsecond or two.
+    pub share: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
     /// Branches shorter than this many nanoseconds are not remembered, and activity that is as short starts
@@ -56,6 +61,8 @@ impl Default for Settings {
             operation_cost: 0,
             grain: 0,
             level: 4096,
+            sample_period: 0,
+            share: DIVIDED,
             near: 0.05,
             near_least: SHORT,
         }

@@ -98,14 +98,16 @@ fn rank() -> u32 {
     job.map_or(0, |job| job.rank)
 }
 
-/// Starts to track, before the program has threads, or prepares for it.
-pub fn start(tracking: &Tracking) {
+/// Starts to track, before the program has threads, or prepares for it. `period`: nanoseconds between
+/// samples.
+pub fn start(tracking: &Tracking, period: u64) {
     IN_JOB.store(tracking.in_job, Ordering::Relaxed);
     system::register_membarrier();
     functions::open();
     let mut settings = Settings::default().without_operations();
     // Another process could not tell how certain a strand's length is.
     settings.grain = if tracking.in_job { 0 } else { GRAIN };
+    settings.sample_period = period;
     settings.spawn_cost = tracking.spawn_cost;
     settings.message_cost = tracking.message_cost;
     open(settings);

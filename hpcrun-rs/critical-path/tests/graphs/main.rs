@@ -11,4 +11,5 @@ mod known;
 mod limits;
 mod random;
 mod remote;
+mod rounds;
 mod world;

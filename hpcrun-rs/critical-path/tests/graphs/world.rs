@@ -85,6 +85,7 @@ impl World {
         settings.message_cost = MESSAGE_COST;
         settings.near_least = 1;
         settings.level = 1;
+        settings.share = 0;
         World {
             tracker: Tracker::new(settings),
             dag: RefCell::default(),

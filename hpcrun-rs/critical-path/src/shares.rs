@@ -1,0 +1,137 @@
+//! Which contexts and functions the activity between events was in, by samples.
+//!
+//! One duty: divide a time among them. A sample stands for a whole period, in which there may be many events.
+//! A function's saving is the least over parallel branches, so it is too small if its times are right only in
+//! the mean: most of a period is no saving where a branch beside it ends soon after. Therefore activity of
+//! few samples is divided like what the thread did before between the same two events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::path::Site;
+use crate::sampled::{Context, Function};
+use crate::tracker::Settings;
+
+/// Activity with samples of so many periods is divided by these alone.
+const ENOUGH: u64 = 4;
+/// Periods of samples that are remembered of activity between the same two events.
+const REMEMBERED: u64 = 128;
+/// Pairs of events that a thread remembers; with one more it forgets all.
+const MOST_PAIRS: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// Nanoseconds between samples, and of activity that is divided at once.
+    period: u64,
+    least: u64,
+    /// Activity that is not divided yet, and its samples.
+    activity: u64,
+    samples: Vec<(Context, Arc<[Function]>, u64)>,
+    /// The last event.
+    after: Site,
+    between: HashMap<(Site, Site), Times>,
+}
+
+/// Times of contexts, and of the functions in them; in order.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Times {
+    pub(crate) contexts: Vec<(Context, u64)>,
+    pub(crate) functions: Vec<(Function, u64)>,
+    sum: u64,
+}
+
+impl Shares {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Shares {
+            period: settings.sample_period,
+            least: settings.share,
+            activity: 0,
+            samples: Vec::new(),
+            after: Site(0),
+            between: HashMap::new(),
+        }
+    }
+
+    /// The thread was active.
+    #[inline]
+    pub(crate) fn add(&mut self, time: u64) {
+        self.activity += time;
+    }
+
+    /// Whether it is time to [`divide`](Self::divide).
+    #[inline]
+    pub(crate) fn are_due(&self) -> bool {
+        self.activity > self.least
+    }
+
+    /// There was a sample in a context, which is in these functions.
+    pub(crate) fn sample(&mut self, context: Context, functions: Arc<[Function]>, time: u64) {
+        self.samples.push((context, functions, time));
+    }
+
+    /// The thread is at an event.
+    #[inline]
+    pub(crate) fn pass(&mut self, event: Site) {
+        self.after = event;
+    }
+
+    /// Divides the activity since the last time, which ends at an event.
+    pub(crate) fn divide(&mut self, event: Site) -> Times {
+        let pair = (self.after, event);
+        if self.between.len() >= MOST_PAIRS && !self.between.contains_key(&pair) {
+            self.between.clear();
+        }
+        let known = self.between.entry(pair).or_default();
+        let sampled: u64 = self.samples.iter().map(|sample| sample.2).sum();
+        if sampled > 0 {
+            let is_enough = sampled >= ENOUGH * self.period;
+            known.scale(if is_enough {
+                0
+            } else {
+                known.sum.min(REMEMBERED * self.period)
+            });
+            for (context, functions, time) in self.samples.drain(..) {
+                known.add(context, &functions, time);
+            }
+        }
+        // What cannot be sampled, as it blocks signals, is in no function.
+        let activity = core::mem::take(&mut self.activity).min(sampled + ENOUGH * self.period);
+        let mut times = known.clone();
+        times.scale(activity);
+        times
+    }
+}
+
+impl Times {
+    fn add(&mut self, context: Context, functions: &[Function], time: u64) {
+        self.sum += time;
+        add(&mut self.contexts, context, time);
+        functions
+            .iter()
+            .for_each(|function| add(&mut self.functions, *function, time));
+    }
+
+    /// Changes the sum, but not the shares.
+    fn scale(&mut self, sum: u64) {
+        if self.sum == 0 || self.sum == sum {
+            return;
+        }
+        let factor = sum as f64 / self.sum as f64;
+        self.sum = sum;
+        let scale = |time: &mut u64| {
+            *time = (*time as f64 * factor) as u64;
+            *time > 0
+        };
+        self.contexts.retain_mut(|(_, time)| scale(time));
+        self.functions.retain_mut(|(_, time)| scale(time));
+    }
+}
+
+/// Adds to an entry of a list in order.
+fn add<K: Ord + Copy>(times: &mut Vec<(K, u64)>, key: K, time: u64) {
+    match times.binary_search_by_key(&key, |known| known.0) {
+        Ok(at) => times[at].1 += time,
+        Err(at) => times.insert(at, (key, time)),
+    }
+}
