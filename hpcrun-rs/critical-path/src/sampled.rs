@@ -4,6 +4,7 @@
 //! an event costs the same with any number of functions. Savings are those of `procedures`, of every function
 //! on a sampled context: a function's time includes what it calls.
 
+use crate::path::Site;
 use hpcrun_abi::Saving;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,10 @@ pub trait Sampler {
     /// The functions in the context that a record stands for, each once. The context is logical: that of a
     /// task begins with its spawner's.
     fn functions(&mut self, record: u32) -> Arc<[Function]>;
+    /// The same for events of different threads that are in equal contexts.
+    fn place(&mut self, event: Site) -> Site {
+        event
+    }
 }
 
 /// Functions that a path keeps; time of further ones is known as that of their callers.

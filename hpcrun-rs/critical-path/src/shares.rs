@@ -3,21 +3,24 @@
 //! One duty: divide a time among them. A sample stands for a whole period, in which there may be many events.
 //! A function's saving is the least over parallel branches, so it is too small if its times are right only in
 //! the mean: most of a period is no saving where a branch beside it ends soon after. Therefore activity of
-//! few samples is divided like what the thread did before between the same two events.
+//! few samples is divided like what the thread, or one that has ended, did before between the same two events.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::path::Site;
-use crate::sampled::{Context, Function};
-use crate::tracker::Settings;
+use crate::sampled::{Context, Function, Sampler};
+use crate::tracker::{Settings, lock};
 
 /// Activity with samples of so many periods is divided by these alone.
 const ENOUGH: u64 = 4;
 /// Periods of samples that are remembered of activity between the same two events.
 const REMEMBERED: u64 = 128;
-/// Pairs of events that a thread remembers; with one more it forgets all.
+/// Pairs of events that are remembered; with one more, all are forgotten.
 const MOST_PAIRS: usize = 256;
+
+/// What was sampled between two events.
+pub(crate) type Known = HashMap<(Site, Site), Times>;
 
 /// See the module.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub(crate) struct Shares {
     samples: Vec<(Context, Arc<[Function]>, u64)>,
     /// The last event.
     after: Site,
-    between: HashMap<(Site, Site), Times>,
+    known: Known,
 }
 
 /// Times of contexts, and of the functions in them; in order.
@@ -49,7 +52,7 @@ impl Shares {
             activity: 0,
             samples: Vec::new(),
             after: Site(0),
-            between: HashMap::new(),
+            known: Known::new(),
         }
     }
 
@@ -76,13 +79,20 @@ impl Shares {
         self.after = event;
     }
 
-    /// Divides the activity since the last time, which ends at an event.
-    pub(crate) fn divide(&mut self, event: Site) -> Times {
-        let pair = (self.after, event);
-        if self.between.len() >= MOST_PAIRS && !self.between.contains_key(&pair) {
-            self.between.clear();
+    /// Divides the activity since the last time, which ends at an event. `ended`: what threads that have ended
+    /// knew.
+    pub(crate) fn divide(
+        &mut self,
+        event: Site,
+        sampler: &mut dyn Sampler,
+        ended: &Mutex<Known>,
+    ) -> Times {
+        let pair = (sampler.place(self.after), sampler.place(event));
+        if !self.known.contains_key(&pair) {
+            let times = lock(ended).get(&pair).cloned().unwrap_or_default();
+            insert(&mut self.known, pair, times);
         }
-        let known = self.between.entry(pair).or_default();
+        let known = self.known.entry(pair).or_default();
         let sampled: u64 = self.samples.iter().map(|sample| sample.2).sum();
         if sampled > 0 {
             let is_enough = sampled >= ENOUGH * self.period;
@@ -101,6 +111,21 @@ impl Shares {
         times.scale(activity);
         times
     }
+
+    /// The thread ends.
+    pub(crate) fn end(&mut self, ended: &Mutex<Known>) {
+        let mut ended = lock(ended);
+        for (pair, times) in self.known.drain().filter(|(_, times)| times.sum > 0) {
+            insert(&mut ended, pair, times);
+        }
+    }
+}
+
+fn insert(known: &mut Known, pair: (Site, Site), times: Times) {
+    if known.len() >= MOST_PAIRS && !known.contains_key(&pair) {
+        known.clear();
+    }
+    known.insert(pair, times);
 }
 
 impl Times {

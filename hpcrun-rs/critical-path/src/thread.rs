@@ -211,7 +211,10 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[cold]
     #[inline(never)]
     fn divide(&mut self, event: Site) {
-        let times = self.shares.divide(event);
+        let Some(sampler) = self.sampler.as_deref_mut() else {
+            return;
+        };
+        let times = self.shares.divide(event, sampler, &self.tracker.sampled);
         if !times.functions.is_empty() || !times.contexts.is_empty() {
             let chain = &mut *self.strand.0;
             let length = chain.length;
@@ -679,6 +682,7 @@ impl<C> Drop for Thread<'_, C> {
         self.tracker
             .add_levels(chain.session, &mut self.recent, last);
         self.tracker.add_starts(chain.session, &mut self.starts);
+        self.shares.end(&self.tracker.sampled);
         let strand = core::mem::replace(&mut self.strand, Strand::start(0, Site(0), 0));
         self.with_memory(|memory, _| strand.release(memory));
         self.spare.nodes.empty(&self.tracker.arena);

@@ -16,6 +16,7 @@ use crate::levels::{self, Levels};
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::remote::{self, Exports};
+use crate::shares;
 use crate::starts::{self, Starts};
 use crate::strand::{Memory, Spare, Strand};
 
@@ -163,6 +164,8 @@ pub struct Tracker {
     ends: Mutex<Ends>,
     pub(crate) levels: Mutex<Levels>,
     pub(crate) starts: Mutex<Starts>,
+    /// What was sampled in threads that have ended.
+    pub(crate) sampled: Mutex<shares::Known>,
     pub(crate) exports: Exports,
     session: AtomicU32,
     /// How often all threads were asked to publish their strands.
@@ -314,6 +317,7 @@ impl Tracker {
             }),
             levels: Mutex::new(Levels::new(settings.level)),
             starts: Mutex::default(),
+            sampled: Mutex::default(),
             exports: Exports::default(),
             session: AtomicU32::new(1),
             asked: AtomicU32::new(0),

@@ -8,9 +8,10 @@
 //! change once they are written, and stay mapped as long as the thread lives.
 
 use super::functions::{self, Functions};
-use critical_path::{Sampler, Samples};
+use critical_path::{Sampler, Samples, Site};
 use hpc_formats::address::CodeAddress;
 use hpc_formats::profile::{HEADER_SIZE, RECORD_SIZE, RecordKind, header};
+use hpcrun_abi::SITE_CONTEXT;
 use std::collections::{BTreeSet, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -19,8 +20,25 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 /// Contexts whose functions a thread remembers; beyond, it looks all of them up again.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// Functions of captured contexts, by thread ordinal and record.
-static CAPTURED: Mutex<Option<HashMap<(u32, u32), Functions>>> = Mutex::new(None);
+/// Captured contexts, by thread ordinal and record.
+static CAPTURED: Mutex<Option<HashMap<(u32, u32), Context>>> = Mutex::new(None);
+
+/// A context, of whatever thread.
+#[derive(Clone)]
+struct Context {
+    functions: Functions,
+    /// A hash of its call path.
+    path: u64,
+}
+
+impl Context {
+    fn empty() -> Context {
+        Context {
+            functions: Arc::from([]),
+            path: 0,
+        }
+    }
+}
 
 /// Of one thread.
 pub(super) struct ThreadSamples {
@@ -33,7 +51,7 @@ pub(super) struct ThreadSamples {
 
 #[derive(Default)]
 struct Known {
-    contexts: HashMap<u32, Functions>,
+    contexts: HashMap<u32, Context>,
     functions: HashMap<u64, Functions>,
 }
 
@@ -66,32 +84,32 @@ impl ThreadSamples {
     /// it.
     pub(super) fn capture(&self, profile: *mut u8, record: u32) {
         self.profile.store(profile, Ordering::Relaxed);
-        let functions = self.functions_of(record);
+        let context = self.context_of(record);
         let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
         let captured = captured.get_or_insert_default();
-        captured.insert((self.ordinal, record), functions);
+        captured.insert((self.ordinal, record), context);
     }
 
     /// Empty if the record does not exist, or if a signal handler of the program has interrupted this.
-    fn functions_of(&self, record: u32) -> Functions {
+    fn context_of(&self, record: u32) -> Context {
         let mut known = match self.known.try_lock() {
             Ok(known) => known,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => return Arc::new([]),
+            Err(TryLockError::WouldBlock) => return Context::empty(),
         };
         if known.contexts.len() > MOST_KNOWN {
             known.contexts.clear();
         }
         // From the record outwards to one that is known, and back.
         let mut inner = Vec::new();
-        let (mut at, mut functions) = (record, Arc::from([]));
+        let (mut at, mut context) = (record, Context::empty());
         while let Some(found) = self.record(at) {
             if let Some(known) = known.contexts.get(&at) {
-                functions = Arc::clone(known);
+                context = known.clone();
                 break;
             }
             if found.kind == RecordKind::Anchor as u32 {
-                functions = captured(found.ip as u32, found.lip as u32);
+                context = captured(found.ip as u32, found.lip as u32);
             }
             inner.push((at, found.lip));
             if found.kind != RecordKind::Note as u32 {
@@ -104,11 +122,13 @@ impl ThreadSamples {
                 .record(at)
                 .is_some_and(|r| r.kind == RecordKind::Note as u32);
             if is_note {
-                functions = with(&functions, &known.functions(CodeAddress(lip)));
+                context.functions = with(&context.functions, &known.functions(CodeAddress(lip)));
+                context.path =
+                    (context.path.rotate_left(5) ^ lip).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             }
-            known.contexts.insert(at, Arc::clone(&functions));
+            known.contexts.insert(at, context.clone());
         }
-        functions
+        context
     }
 
     fn record(&self, index: u32) -> Option<Record> {
@@ -142,10 +162,10 @@ impl Known {
     }
 }
 
-fn captured(thread: u32, record: u32) -> Functions {
+fn captured(thread: u32, record: u32) -> Context {
     let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-    let functions = captured.as_ref().and_then(|c| c.get(&(thread, record)));
-    functions.map_or_else(|| Arc::from([]), Arc::clone)
+    let context = captured.as_ref().and_then(|c| c.get(&(thread, record)));
+    context.cloned().unwrap_or_else(Context::empty)
 }
 
 /// The functions of two lists.
@@ -166,7 +186,19 @@ impl Sampler for Contexts {
     }
 
     fn functions(&mut self, record: u32) -> Functions {
-        self.0.functions_of(record)
+        self.0.context_of(record).functions
+    }
+
+    fn place(&mut self, site: Site) -> Site {
+        if site.0 & SITE_CONTEXT == 0 {
+            return site;
+        }
+        let (thread, record) = ((site.0 & !SITE_CONTEXT) >> 32, site.0 as u32);
+        let context = match thread == u64::from(self.0.ordinal) {
+            true => self.0.context_of(record),
+            false => captured(thread as u32, record),
+        };
+        Site(context.path | SITE_CONTEXT)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use critical_path::{
-    Edge, Function, ProcedureName, Sampler, Samples, Settings, Site, Thread, Tracker,
+    Edge, Function, ProcedureName, Report, Sampler, Samples, Settings, Site, Thread, Tracker,
 };
 use hpc_formats::address::CodeAddress;
 
@@ -105,12 +105,41 @@ fn error(period: u64, phases: &[Phase]) -> f64 {
     assert_eq!(report.span, rounds * length(0));
     let functions = phases.iter().flatten().flat_map(|part| part.iter());
     let errors = functions.map(|(function, _)| {
-        let name = ProcedureName::Function(CodeAddress((*function).into()), 0);
-        let known = report.procedures.iter().find(|known| known.name == name);
-        let found = known.map_or(report.span, |known| known.zeroed_span);
+        let found = zeroed_span(&report, *function);
         found.abs_diff(rounds * length(*function)) as f64 / report.span as f64
     });
     errors.fold(0.0, f64::max)
+}
+
+fn zeroed_span(report: &Report, function: u32) -> u64 {
+    let name = ProcedureName::Function(CodeAddress(function.into()), 0);
+    let known = report.procedures.iter().find(|known| known.name == name);
+    known.map_or(report.span, |known| known.zeroed_span)
+}
+
+#[test]
+fn a_short_thread_is_like_those_before_it() {
+    let (period, rounds) = (5_000_000, 4000);
+    let mut settings = Settings::default();
+    settings.sample_period = period;
+    let tracker = Tracker::new(settings);
+    let mut main = Fiber::new(&tracker, 1, period);
+    for number in 0..rounds {
+        let spawned = main.thread.copy(Site(10));
+        let mut fiber = Fiber::new(&tracker, number, period);
+        fiber.random(1);
+        fiber.until_next = fiber.random(period);
+        let left = fiber.thread.begin(Some(spawned), Site(11));
+        fiber.spin(1, 1_000_000);
+        let ended = fiber.thread.end(left, Site(12));
+        main.spin(2, 700_000);
+        main.thread.merge(ended, Site(13), Edge::Join);
+    }
+    main.thread.publish(Site(2));
+    let report = tracker.report();
+    assert_eq!(report.span, rounds * 1_000_000);
+    let found = zeroed_span(&report, 1) as f64 / (rounds as f64 * 700_000.0);
+    assert!((0.96..1.04).contains(&found), "{found}");
 }
 
 #[test]
