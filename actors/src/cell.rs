@@ -276,7 +276,7 @@ impl<A: Send + 'static> Cell<A> {
         let is_recorded = shared.is_recording();
         if is_recorded {
             let of = (self.number, entry);
-            strand::begin(&shared.tables, worker, of, [&envelope.path, &last]);
+            strand::begin(&shared.tables, worker, of, &envelope.path, &last);
         }
         let outer = strand::replace(Current::Handler);
         let left = begin_tracked(envelope.tracked.take(), before);

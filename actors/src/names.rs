@@ -34,14 +34,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn number(entry: Entry) -> u32 {
     // Functions at one address are the same function, or return the same.
     let address = entry as usize;
-    KNOWN.with(|known| {
-        let slot = &known[address / 16 % SLOTS];
-        if slot.get().0 != address {
-            let number = place(&mut lock(&ENTRIES), entry(), |one, other| one == other);
-            slot.set((address, number as u32));
-        }
-        slot.get().1
-    })
+    let slot = address / 16 % SLOTS;
+    let (known, number) = KNOWN.with(|known| known[slot].get());
+    if known == address {
+        return number;
+    }
+    let number = place(&mut lock(&ENTRIES), entry(), |one, other| one == other) as u32;
+    KNOWN.with(|known| known[slot].set((address, number)));
+    number
 }
 
 /// Where an element is that is `same`, or where it has been added.

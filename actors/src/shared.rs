@@ -189,7 +189,7 @@ impl Shared {
             let is_recorded = self.is_recording();
             if is_recorded {
                 let of: (u64, Entry) = (names::PROGRAM, || "program".to_owned());
-                strand::begin(&self.tables, worker, of, [&self.path(), &Path::default()]);
+                strand::begin(&self.tables, worker, of, &self.path(), &Path::default());
             }
             let outer = strand::replace(Current::Program);
             let result = catch_unwind(AssertUnwindSafe(program));
@@ -209,7 +209,8 @@ impl Shared {
     /// A phase begins after a path; `None`: after everything so far.
     pub(crate) fn begin_phase(&self, after: Option<Path>) {
         let mut window = lock(&self.window);
-        let base = after.map_or_else(|| self.tables.longest(), |path| path.length);
+        // No path is longer than all work.
+        let base = after.map_or_else(|| self.tables.sums()[0], |path| path.length);
         *window = Window::new(&self.tables, base);
         self.base.store(base, Ordering::Relaxed);
         self.is_recording

@@ -48,17 +48,6 @@ impl Tables {
         };
         [sum(|t| &t.work), sum(|t| &t.messages), sum(|t| &t.resyncs)]
     }
-
-    /// The length of the longest path.
-    pub(crate) fn longest(&self) -> u64 {
-        let each = self.of.iter().map(|table| &table.longest);
-        each.map(|n| n.load(Ordering::Relaxed)).max().unwrap_or(0)
-    }
-}
-
-enum Timer {
-    Cpu(ThreadClock),
-    Other(Box<dyn Clock>),
 }
 
 /// What a thread runs for actors.
@@ -88,8 +77,13 @@ struct Task {
 /// [`Task::since`] if the next task does not follow the last one at once.
 const UNKNOWN: u64 = u64::MAX;
 
+enum Timer {
+    Cpu(ThreadClock),
+    Other(Box<dyn Clock>),
+}
+
 struct Thread {
-    clock: Option<Timer>,
+    clock: Timer,
     task: Task,
     /// Those below it on the stack.
     outer: Vec<Task>,
@@ -99,36 +93,51 @@ thread_local! {
     static CURRENT: Cell<Current> = const { Cell::new(Current::Other) };
     /// Receivers without room: those of inner handlers follow those of outer ones.
     static FULL: RefCell<Vec<Arc<dyn Turn>>> = const { RefCell::new(Vec::new()) };
-    /// Borrowed within this module only, where no foreign code but a clock is called.
-    static THREAD: RefCell<Thread> = const {
-        let task = Task { tables: 0, worker: 0, open: Part::EMPTY, since: UNKNOWN };
-        RefCell::new(Thread { clock: None, task, outer: Vec::new() })
-    };
+    /// Taken within this module only, where no foreign code but a clock is called.
+    static THREAD: Cell<Option<Box<Thread>>> = const { Cell::new(None) };
+}
+
+/// Calls the closure for the calling thread.
+#[inline(always)]
+fn with<R>(tables: &Tables, closure: impl FnOnce(&mut Thread) -> R) -> R {
+    let known = THREAD.with(Cell::take);
+    let mut thread = known.unwrap_or_else(|| Thread::new(tables));
+    let result = closure(&mut thread);
+    THREAD.with(|place| place.set(Some(thread)));
+    result
 }
 
 impl Thread {
-    #[inline]
-    fn read(&mut self, tables: &Tables) -> u64 {
-        let new = || match &tables.clock {
-            None => Timer::Cpu(ThreadClock::new()),
-            Some(new) => Timer::Other(new()),
+    #[cold]
+    fn new(tables: &Tables) -> Box<Self> {
+        let task = Task {
+            tables: 0,
+            worker: 0,
+            open: Part::default(),
+            since: UNKNOWN,
         };
-        match self.clock.get_or_insert_with(new) {
+        Box::new(Thread {
+            clock: match &tables.clock {
+                None => Timer::Cpu(ThreadClock::new()),
+                Some(new) => Timer::Other(new()),
+            },
+            task,
+            outer: Vec::new(),
+        })
+    }
+
+    #[inline]
+    fn read(&mut self) -> u64 {
+        match &mut self.clock {
             Timer::Cpu(clock) => clock.now(),
             Timer::Other(clock) => clock.now(),
         }
     }
 
-    /// Whether the current task is one of the system.
-    #[inline]
-    fn is_in(&self, tables: &Tables) -> bool {
-        self.task.tables == tables.address()
-    }
-
     /// Ends the open part of the current task, and begins the next one.
     #[inline]
     fn cut(&mut self, tables: &Tables) -> Path {
-        let now = self.read(tables);
+        let now = self.read();
         let task = &mut self.task;
         let open = &mut task.open;
         open.time += now - task.since;
@@ -142,46 +151,45 @@ impl Thread {
 
 /// A task of an actor begins on the calling thread, which is this worker's: after its message, and after the
 /// actor's last task.
-#[inline]
 pub(crate) fn begin(
     tables: &Tables,
     worker: usize,
-    of: (u64, Entry),
-    [message, actor]: [&Path; 2],
+    (actor, entry): (u64, Entry),
+    message: &Path,
+    last: &Path,
 ) {
-    THREAD.with_borrow_mut(|thread| {
+    with(tables, |thread| {
         let is_nested = thread.task.tables != 0;
         if is_nested || thread.task.since == UNKNOWN {
-            let now = thread.read(tables);
+            let now = thread.read();
             if is_nested {
                 thread.task.open.time += now - thread.task.since;
                 thread.outer.push(thread.task);
             }
             thread.task.since = now;
         }
-        let is_first = tables.actor_order && actor.length > message.length;
+        let is_first = tables.actor_order && last.length > message.length;
         let (begin, other, link) = match is_first {
-            true => (actor, message.from, Link::Actor),
-            false if tables.actor_order => (message, actor.from, Link::Message),
+            true => (last, message.from, Link::Actor),
+            false if tables.actor_order => (message, last.from, Link::Message),
             false => (message, Reference::default(), Link::Message),
         };
         let task = &mut thread.task;
         (task.tables, task.worker) = (tables.address(), worker);
         (task.open.begin, task.open.time) = (*begin, 0);
         (task.open.other, task.open.link) = (other, link);
-        task.open.what.entry = names::number(of.1);
-        task.open.what.actor = of.0;
+        task.open.what.entry = names::number(entry);
+        task.open.what.actor = actor;
     });
 }
 
 /// It ends. Returns its path.
-#[inline]
 pub(crate) fn end(tables: &Tables) -> Path {
-    THREAD.with_borrow_mut(|thread| {
+    with(tables, |thread| {
         let path = thread.cut(tables);
         thread.task.tables = 0;
         if let Some(outer) = thread.outer.pop() {
-            let since = thread.read(tables);
+            let since = thread.read();
             thread.task = Task { since, ..outer };
         }
         path
@@ -190,11 +198,11 @@ pub(crate) fn end(tables: &Tables) -> Path {
 
 /// What the calling worker does next does not follow the last task at once.
 pub(crate) fn rest(tables: &Tables, worker: usize) {
-    THREAD.with_borrow_mut(|thread| {
+    with(tables, |thread| {
         if thread.task.tables == 0 {
             thread.task.since = UNKNOWN;
         }
-        if let Some(Timer::Cpu(clock)) = &thread.clock {
+        if let Timer::Cpu(clock) = &thread.clock {
             let resyncs = &tables.of[worker].resyncs;
             resyncs.store(clock.resyncs(), Ordering::Relaxed);
         }
@@ -202,24 +210,25 @@ pub(crate) fn rest(tables: &Tables, worker: usize) {
 }
 
 /// The path up to here; outside of the system's recorded tasks, one of this length.
-#[inline]
 pub(crate) fn path_or(tables: &Tables, length: u64) -> Path {
     let from = Reference::default();
-    THREAD.with_borrow_mut(|thread| match thread.is_in(tables) {
-        true => thread.cut(tables),
-        false => Path { length, from },
+    with(tables, |thread| {
+        match thread.task.tables == tables.address() {
+            true => thread.cut(tables),
+            false => Path { length, from },
+        }
     })
 }
 
 /// The path up to here; `None` outside of the system's recorded tasks.
 pub(crate) fn path(tables: &Tables) -> Option<Path> {
-    THREAD.with_borrow_mut(|thread| thread.is_in(tables).then(|| thread.cut(tables)))
+    Some(path_or(tables, 0)).filter(|path| path.from != Reference::default())
 }
 
 /// What follows in the current task also depends on `other`.
 pub(crate) fn merge(tables: &Tables, other: Path) {
     let Some(own) = path(tables) else { return };
-    THREAD.with_borrow_mut(|thread| {
+    with(tables, |thread| {
         let open = &mut thread.task.open;
         let (longest, shorter) = own.order(other);
         (open.begin, open.other) = (longest, shorter.from);

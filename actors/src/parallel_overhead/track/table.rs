@@ -64,9 +64,10 @@ pub(crate) struct What {
 }
 
 /// What a part depends on by [`Part::begin`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Link {
     /// The part before it of the same task.
+    #[default]
     Same,
     /// The message that its task handles.
     Message,
@@ -79,7 +80,7 @@ pub(crate) enum Link {
 const LINKS: [Link; 4] = [Link::Same, Link::Message, Link::Actor, Link::Merge];
 
 /// A part of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The longest path that it depends on.
     pub(crate) begin: Path,
@@ -92,17 +93,6 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(crate) const EMPTY: Part = Part {
-        begin: Path {
-            length: 0,
-            from: Reference(0),
-        },
-        time: 0,
-        other: Reference(0),
-        what: What { actor: 0, entry: 0 },
-        link: Link::Same,
-    };
-
     /// The length of the longest path that ends with it.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
@@ -112,17 +102,17 @@ impl Part {
 
 type Words = [AtomicU64; 6];
 const CHUNK: usize = 1 << 10;
+type Chunk = Box<[Words; CHUNK]>;
 
 /// One worker's table, and its sums, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Table {
-    worker: usize,
-    chunks: Box<[OnceLock<Box<[Words]>>]>,
+    /// The reference to its first entry.
+    first: u64,
+    chunks: Box<[OnceLock<Chunk>]>,
     /// Entries so far, also those overwritten.
     next: AtomicU64,
-    /// The length of the longest path.
-    pub(crate) longest: AtomicU64,
     /// All activity.
     pub(crate) work: AtomicU64,
     /// Messages handled.
@@ -136,7 +126,7 @@ impl Table {
     pub(crate) fn new(worker: usize, capacity: usize) -> Self {
         let chunks = 0..capacity.div_ceil(CHUNK).next_power_of_two();
         Table {
-            worker,
+            first: (worker as u64 + 1) << INDEX_BITS,
             chunks: chunks.map(|_| OnceLock::new()).collect(),
             ..Table::default()
         }
@@ -165,12 +155,10 @@ impl Table {
         }
         self.next.store(index + 1, Ordering::Release);
         add(&self.work, time);
-        let length = part.length();
-        if length > self.longest.load(Ordering::Relaxed) {
-            self.longest.store(length, Ordering::Relaxed);
+        Path {
+            length: part.length(),
+            from: Reference(self.first | index),
         }
-        let from = Reference((self.worker as u64 + 1) << INDEX_BITS | index);
-        Path { length, from }
     }
 
     /// The entry with this number, which has been appended; `None` if it is overwritten.
@@ -205,10 +193,17 @@ impl Table {
 
     #[inline]
     fn slot(&self, index: u64) -> &Words {
-        let place = index as usize & (self.chunks.len() * CHUNK - 1);
-        let new = || (0..CHUNK).map(|_| Words::default()).collect();
-        &self.chunks[place / CHUNK].get_or_init(new)[place % CHUNK]
+        let (chunk, place) = (index as usize / CHUNK, index as usize % CHUNK);
+        // As many as a power of two.
+        let chunk = &self.chunks[chunk & (self.chunks.len() - 1)];
+        &chunk.get_or_init(new_chunk)[place]
     }
+}
+
+#[cold]
+fn new_chunk() -> Chunk {
+    let words: Box<[Words]> = (0..CHUNK).map(|_| Words::default()).collect();
+    words.try_into().expect("so many")
 }
 
 /// Adds to a sum that only the calling worker changes.

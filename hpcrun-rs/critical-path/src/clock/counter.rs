@@ -100,6 +100,8 @@ pub(super) struct Counter {
     descriptor: Box<Descriptor>,
     machine: &'static Machine,
     rate: u64,
+    /// [`LONGEST`] in ticks; so many times the rate fit in 64 bits.
+    longest: u64,
     /// The counter's value at the last reading of the CPU clock, and the time reported then.
     ticks: u64,
     time: u64,
@@ -129,6 +131,7 @@ impl Counter {
             descriptor: Box::new(Descriptor::new()),
             machine,
             rate: machine.rate.load(Ordering::Relaxed),
+            longest: 0,
             ticks: 0,
             time: 0,
             own: 0,
@@ -147,17 +150,15 @@ impl Counter {
 
     #[inline]
     pub(super) fn read(&mut self) -> u64 {
-        let ticks = counter();
-        let since = self.nanoseconds(ticks.wrapping_sub(self.ticks));
+        let ticks = counter().wrapping_sub(self.ticks);
         // After the counter: if the word is intact now, it was so when the counter was read.
-        if self.is_intact() && since < LONGEST {
-            self.time + since
+        if self.is_intact() && ticks < self.longest {
+            self.time + (ticks * self.rate >> 32)
         } else {
             self.resync()
         }
     }
 
-    #[inline]
     fn nanoseconds(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.rate)) >> 32) as u64
     }
@@ -186,6 +187,7 @@ impl Counter {
         self.resyncs += 1;
         self.machine.refine();
         self.rate = self.machine.rate.load(Ordering::Relaxed);
+        self.longest = (LONGEST << 32) / self.rate.max(1);
         // Again if the thread loses its core meanwhile.
         for _ in 0..3 {
             self.arm();
