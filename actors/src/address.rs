@@ -1,7 +1,7 @@
 //! What users hold: addresses, arrays, the context of a handler, and how actors are made.
 
 use std::fmt;
-use std::ops::Index;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 
@@ -117,25 +117,10 @@ impl<A: Send + 'static> fmt::Debug for Address<A> {
     }
 }
 
-/// Actors of one type, by index.
-pub struct Array<A>(pub(crate) Arc<[Address<A>]>);
+/// Actors of one type: a slice of their addresses.
+pub struct Array<A>(Arc<[Address<A>]>);
 
 impl<A: Send + 'static> Array<A> {
-    /// The number of actors.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The actors in order.
-    pub fn iter(&self) -> std::slice::Iter<'_, Address<A>> {
-        self.0.iter()
-    }
-
     /// Sends a message to all.
     #[track_caller]
     pub fn broadcast<M: Clone + Send + 'static>(&self, message: M)
@@ -148,10 +133,10 @@ impl<A: Send + 'static> Array<A> {
     }
 }
 
-impl<A> Index<usize> for Array<A> {
-    type Output = Address<A>;
-    fn index(&self, index: usize) -> &Address<A> {
-        &self.0[index]
+impl<A> Deref for Array<A> {
+    type Target = [Address<A>];
+    fn deref(&self) -> &[Address<A>] {
+        &self.0
     }
 }
 

@@ -38,14 +38,12 @@ pub(crate) struct Node {
     pub(crate) part: Part,
     pub(crate) worker: usize,
     /// Its predecessors: that of its longest path first.
-    before: [Option<usize>; 2],
+    pub(crate) before: [Option<usize>; 2],
+    pub(crate) is_on_path: bool,
     /// Its earliest start, from the phase's begin.
     pub(crate) start: u64,
     /// How much longer it may take before the span grows; `None`: it does not lead to the path's end.
     pub(crate) slack: Option<u64>,
-    /// The activity that follows from it and could run beside the longest chain that follows. What depends
-    /// on two nodes follows from the one on its longest path.
-    pub(crate) exposed: u64,
 }
 
 /// See the module.
@@ -114,14 +112,13 @@ impl Graph {
                         self.edges += before.iter().flatten().count() as u64;
                     }
                     numbers[worker].1.push(self.nodes.len());
-                    let (start, slack, exposed) = (0, None, 0);
                     self.nodes.push(Node {
                         part,
                         worker,
                         before,
-                        start,
-                        slack,
-                        exposed,
+                        is_on_path: false,
+                        start: 0,
+                        slack: None,
                     });
                 }
             }
@@ -161,24 +158,21 @@ impl Graph {
     /// Fills in what depends on the nodes that follow.
     fn look_back(&mut self, is_bound: bool) {
         let ends = self.ends(None, 0);
-        // The longest chain after each node, and all activity that follows from it.
+        // The longest chain after each node.
         let mut tails = vec![(!is_bound).then_some(0); self.nodes.len()];
-        let mut below = vec![0; self.nodes.len()];
-        self.path
-            .last()
-            .into_iter()
-            .for_each(|end| tails[*end] = Some(0));
+        for node in &self.path {
+            self.nodes[*node].is_on_path = true;
+        }
+        if let Some(end) = self.path.last() {
+            tails[*end] = Some(0);
+        }
         for (number, node) in self.nodes.iter_mut().enumerate().rev() {
             let (time, tail) = (node.part.time, tails[number]);
             for before in node.before.into_iter().flatten() {
                 tails[before] = tails[before].max(tail.map(|tail| tail + time));
             }
-            if let Some(before) = node.before[0] {
-                below[before] += below[number] + time;
-            }
             node.start = ends[number] - time;
             node.slack = tail.map(|tail| self.span.saturating_sub(tail + ends[number]));
-            node.exposed = below[number].saturating_sub(tail.unwrap_or(0));
         }
     }
 

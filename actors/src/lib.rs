@@ -32,8 +32,8 @@
 //!
 //! What the paths are used for: [automatic priorities](SystemBuilder::automatic_priorities), the
 //! [phase](PathReport::phase) that a program repeats, the [tasks that matter](PathReport::tasks) of a trace,
-//! branches that are [nearly critical](PathReport::report) and tasks that [expose](PathReport::exposing)
-//! parallelism.
+//! branches that are nearly critical and tasks that expose parallelism (both in the
+//! [report](PathReport::report)).
 //!
 //! * *Activity* is CPU time of the worker in a handler, with the way of its message through the scheduler.
 //!   Forks of work-stealing-rt inside a handler count as far as the handler's own worker runs them.
@@ -83,5 +83,5 @@ pub use crate::pattern::Phase;
 pub use crate::priority::Priority;
 pub use crate::reduction::{MergePoint, Reduction};
 pub use crate::report::{PathReport, Task};
-pub use crate::shared::Panic;
-pub use crate::system::{RunError, System, SystemBuilder};
+pub use crate::shared::{Panic, RunError};
+pub use crate::system::{System, SystemBuilder};

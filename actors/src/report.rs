@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use critical_path::{Edge, Levels, Lost, Settings};
 use hpc_formats::critical_path::{
-    CriticalPath, Level, Near, Place, Procedure, ProcedureName, Quality, Segment,
+    CriticalPath, Level, Near, Place, Procedure, ProcedureName, Quality, Segment, Start,
 };
 
 use crate::graph::{Graph, Node};
@@ -15,14 +15,14 @@ use crate::pattern::{self, MOST_STEPS, Phase};
 use crate::shared::Shared;
 use crate::table::{Link, Path, What};
 
-/// Rows of near branches and of [`PathReport::exposing`].
+/// Rows of near branches.
 const MOST: usize = 8;
 /// Rows of each table as text.
 const ROWS: usize = 12;
 /// A task is nearly critical if its slack is at most this share of the span.
 const NEAR: f64 = 0.05;
 
-/// A task of an actor, or several of one entry method.
+/// A part of a task of an actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// The actor.
@@ -33,8 +33,7 @@ pub struct Task {
     pub worker: usize,
     /// When it can start at the earliest, from the begin of the phase, in nanoseconds of activity.
     pub start: u64,
-    /// Its activity, in nanoseconds; of tasks that expose parallelism, the activity that follows and could
-    /// run beside the longest chain that follows.
+    /// Its activity, in nanoseconds.
     pub time: u64,
     /// How much longer it may take before the span grows, in nanoseconds.
     pub slack: u64,
@@ -45,11 +44,9 @@ pub struct PathReport {
     /// Work, span, segments and entry methods (as procedures). A place has an entry method as its name and an
     /// actor as its module; the system knows no files and lines. Branches are near whose tasks are not on the
     /// path, but their slack is at most a twentieth of the span: those of an actor's entry method are one,
-    /// with the sum of their times, the least slack first.
+    /// with the sum of their times, the least slack first. Messages of an actor's entry method that begin much
+    /// beside the path expose parallelism: the sooner it runs, the sooner there is work for all.
     pub report: CriticalPath<Place>,
-    /// Tasks from which much activity follows that can run in parallel: the sooner they run, the sooner there
-    /// is work for all. The most first.
-    pub exposing: Vec<Task>,
     /// Messages handled in the phase, if it was recorded whole.
     pub messages: u64,
     graph: Graph,
@@ -76,6 +73,7 @@ impl PathReport {
             segments: segments(shared, &graph),
             procedures: procedures(&graph),
             near: near(shared, &graph),
+            starts: starts(shared, &graph),
             quality: Quality {
                 resyncs,
                 lost_edges: Vec::from_iter((graph.lost != 0).then_some((lost, graph.lost))),
@@ -86,7 +84,6 @@ impl PathReport {
         };
         PathReport {
             report,
-            exposing: exposing(shared, &graph),
             messages,
             graph,
             shared: Arc::clone(shared),
@@ -134,23 +131,16 @@ impl PathReport {
         let parts = self.graph.nodes.iter().filter(|node| node.part.time != 0);
         parts.filter_map(move |node| {
             let slack = node.slack.filter(|slack| *slack <= most)?;
-            Some(task(&self.shared, (node, node.part.time, slack)))
+            let (actor, entry) = self.shared.name(node.part.what);
+            Some(Task {
+                actor,
+                entry,
+                worker: node.worker,
+                start: node.start,
+                time: node.part.time,
+                slack,
+            })
         })
-    }
-}
-
-/// A task, its time and its slack.
-type Row<'a> = (&'a Node, u64, u64);
-
-fn task(shared: &Shared, (node, time, slack): Row<'_>) -> Task {
-    let (actor, entry) = shared.name(node.part.what);
-    Task {
-        actor,
-        entry,
-        worker: node.worker,
-        start: node.start,
-        time,
-        slack,
     }
 }
 
@@ -247,51 +237,79 @@ fn procedures(graph: &Graph) -> Vec<Procedure> {
     procedures
 }
 
+/// Of the branches of an actor's entry method, the least slack and all time.
 fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
     let most = (graph.span as f64 * NEAR) as u64;
-    let mut times: Vec<u64> = graph.nodes.iter().map(|node| node.part.time).collect();
-    graph.path.iter().for_each(|node| times[*node] = 0);
-    let near = graph.nodes.iter().zip(times).filter(|(_, time)| *time != 0);
-    let near = near.filter_map(|(node, time)| Some((node, time, node.slack?)));
-    let near = near.filter(|(_, _, slack)| *slack <= most);
-    let order = |(_, time, slack): &Row<'_>| (*slack, u64::MAX - time);
-    let branch = |(node, time, slack): Row<'_>| Near {
-        begin: place(shared, node.part.what),
-        end: place(shared, node.part.what),
-        thread: Some(node.worker as u32),
-        time,
+    let mut near: HashMap<What, Near<Place>> = HashMap::new();
+    for Node {
+        part,
         slack,
-    };
-    merged(near, u64::wrapping_add, order).map(branch).collect()
-}
-
-fn exposing(shared: &Shared, graph: &Graph) -> Vec<Task> {
-    // The program itself is no task that could run sooner.
-    let exposes = |node: &&Node| node.exposed != 0 && node.part.what.actor != names::PROGRAM;
-    let nodes = graph.nodes.iter().filter(exposes);
-    let exposing = nodes.map(|node| (node, node.exposed, node.slack.unwrap_or(u64::MAX)));
-    let order = |(_, time, slack): &Row<'_>| (u64::MAX - time, *slack);
-    merged(exposing, u64::max, order)
-        .map(|row| task(shared, row))
-        .collect()
-}
-
-/// One row, with the task of the least slack, for those of each actor's entry method; the first ones by
-/// `order`.
-fn merged<'a>(
-    rows: impl Iterator<Item = Row<'a>>,
-    times: fn(u64, u64) -> u64,
-    order: fn(&Row<'a>) -> (u64, u64),
-) -> impl Iterator<Item = Row<'a>> {
-    let mut merged: HashMap<What, Row<'a>> = HashMap::new();
-    for (node, time, slack) in rows {
-        let sum = merged.entry(node.part.what).or_insert((node, 0, slack));
-        let node = if slack < sum.2 { node } else { sum.0 };
-        *sum = (node, times(sum.1, time), sum.2.min(slack));
+        worker,
+        is_on_path,
+        ..
+    } in &graph.nodes
+    {
+        let (Some(slack), false, 1..) = (slack.filter(|s| *s <= most), *is_on_path, part.time)
+        else {
+            continue;
+        };
+        let branch = near.entry(part.what).or_insert_with(|| Near {
+            begin: place(shared, part.what),
+            end: place(shared, part.what),
+            thread: None,
+            time: 0,
+            slack: u64::MAX,
+        });
+        if slack < branch.slack {
+            (branch.slack, branch.thread) = (slack, Some(*worker as u32));
+        }
+        branch.time += part.time;
     }
-    let mut merged: Vec<Row<'a>> = merged.into_values().collect();
-    merged.sort_by_key(order);
-    merged.into_iter().take(MOST)
+    let mut near: Vec<Near<Place>> = near.into_values().collect();
+    near.sort_by(|a, b| (a.slack, b.time, &a.begin).cmp(&(b.slack, a.time, &b.begin)));
+    near.truncate(MOST);
+    near
+}
+
+/// What the messages of each actor's entry method have begun. Those of the program cannot be sent sooner.
+fn starts(shared: &Shared, graph: &Graph) -> Vec<Start<Place>> {
+    let mut starts: HashMap<What, Start<Place>> = HashMap::new();
+    let mut senders: Vec<Option<What>> = Vec::new();
+    for Node {
+        part,
+        before,
+        start,
+        is_on_path,
+        ..
+    } in &graph.nodes
+    {
+        let is_first = matches!(part.link, Link::Message | Link::Actor);
+        // The message, or the task's last part.
+        let before = before[usize::from(matches!(part.link, Link::Actor | Link::Merge))];
+        let sender = before.and_then(|before| match is_first {
+            true => Some(graph.nodes[before].part.what),
+            false => senders[before],
+        });
+        senders.push(sender);
+        let Some(what) = sender.filter(|what| what.actor != names::PROGRAM) else {
+            continue;
+        };
+        let sums = starts.entry(what).or_insert_with(|| Start {
+            place: place(shared, what),
+            edge: Edge::Message,
+            first: *start,
+            count: 0,
+            time: 0,
+            beside: 0,
+        });
+        sums.first = sums.first.min(*start);
+        sums.count += u64::from(is_first);
+        sums.time += part.time;
+        sums.beside += if *is_on_path { 0 } else { part.time };
+    }
+    let mut starts: Vec<Start<Place>> = starts.into_values().collect();
+    starts.sort_by(|a, b| (a.first, &a.place).cmp(&(b.first, &b.place)));
+    starts
 }
 
 fn ms(time: u64) -> String {
@@ -318,18 +336,14 @@ impl fmt::Display for PathReport {
             let (gain, on_path) = (ms(path.gain(procedure)), ms(procedure.on_path));
             writeln!(f, "{gain:>15}  on the path {on_path}  {}", procedure.name)?;
         }
+        let at = |place: &Place| format!("{} {}", place.module, place.name);
         for near in &path.near {
-            let (time, slack, Place { name, module, .. }) =
-                (ms(near.time), ms(near.slack), &near.begin);
-            writeln!(f, "nearly critical: {time}, slack {slack}  {module} {name}")?;
+            let (time, slack, at) = (ms(near.time), ms(near.slack), at(&near.begin));
+            writeln!(f, "nearly critical: {time}, slack {slack}  {at}")?;
         }
-        for task in &self.exposing {
-            let (time, slack) = (ms(task.time), ms(task.slack));
-            writeln!(
-                f,
-                "exposes parallelism: {time}, slack {slack}  {} {}",
-                task.actor, task.entry
-            )?;
+        for start in path.exposing().take(MOST) {
+            let (beside, at) = (ms(start.beside), at(&start.place));
+            writeln!(f, "begins {beside} beside the path: {at}")?;
         }
         Ok(())
     }

@@ -18,6 +18,32 @@ use crate::strand::{self, Current, Tables};
 use crate::table::{Path, What};
 use crate::tuner::Tuner;
 
+/// Why a program did not end as it should. All other actors have handled all their messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunError {
+    /// Handlers that panicked, the first 100.
+    pub panics: Vec<Panic>,
+    /// How many more did.
+    pub more_panics: u64,
+    /// Circles of actors, each of which waited for room in the mailbox of the next; they are stopped.
+    pub deadlocks: Vec<Vec<String>>,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DEADLOCK: &str =
+            "deadlock, each waits for room in the next one's mailbox; enlarge one";
+        let deadlock = |circle: &Vec<String>| format!("{DEADLOCK}: {}", circle.join(" -> "));
+        let deadlocks = self.deadlocks.iter().map(deadlock);
+        let panics = self.panics.iter().map(Panic::to_string);
+        let more = (self.more_panics != 0).then(|| format!("{} more panics", self.more_panics));
+        let all: Vec<String> = deadlocks.chain(panics).chain(more).collect();
+        f.write_str(&all.join("; "))
+    }
+}
+
+impl std::error::Error for RunError {}
+
 /// A panic of a handler. The actor is stopped, all others go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
@@ -31,11 +57,12 @@ pub struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} panicked in {}: {}",
-            self.actor, self.entry, self.message
-        )
+        let Panic {
+            actor,
+            entry,
+            message,
+        } = self;
+        write!(f, "{actor} panicked in {entry}: {message}")
     }
 }
 
@@ -56,8 +83,8 @@ pub(crate) struct Shared {
     /// Actors that others hold.
     pub(crate) held: AtomicUsize,
     pub(crate) undelivered: AtomicU64,
-    /// The first panics, and how many more.
-    panics: Mutex<(Vec<Panic>, u64)>,
+    /// What went wrong since a program ended.
+    pub(crate) error: Mutex<RunError>,
     /// The ends of all tasks, for the profiler's critical path.
     ends: Mutex<Option<Strand>>,
 }
@@ -83,7 +110,7 @@ impl Shared {
             actors: Mutex::default(),
             held: AtomicUsize::new(0),
             undelivered: AtomicU64::new(0),
-            panics: Mutex::default(),
+            error: Mutex::default(),
             ends: Mutex::default(),
         })
     }
@@ -248,21 +275,16 @@ impl Shared {
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         // The payload's destructor might panic too.
         std::mem::forget(payload);
-        let (panics, more) = &mut *lock(&self.panics);
-        if panics.len() >= MOST_PANICS {
-            *more += 1;
+        let mut error = lock(&self.error);
+        if error.panics.len() >= MOST_PANICS {
+            error.more_panics += 1;
             return;
         }
-        panics.push(Panic {
+        error.panics.push(Panic {
             actor: self.groups.name(actor),
             entry,
             message: text.unwrap_or("(not a text)".into()),
         });
-    }
-
-    /// The panics since the last call, and how many more there were.
-    pub(crate) fn take_panics(&self) -> (Vec<Panic>, u64) {
-        std::mem::take(&mut *lock(&self.panics))
     }
 
     /// A task has ended, for the profiler.
@@ -287,22 +309,21 @@ impl Shared {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let actors = lock(&self.actors).all.clone();
-        let mut all = actors.iter().filter_map(Weak::upgrade);
-        let mut next = all.find(|actor| actor.holder().is_some())?;
-        let mut way: Vec<Arc<dyn Turn>> = Vec::new();
+        let all = lock(&self.actors).all.clone();
+        let mut all = all.iter().filter_map(Weak::upgrade);
+        let mut way = vec![all.find(|actor| actor.holder().is_some())?];
         let start = loop {
+            let next = way.last()?.holder()?;
             let met = way.iter().position(|actor| actor.number() == next.number());
+            way.push(next);
             if let Some(start) = met {
                 break start;
             }
-            let holder = next.holder()?;
-            way.push(std::mem::replace(&mut next, holder));
         };
-        let circle = way[start..].iter().chain([&next]);
-        let name = |actor: &Arc<dyn Turn>| self.groups.name(actor.number());
-        let names = circle.map(name).collect();
-        way[start..].iter().for_each(|actor| actor.stop());
+        let circle = &way[start..];
+        let names = circle.iter().map(|actor| self.groups.name(actor.number()));
+        let names = names.collect();
+        circle.iter().for_each(|actor| actor.stop());
         Some(names)
     }
 }

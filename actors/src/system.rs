@@ -1,6 +1,5 @@
 //! Systems of actors: making them, running programs in them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,9 +7,10 @@ use critical_path::Clock;
 use work_stealing_rt::{ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::address::{Address, Array, Setup};
+use crate::names::lock;
 use crate::reduction::Reduction;
 use crate::report::PathReport;
-use crate::shared::{Panic, Shared};
+use crate::shared::{RunError, Shared};
 use crate::strand::{NewClock, Tables};
 use crate::table::Table;
 use crate::tuner::Tuner;
@@ -99,55 +99,7 @@ impl SystemBuilder {
     }
 }
 
-/// Why a program did not end as it should. All other actors have handled all their messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunError {
-    /// Handlers that panicked, the first 100.
-    pub panics: Vec<Panic>,
-    /// How many more did.
-    pub more_panics: u64,
-    /// Circles of actors, each of which waited for room in the mailbox of the next; they are stopped.
-    pub deadlocks: Vec<Vec<String>>,
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DEADLOCK: &str =
-            "deadlock, each waits for room in the next one's mailbox; enlarge one";
-        let deadlock = |circle: &Vec<String>| format!("{DEADLOCK}: {}", circle.join(" -> "));
-        let deadlocks = self.deadlocks.iter().map(deadlock);
-        let panics = self.panics.iter().map(Panic::to_string);
-        let more = (self.more_panics != 0).then(|| format!("{} more panics", self.more_panics));
-        let all: Vec<String> = deadlocks.chain(panics).chain(more).collect();
-        f.write_str(&all.join("; "))
-    }
-}
-
-impl std::error::Error for RunError {}
-
 /// Actors, and the workers that run them.
-///
-/// ```
-/// use work_stealing_actors::{Address, Context, Handle, System};
-///
-/// struct Ping(Option<Address<Ping>>);
-///
-/// impl Handle<u32> for Ping {
-///     fn handle(&mut self, left: u32, context: &mut Context<'_, Self>) {
-///         match &self.0 {
-///             Some(next) if left > 0 => next.send(left - 1),
-///             _ => context.stop(),
-///         }
-///     }
-/// }
-///
-/// let system = System::new(2)?;
-/// let last = system.spawn(Ping(None));
-/// let first = system.spawn(Ping(Some(last.clone())));
-/// system.run(|| first.send(7_u32))?;
-/// assert!(last.is_stopped() && !first.is_stopped());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 ///
 /// When it is dropped its actors are stopped; messages that wait are not delivered.
 #[derive(Debug)]
@@ -218,23 +170,18 @@ impl System {
         let result = std::panic::catch_unwind(call);
         shared.ready.end_program();
         shared.ready.wait();
-        let mut deadlocks = Vec::new();
         while let Some(circle) = shared.break_deadlock() {
-            deadlocks.push(circle);
+            lock(&shared.error).deadlocks.push(circle);
             shared.ready.wait();
         }
         shared.join_ends();
         shared.end_phase(None);
-        let (panics, more_panics) = shared.take_panics();
+        let error = std::mem::take(&mut *lock(&shared.error));
         let result = result.unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-        if panics.is_empty() && deadlocks.is_empty() {
-            return Ok(result);
+        match error == RunError::default() {
+            true => Ok(result),
+            false => Err(error),
         }
-        Err(RunError {
-            panics,
-            more_panics,
-            deadlocks,
-        })
     }
 
     /// The critical path of the last phase: up to now, while a program runs. Empty if it is not followed.

@@ -230,10 +230,9 @@ pub(crate) fn merge(tables: &Tables, other: Path) {
     let Some(own) = path(tables) else { return };
     with(tables, |thread| {
         let open = &mut thread.task.open;
-        let (longest, shorter) = own.order(other);
-        (open.begin, open.other) = (longest, shorter.from);
-        if longest != own {
-            open.link = Link::Merge;
+        open.other = other.from;
+        if other.length > own.length {
+            (open.begin, open.other, open.link) = (other, own.from, Link::Merge);
         }
     });
 }

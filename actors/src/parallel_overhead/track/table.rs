@@ -18,18 +18,6 @@ pub(crate) struct Path {
     pub(crate) from: Reference,
 }
 
-impl Path {
-    /// The longer one first.
-    #[inline]
-    pub(crate) fn order(self, other: Path) -> (Path, Path) {
-        if other.length > self.length {
-            (other, self)
-        } else {
-            (self, other)
-        }
-    }
-}
-
 /// The end of a task, for whoever depends on it: the longest path to it, and the profiler's.
 #[derive(Debug, Default)]
 pub(crate) struct Ended(pub(crate) Path, pub(crate) Option<Strand>);

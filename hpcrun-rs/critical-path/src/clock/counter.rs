@@ -153,7 +153,7 @@ impl Counter {
         let ticks = counter().wrapping_sub(self.ticks);
         // After the counter: if the word is intact now, it was so when the counter was read.
         if self.is_intact() && ticks < self.longest {
-            self.time + (ticks * self.rate >> 32)
+            self.time + ((ticks * self.rate) >> 32)
         } else {
             self.resync()
         }
