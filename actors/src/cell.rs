@@ -159,6 +159,9 @@ impl<A: Send + 'static> Cell<A> {
         let urgency = priority.unwrap_or_else(learnt);
         let path = shared.path();
         let tracked = Strand::copy().map(|strand| Box::new((strand, place)));
+        if tracked.is_some() {
+            strand::leave_out(&shared.tables);
+        }
         let context = SpawnContext::capture();
         let mut mailbox = self.lock();
         if mailbox.state == State::Stopped {
@@ -274,24 +277,27 @@ impl<A: Send + 'static> Cell<A> {
         let mut envelope = message.envelope;
         let entry = envelope.message.entry();
         let is_recorded = shared.is_recording();
+        let left = begin_tracked(envelope.tracked.take(), before);
         if is_recorded {
+            if left.is_some() {
+                strand::rest(&shared.tables, worker);
+            }
             let of = (self.number, entry);
             strand::begin(&shared.tables, worker, of, &envelope.path, &last);
         }
         let outer = strand::replace(Current::Handler);
-        let left = begin_tracked(envelope.tracked.take(), before);
         if let Some(room) = room {
             room.into_iter().for_each(|room| self.depend_on(room));
         }
         let context = envelope.context;
         let call = || context.enter(|| envelope.message.run(actor, self));
         let result = catch_unwind(AssertUnwindSafe(call));
-        let strand = left.and_then(|left| left.end());
         let ended = strand::replace(outer);
         let path = match is_recorded {
             true => strand::end(&shared.tables),
             false => Path::default(),
         };
+        let strand = left.and_then(|left| left.end());
         add(&shared.tables.of[worker].messages, 1);
         if let Some(strand) = &strand {
             shared.add_end(strand);

@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use crate::strand::Tables;
-use crate::table::{Link, Part, Path, Reference};
+use crate::table::{Part, Path, Reference};
 
 /// Where a phase begins.
 pub(crate) struct Window {
@@ -108,7 +108,7 @@ impl Graph {
                         let is_lost = |(worker, n): (usize, u64)| n >= window.first[worker];
                         self.lost += u64::from(place.is_some_and(is_lost));
                     }
-                    if part.link != Link::Same {
+                    if part.edge.is_some() {
                         self.edges += before.iter().flatten().count() as u64;
                     }
                     numbers[worker].1.push(self.nodes.len());
@@ -137,7 +137,7 @@ impl Graph {
             } else {
                 part.time
             };
-            let cost = if part.link == Link::Same { 0 } else { cost };
+            let cost = part.edge.map_or(0, |_| cost);
             ends.push(start.max(other.unwrap_or(0)) + cost + time);
         }
         ends

@@ -13,7 +13,7 @@ use crate::graph::{Graph, Node};
 use crate::names;
 use crate::pattern::{self, MOST_STEPS, Phase};
 use crate::shared::Shared;
-use crate::table::{Link, Path, What};
+use crate::table::{Path, What};
 
 /// Rows of near branches.
 const MOST: usize = 8;
@@ -102,7 +102,7 @@ impl PathReport {
 
     fn messages_on_path(&self) -> impl Iterator<Item = What> + '_ {
         let tasks = self.graph.on_path().map(|node| node.part);
-        let tasks = tasks.filter(|part| matches!(part.link, Link::Message | Link::Actor));
+        let tasks = tasks.filter(|part| is_first(part.edge));
         tasks.map(|part| part.what)
     }
 
@@ -153,6 +153,11 @@ fn place(shared: &Shared, what: What) -> Place {
     }
 }
 
+/// Whether a part is the first of its task.
+fn is_first(edge: Option<Edge>) -> bool {
+    matches!(edge, Some(Edge::Message | Edge::Lock))
+}
+
 /// What the ideal execution consists of.
 fn levels(graph: &Graph) -> Vec<Level> {
     let mut levels = Levels::new(Settings::default().level);
@@ -185,16 +190,14 @@ fn segments(shared: &Shared, graph: &Graph) -> Vec<Segment<Place>> {
     let mut last_what = None;
     for Node { part, worker, .. } in graph.on_path().filter(|node| node.part.time != 0) {
         let worker = Some(*worker as u32);
-        let edge = match part.link {
-            _ if segments.is_empty() => Edge::Start,
-            Link::Message | Link::Same => Edge::Message,
-            Link::Actor => Edge::Lock,
-            Link::Merge => Edge::Join,
+        let edge = match segments.is_empty() {
+            true => Edge::Start,
+            false => part.edge.unwrap_or(Edge::Message),
         };
         match segments.last_mut() {
             Some(last) if last_what == Some(part.what) => {
                 last.time += part.time;
-                last.count += u64::from(part.link != Link::Same);
+                last.count += u64::from(part.edge.is_some());
                 last.thread = last.thread.filter(|_| last.thread == worker);
             }
             _ => segments.push(segment(edge, place(shared, part.what), worker, part.time)),
@@ -213,7 +216,7 @@ fn sums<'a, K: Eq + std::hash::Hash>(
     for Node { part, .. } in nodes {
         let (time, count) = sums.entry(key(part.what)).or_default();
         *time += part.time;
-        *count += u64::from(part.link != Link::Same);
+        *count += u64::from(part.edge.is_some());
     }
     sums
 }
@@ -283,9 +286,9 @@ fn starts(shared: &Shared, graph: &Graph) -> Vec<Start<Place>> {
         ..
     } in &graph.nodes
     {
-        let is_first = matches!(part.link, Link::Message | Link::Actor);
+        let is_first = is_first(part.edge);
         // The message, or the task's last part.
-        let before = before[usize::from(matches!(part.link, Link::Actor | Link::Merge))];
+        let before = before[usize::from(matches!(part.edge, Some(Edge::Lock | Edge::Join)))];
         let sender = before.and_then(|before| match is_first {
             true => Some(graph.nodes[before].part.what),
             false => senders[before],

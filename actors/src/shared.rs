@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     /// Length of all paths when the open phase began.
     base: AtomicU64,
     window: Mutex<Window>,
-    actors: Mutex<Actors>,
+    actors: Mutex<Vec<Weak<dyn Turn>>>,
     /// Actors that others hold.
     pub(crate) held: AtomicUsize,
     pub(crate) undelivered: AtomicU64,
@@ -87,13 +87,6 @@ pub(crate) struct Shared {
     pub(crate) error: Mutex<RunError>,
     /// The ends of all tasks, for the profiler's critical path.
     ends: Mutex<Option<Strand>>,
-}
-
-#[derive(Default)]
-struct Actors {
-    all: Vec<Weak<dyn Turn>>,
-    /// When to look for those that are gone.
-    sweep_at: usize,
 }
 
 impl Shared {
@@ -132,16 +125,17 @@ impl Shared {
     /// A new actor.
     pub(crate) fn register(&self, actor: Weak<dyn Turn>) {
         let mut actors = lock(&self.actors);
-        if actors.all.len() >= actors.sweep_at {
-            actors.all.retain(|actor| actor.strong_count() != 0);
-            actors.sweep_at = (2 * actors.all.len()).max(1024);
+        if actors.len() == actors.capacity() {
+            actors.retain(|actor| actor.strong_count() != 0);
+            let alive = actors.len();
+            actors.reserve(alive.max(1024));
         }
-        actors.all.push(actor);
+        actors.push(actor);
     }
 
     /// Ends all actors, which may refer to each other for ever otherwise.
     pub(crate) fn stop_all(&self) {
-        let all = std::mem::take(&mut lock(&self.actors).all);
+        let all = std::mem::take(&mut *lock(&self.actors));
         let all = all.iter().filter_map(Weak::upgrade);
         all.for_each(|actor| actor.stop());
     }
@@ -309,7 +303,7 @@ impl Shared {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let all = lock(&self.actors).all.clone();
+        let all = lock(&self.actors).clone();
         let mut all = all.iter().filter_map(Weak::upgrade);
         let mut way = vec![all.find(|actor| actor.holder().is_some())?];
         let start = loop {

@@ -15,11 +15,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use critical_path::{Clock, ThreadClock};
+use critical_path::{Clock, Edge, ThreadClock};
 
 use crate::names::{self, Entry};
 use crate::ready::Turn;
-use crate::table::{Link, Part, Path, Reference, Table};
+use crate::table::{Part, Path, Reference, Table};
 
 /// Makes a worker's clock.
 pub(crate) type NewClock = dyn Fn() -> Box<dyn Clock> + Send + Sync;
@@ -144,7 +144,7 @@ impl Thread {
         task.since = now;
         let path = tables.of[task.worker].push(open);
         (open.begin, open.time) = (path, 0);
-        (open.other, open.link) = (Reference::default(), Link::Same);
+        (open.other, open.edge) = (Reference::default(), None);
         path
     }
 }
@@ -169,15 +169,15 @@ pub(crate) fn begin(
             thread.task.since = now;
         }
         let is_first = tables.actor_order && last.length > message.length;
-        let (begin, other, link) = match is_first {
-            true => (last, message.from, Link::Actor),
-            false if tables.actor_order => (message, last.from, Link::Message),
-            false => (message, Reference::default(), Link::Message),
+        let (begin, other, edge) = match is_first {
+            true => (last, message.from, Edge::Lock),
+            false if tables.actor_order => (message, last.from, Edge::Message),
+            false => (message, Reference::default(), Edge::Message),
         };
         let task = &mut thread.task;
         (task.tables, task.worker) = (tables.address(), worker);
         (task.open.begin, task.open.time) = (*begin, 0);
-        (task.open.other, task.open.link) = (other, link);
+        (task.open.other, task.open.edge) = (other, Some(edge));
         task.open.what.entry = names::number(entry);
         task.open.what.actor = actor;
     });
@@ -225,6 +225,16 @@ pub(crate) fn path(tables: &Tables) -> Option<Path> {
     Some(path_or(tables, 0)).filter(|path| path.from != Reference::default())
 }
 
+/// What the calling thread has done since the current task's last part was the profiler's work.
+#[cold]
+pub(crate) fn leave_out(tables: &Tables) {
+    with(tables, |thread| {
+        if thread.task.tables != 0 {
+            thread.task.since = thread.read();
+        }
+    });
+}
+
 /// What follows in the current task also depends on `other`.
 pub(crate) fn merge(tables: &Tables, other: Path) {
     let Some(own) = path(tables) else { return };
@@ -232,7 +242,8 @@ pub(crate) fn merge(tables: &Tables, other: Path) {
         let open = &mut thread.task.open;
         open.other = other.from;
         if other.length > own.length {
-            (open.begin, open.other, open.link) = (other, own.from, Link::Merge);
+            (open.begin, open.other) = (other, own.from);
+            open.edge = Some(Edge::Join);
         }
     });
 }

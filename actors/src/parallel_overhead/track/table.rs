@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use critical_path::Edge;
 use hpcrun_api::Strand;
 
 /// The longest chain of activity up to a point: what a message carries. 16 bytes.
@@ -51,22 +52,6 @@ pub(crate) struct What {
     pub(crate) entry: u32,
 }
 
-/// What a part depends on by [`Part::begin`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Link {
-    /// The part before it of the same task.
-    #[default]
-    Same,
-    /// The message that its task handles.
-    Message,
-    /// The task that its actor ran before.
-    Actor,
-    /// A path that was merged in the middle of the task.
-    Merge,
-}
-
-const LINKS: [Link; 4] = [Link::Same, Link::Message, Link::Actor, Link::Merge];
-
 /// A part of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -77,7 +62,9 @@ pub(crate) struct Part {
     /// The last part of a shorter path which it also depends on.
     pub(crate) other: Reference,
     pub(crate) what: What,
-    pub(crate) link: Link,
+    /// What it depends on by `begin`: the message that its task handles, the task that its actor ran before
+    /// (a lock), or a path that was merged (a join). `None`: the part before it of the same task.
+    pub(crate) edge: Option<Edge>,
 }
 
 impl Part {
@@ -136,7 +123,7 @@ impl Table {
         // A reader of the overwritten entry that sees one of these stores also sees `next` beyond it.
         fence(Ordering::Release);
         let (begin, time, last) = (part.begin, part.time, u64::from(part.what.entry));
-        let (actor, last) = (part.what.actor, last | (part.link as u64) << 32);
+        let (actor, last) = (part.what.actor, last | number(part.edge) << 32);
         let words = [begin.length, begin.from.0, time, part.other.0, actor, last];
         for (word, value) in self.slot(index).iter().zip(words) {
             word.store(value, Ordering::Relaxed);
@@ -163,7 +150,7 @@ impl Table {
             time,
             other,
             what: What { actor, entry },
-            link: LINKS[(last >> 32) as usize % LINKS.len()],
+            edge: Edge::from_number((last >> 32) as u32),
         })
     }
 
@@ -186,6 +173,12 @@ impl Table {
         let chunk = &self.chunks[chunk & (self.chunks.len() - 1)];
         &chunk.get_or_init(new_chunk)[place]
     }
+}
+
+/// As it is recorded.
+#[inline]
+fn number(edge: Option<Edge>) -> u64 {
+    edge.map_or(u64::from(u8::MAX), |edge| edge as u64)
 }
 
 #[cold]
@@ -212,7 +205,7 @@ mod tests {
             time,
             other: from,
             what: What { actor, entry },
-            link: LINKS[n as usize % 4],
+            edge: Edge::from_number(n as u32 % 11),
         }
     }
 
