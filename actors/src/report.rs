@@ -47,8 +47,6 @@ pub struct PathReport {
     /// with the sum of their times, the least slack first. Messages of an actor's entry method that begin much
     /// beside the path expose parallelism: the sooner it runs, the sooner there is work for all.
     pub report: CriticalPath<Place>,
-    /// Messages handled in the phase, if it was recorded whole.
-    pub messages: u64,
     graph: Graph,
     shared: Arc<Shared>,
 }
@@ -61,7 +59,7 @@ fn message_cost() -> u64 {
 
 impl PathReport {
     pub(crate) fn new(shared: &Arc<Shared>, end: Option<Path>) -> Self {
-        let (graph, (wall, [work, messages, resyncs])) = (shared.graph(end), shared.so_far());
+        let (graph, (wall, [work, _, resyncs])) = (shared.graph(end), shared.so_far());
         let lost = Lost::OtherSession.name().to_owned();
         let report = CriticalPath {
             work,
@@ -84,7 +82,6 @@ impl PathReport {
         };
         PathReport {
             report,
-            messages,
             graph,
             shared: Arc::clone(shared),
         }
@@ -207,35 +204,24 @@ fn segments(shared: &Shared, graph: &Graph) -> Vec<Segment<Place>> {
     segments
 }
 
-/// Activity by some key.
-fn sums<'a, K: Eq + std::hash::Hash>(
-    nodes: impl Iterator<Item = &'a Node>,
-    key: impl Fn(What) -> K,
-) -> HashMap<K, (u64, u64)> {
-    let mut sums = HashMap::new();
-    for Node { part, .. } in nodes {
-        let (time, count) = sums.entry(key(part.what)).or_default();
-        *time += part.time;
-        *count += u64::from(part.edge.is_some());
-    }
-    sums
-}
-
 fn procedures(graph: &Graph) -> Vec<Procedure> {
-    let on_path = sums(graph.on_path(), |what| what.entry);
-    let procedure = |(entry, (work, _))| {
-        let on_path = on_path.get(&entry).map_or(0, |(time, _)| *time);
-        let zeroed = Some(entry).filter(|_| on_path != 0);
-        Procedure {
-            name: ProcedureName::Mark(names::of_entry(entry)),
-            work,
-            on_path,
-            // Off the path it gains nothing.
-            zeroed_span: zeroed.map_or(graph.span, |_| graph.span_if(zeroed, 0)),
-        }
+    let mut sums: HashMap<u32, (u64, u64)> = HashMap::new();
+    for node in &graph.nodes {
+        let (work, on_path) = sums.entry(node.part.what.entry).or_default();
+        *work += node.part.time;
+        *on_path += if node.is_on_path { node.part.time } else { 0 };
+    }
+    let procedure = |(entry, (work, on_path))| Procedure {
+        name: ProcedureName::Mark(names::of_entry(entry)),
+        work,
+        on_path,
+        zeroed_span: match on_path {
+            // It gains nothing.
+            0 => graph.span,
+            _ => graph.span_if(Some(entry), 0),
+        },
     };
-    let all = sums(graph.nodes.iter(), |what| what.entry).into_iter();
-    let mut procedures: Vec<Procedure> = all.map(procedure).collect();
+    let mut procedures: Vec<Procedure> = sums.into_iter().map(procedure).collect();
     procedures.sort_by_cached_key(|p| (p.zeroed_span, u64::MAX - p.work, p.name.to_string()));
     procedures
 }
@@ -325,21 +311,23 @@ impl fmt::Display for PathReport {
         let (work, span, parallelism) = (ms(path.work), ms(path.span), path.parallelism());
         writeln!(f, "work {work}, span {span}, parallelism {parallelism:.2}")?;
         writeln!(f, "on the path by actor and entry method:")?;
-        let mut sums: Vec<_> = sums(self.graph.on_path(), |what| what)
-            .into_iter()
-            .collect();
-        sums.sort_by_key(|(what, (time, _))| (u64::MAX - time, what.actor, what.entry));
-        for (what, (time, count)) in sums.into_iter().take(ROWS) {
-            let (actor, entry) = self.shared.name(what);
-            let (share, time) = (100.0 * path.share(time), ms(time));
-            writeln!(f, "{share:6.1} % {time:>15}  x {count:<6} {actor} {entry}")?;
+        let at = |place: &Place| format!("{} {}", place.module, place.name);
+        let mut sums: HashMap<&Place, (u64, u64)> = HashMap::new();
+        for segment in path.segments.iter().filter(|s| s.edge != Edge::Folded) {
+            let (time, count) = sums.entry(&segment.begin).or_default();
+            (*time, *count) = (*time + segment.time, *count + segment.count);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(place, (time, _))| (u64::MAX - time, *place));
+        for (place, (time, count)) in sums.into_iter().take(ROWS) {
+            let (share, time, at) = (100.0 * path.share(time), ms(time), at(place));
+            writeln!(f, "{share:6.1} % {time:>15}  x {count:<6} {at}")?;
         }
         writeln!(f, "entry methods, by what the span loses without them:")?;
         for procedure in path.procedures.iter().take(ROWS) {
             let (gain, on_path) = (ms(path.gain(procedure)), ms(procedure.on_path));
             writeln!(f, "{gain:>15}  on the path {on_path}  {}", procedure.name)?;
         }
-        let at = |place: &Place| format!("{} {}", place.module, place.name);
         for near in &path.near {
             let (time, slack, at) = (ms(near.time), ms(near.slack), at(&near.begin));
             writeln!(f, "nearly critical: {time}, slack {slack}  {at}")?;

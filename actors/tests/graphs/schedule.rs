@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use work_stealing_actors::{Array, Context, Handle, System};
+use work_stealing_actors::{Array, Context, Handle};
 
 use crate::{builder, spend};
 
@@ -31,54 +31,24 @@ impl Handle<Go> for Link {
     }
 }
 
-struct Filler;
-
-impl Handle<Go> for Filler {
-    fn handle(&mut self, _: Go, _: &mut Context<'_, Self>) {
-        sleep(5);
-    }
-}
-
-/// Three phases; the first one learns.
-fn check(system: &System, start: impl Fn() + Sync) {
-    let phase = |_| {
-        let begun = Instant::now();
-        system.run(&start).expect("no panic");
-        begun.elapsed().as_secs_f64() / UNIT.as_secs_f64()
-    };
-    let times: Vec<f64> = (0..3).map(phase).collect();
-    assert!(times[0] > 295.0, "without priorities: {times:?}");
-    assert!(
-        times[1..].iter().all(|time| *time < 0.85 * times[0]),
-        "{times:?}"
-    );
-    assert!(system.uses_priorities());
-}
-
+/// Three phases; the first one learns. All actors have the same entry method.
 #[test]
-fn a_chain_of_one_actor_runs_before_the_fillers() {
-    let system = builder(2)
-        .automatic_priorities(true)
-        .build()
-        .expect("threads");
-    let fillers = system.array("filler", 40, |_, _| Filler);
-    let chain = system.array("chain", 1, |_, array| Link(10, array.clone()));
-    check(&system, || {
-        fillers.iter().for_each(|filler| filler.send(Go(0)));
-        chain[0].send(Go(19));
-    });
-}
-
-#[test]
-fn actors_with_one_entry_method_are_told_apart() {
-    let system = builder(2)
-        .automatic_priorities(true)
-        .build()
-        .expect("threads");
+fn a_chain_runs_before_the_fillers() {
+    let builder = builder(2).automatic_priorities(true);
+    let system = builder.build().expect("threads");
     let fillers = system.array("filler", 40, |_, array| Link(5, array.clone()));
     let chain = system.array("chain", 20, |_, array| Link(10, array.clone()));
-    check(&system, || {
+    let start = || {
         fillers.iter().for_each(|filler| filler.send(Go(0)));
         chain[0].send(Go(19));
-    });
+    };
+    let phase = |_| {
+        let begun = Instant::now();
+        system.run(start).expect("no panic");
+        begun.elapsed().as_secs_f64() / UNIT.as_secs_f64()
+    };
+    let times = [0; 3].map(phase);
+    assert!(times[0] > 295.0, "without priorities: {times:?}");
+    let are_short = times[1..].iter().all(|time| *time < 0.85 * times[0]);
+    assert!(are_short && system.uses_priorities(), "{times:?}");
 }

@@ -35,11 +35,6 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    #[inline]
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
     /// Of all workers: work, messages, readings of the system's clock.
     pub(crate) fn sums(&self) -> [u64; 3] {
         let sum = |of: fn(&Table) -> &AtomicU64| -> u64 {
@@ -175,7 +170,7 @@ pub(crate) fn begin(
             false => (message, Reference::default(), Edge::Message),
         };
         let task = &mut thread.task;
-        (task.tables, task.worker) = (tables.address(), worker);
+        (task.tables, task.worker) = (std::ptr::from_ref(tables).addr(), worker);
         (task.open.begin, task.open.time) = (*begin, 0);
         (task.open.other, task.open.edge) = (other, Some(edge));
         task.open.what.entry = names::number(entry);
@@ -213,7 +208,7 @@ pub(crate) fn rest(tables: &Tables, worker: usize) {
 pub(crate) fn path_or(tables: &Tables, length: u64) -> Path {
     let from = Reference::default();
     with(tables, |thread| {
-        match thread.task.tables == tables.address() {
+        match thread.task.tables == std::ptr::from_ref(tables).addr() {
             true => thread.cut(tables),
             false => Path { length, from },
         }
