@@ -38,12 +38,15 @@ pub(crate) struct Node {
     pub(crate) part: Part,
     pub(crate) worker: usize,
     /// Its predecessors: that of its longest path first.
-    pub(crate) before: [Option<usize>; 2],
+    before: [Option<usize>; 2],
     pub(crate) is_on_path: bool,
     /// Its earliest start, from the phase's begin.
     pub(crate) start: u64,
     /// How much longer it may take before the span grows; `None`: it does not lead to the path's end.
     pub(crate) slack: Option<u64>,
+    /// The tasks that follow from it, their activity, and what of that could run beside the longest chain
+    /// that follows. What depends on two nodes follows from the one on its longest path.
+    pub(crate) follow: [u64; 3],
 }
 
 /// See the module.
@@ -119,6 +122,7 @@ impl Graph {
                         is_on_path: false,
                         start: 0,
                         slack: None,
+                        follow: [0; 3],
                     });
                 }
             }
@@ -158,8 +162,9 @@ impl Graph {
     /// Fills in what depends on the nodes that follow.
     fn look_back(&mut self, is_bound: bool) {
         let ends = self.ends(None, 0);
-        // The longest chain after each node.
+        // The longest chain after each node, and all that follows from it.
         let mut tails = vec![(!is_bound).then_some(0); self.nodes.len()];
+        let mut below = vec![(0, 0); self.nodes.len()];
         for node in &self.path {
             self.nodes[*node].is_on_path = true;
         }
@@ -171,6 +176,14 @@ impl Graph {
             for before in node.before.into_iter().flatten() {
                 tails[before] = tails[before].max(tail.map(|tail| tail + time));
             }
+            let (tasks, activity) = below[number];
+            if let Some(before) = node.before[0] {
+                let is_task = u64::from(node.part.is_first());
+                below[before].0 += tasks + is_task;
+                below[before].1 += activity + time;
+            }
+            let beside = activity.saturating_sub(tail.unwrap_or(0));
+            node.follow = [tasks, activity, beside];
             node.start = ends[number] - time;
             node.slack = tail.map(|tail| self.span.saturating_sub(tail + ends[number]));
         }

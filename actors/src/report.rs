@@ -44,8 +44,8 @@ pub struct PathReport {
     /// Work, span, segments and entry methods (as procedures). A place has an entry method as its name and an
     /// actor as its module; the system knows no files and lines. Branches are near whose tasks are not on the
     /// path, but their slack is at most a twentieth of the span: those of an actor's entry method are one,
-    /// with the sum of their times, the least slack first. Messages of an actor's entry method that begin much
-    /// beside the path expose parallelism: the sooner it runs, the sooner there is work for all.
+    /// with the sum of their times, the least slack first. Tasks from which much activity follows that could
+    /// run beside the longest chain expose parallelism: the sooner they run, the sooner there is work for all.
     pub report: CriticalPath<Place>,
     graph: Graph,
     shared: Arc<Shared>,
@@ -99,7 +99,7 @@ impl PathReport {
 
     fn messages_on_path(&self) -> impl Iterator<Item = What> + '_ {
         let tasks = self.graph.on_path().map(|node| node.part);
-        let tasks = tasks.filter(|part| is_first(part.edge));
+        let tasks = tasks.filter(|part| part.is_first());
         tasks.map(|part| part.what)
     }
 
@@ -148,11 +148,6 @@ fn place(shared: &Shared, what: What) -> Place {
         module,
         ..Place::default()
     }
-}
-
-/// Whether a part is the first of its task.
-fn is_first(edge: Option<Edge>) -> bool {
-    matches!(edge, Some(Edge::Message | Edge::Lock))
 }
 
 /// What the ideal execution consists of.
@@ -260,43 +255,29 @@ fn near(shared: &Shared, graph: &Graph) -> Vec<Near<Place>> {
     near
 }
 
-/// What the messages of each actor's entry method have begun. Those of the program cannot be sent sooner.
+/// For each actor's entry method, what follows from the task that exposes most. The program itself cannot run
+/// sooner.
 fn starts(shared: &Shared, graph: &Graph) -> Vec<Start<Place>> {
-    let mut starts: HashMap<What, Start<Place>> = HashMap::new();
-    let mut senders: Vec<Option<What>> = Vec::new();
-    for Node {
-        part,
-        before,
-        start,
-        is_on_path,
-        ..
-    } in &graph.nodes
-    {
-        let is_first = is_first(part.edge);
-        // The message, or the task's last part.
-        let before = before[usize::from(matches!(part.edge, Some(Edge::Lock | Edge::Join)))];
-        let sender = before.and_then(|before| match is_first {
-            true => Some(graph.nodes[before].part.what),
-            false => senders[before],
-        });
-        senders.push(sender);
-        let Some(what) = sender.filter(|what| what.actor != names::PROGRAM) else {
-            continue;
-        };
-        let sums = starts.entry(what).or_insert_with(|| Start {
-            place: place(shared, what),
-            edge: Edge::Message,
-            first: *start,
-            count: 0,
-            time: 0,
-            beside: 0,
-        });
-        sums.first = sums.first.min(*start);
-        sums.count += u64::from(is_first);
-        sums.time += part.time;
-        sums.beside += if *is_on_path { 0 } else { part.time };
+    let mut most: HashMap<What, &Node> = HashMap::new();
+    let tasks = graph
+        .nodes
+        .iter()
+        .filter(|node| node.part.what.actor != names::PROGRAM);
+    for node in tasks.filter(|node| node.follow[2] != 0) {
+        let known = most.entry(node.part.what).or_insert(node);
+        if known.follow[2] < node.follow[2] {
+            *known = node;
+        }
     }
-    let mut starts: Vec<Start<Place>> = starts.into_values().collect();
+    let start = |node: &Node| Start {
+        place: place(shared, node.part.what),
+        edge: Edge::Message,
+        first: node.start,
+        count: node.follow[0],
+        time: node.follow[1],
+        beside: node.follow[2],
+    };
+    let mut starts: Vec<Start<Place>> = most.into_values().map(start).collect();
     starts.sort_by(|a, b| (a.first, &a.place).cmp(&(b.first, &b.place)));
     starts
 }
@@ -332,9 +313,11 @@ impl fmt::Display for PathReport {
             let (time, slack, at) = (ms(near.time), ms(near.slack), at(&near.begin));
             writeln!(f, "nearly critical: {time}, slack {slack}  {at}")?;
         }
-        for start in path.exposing().take(MOST) {
+        let mut exposing: Vec<_> = path.exposing().collect();
+        exposing.sort_by_key(|start| u64::MAX - start.beside);
+        for start in exposing.into_iter().take(MOST) {
             let (beside, at) = (ms(start.beside), at(&start.place));
-            writeln!(f, "begins {beside} beside the path: {at}")?;
+            writeln!(f, "exposes parallelism: {beside}  {at}")?;
         }
         Ok(())
     }

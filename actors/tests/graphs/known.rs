@@ -85,7 +85,7 @@ fn a_task_that_exposes_parallelism() {
     let exposing: Vec<_> = exposing
         .map(|s| (s.place.name.as_str(), s.count, s.beside))
         .collect();
-    assert_eq!(exposing, [("2", 16, 80)]);
+    assert_eq!(exposing, [("2", 16, 75)]);
 }
 
 #[test]

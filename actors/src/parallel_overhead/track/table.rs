@@ -68,6 +68,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// Whether it is the first of its task.
+    pub(crate) fn is_first(&self) -> bool {
+        matches!(self.edge, Some(Edge::Message | Edge::Lock))
+    }
+
     /// The length of the longest path that ends with it.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
