@@ -45,7 +45,7 @@ pub struct PathReport {
     /// actor as its module; the system knows no files and lines. Branches are near whose tasks are not on the
     /// path, but their slack is at most a twentieth of the span: those of an actor's entry method are one,
     /// with the sum of their times, the least slack first. Tasks from which much activity follows that could
-    /// run beside the longest chain expose parallelism: the sooner they run, the sooner there is work for all.
+    /// run beside the longest chain expose parallelism: the sooner they run, the sooner all have work.
     pub report: CriticalPath<Place>,
     graph: Graph,
     shared: Arc<Shared>,
