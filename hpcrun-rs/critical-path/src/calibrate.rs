@@ -17,30 +17,27 @@ const TRIPS: u32 = 200;
 const LONGEST: Duration = Duration::from_millis(5);
 /// A longer trip tells of the scheduler: the threads did not run at the same time.
 const PLAUSIBLE: u64 = 20_000;
-/// Looks before a thread gives its core away: on one core the other thread needs it.
-const PATIENCE: u32 = 1000;
 
 /// The least time, in nanoseconds, that a signal takes to another thread and back; `None` if no second thread
 /// ran at the same time.
 pub(crate) fn round_trip() -> Option<u64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    // SAFETY: there are no preconditions.
+    let core = unsafe { libc::sched_getcpu() };
     let wait_for = |value: u32| {
-        for look in 1_u32.. {
-            if ball.load(Ordering::Acquire) == value {
-                return true;
-            }
+        while ball.load(Ordering::Acquire) != value {
             if over.load(Ordering::Relaxed) {
                 return false;
             }
-            if look % PATIENCE == 0 {
-                thread::yield_now();
-            }
             core::hint::spin_loop();
         }
-        false
+        true
     };
     thread::scope(|scope| {
         let partner = || {
+            if !leave(core) {
+                return over.store(true, Ordering::Relaxed);
+            }
             for trip in 0..TRIPS {
                 if !wait_for(2 * trip + 1) {
                     return;
@@ -58,7 +55,14 @@ pub(crate) fn round_trip() -> Option<u64> {
             }
             ball.store(2 * trip + 1, Ordering::Release);
             while ball.load(Ordering::Acquire) != 2 * trip + 2 && start.elapsed() < LONGEST {
-                core::hint::spin_loop();
+                if over.load(Ordering::Relaxed) {
+                    return None;
+                }
+                match trip {
+                    // The partner may have begun on this core.
+                    0 => thread::yield_now(),
+                    _ => core::hint::spin_loop(),
+                }
             }
             if ball.load(Ordering::Acquire) == 2 * trip + 2 {
                 let time = sent.elapsed().as_nanos() as u64;
@@ -68,6 +72,22 @@ pub(crate) fn round_trip() -> Option<u64> {
         over.store(true, Ordering::Relaxed);
         least.filter(|time| *time <= PLAUSIBLE)
     })
+}
+
+/// The calling thread leaves a core for others that it may use; whether there are any.
+fn leave(core: i32) -> bool {
+    const SIZE: usize = size_of::<libc::cpu_set_t>();
+    // SAFETY: a set of cores is plain numbers.
+    let mut cores: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel fills a set of this size for the calling thread.
+    let is_known = unsafe { libc::sched_getaffinity(0, SIZE, &mut cores) } == 0;
+    let Some(core) = usize::try_from(core).ok().filter(|_| is_known) else {
+        return false;
+    };
+    // SAFETY: the number of a core is less than the kernel's number of them, which fits into the set.
+    unsafe { libc::CPU_CLR(core, &mut cores) };
+    // SAFETY: a set of this size; the kernel refuses an empty one.
+    unsafe { libc::sched_setaffinity(0, SIZE, &raw const cores) == 0 }
 }
 
 /// The least time in nanoseconds from one operation's reading of the clock to the next one's, on the average
