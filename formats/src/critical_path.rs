@@ -277,7 +277,7 @@ pub struct OnPath {
 /// Activity of fewer nanoseconds starts nothing by itself.
 pub const SHORT: u64 = 10_000;
 
-/// So many nanoseconds of activity, at least, are divided at once among the functions of samples.
+/// Activity between events of this many nanoseconds is always divided among functions by itself.
 pub const DIVIDED: u64 = 50_000;
 
 /// A place that others wait for: what spawns, sends, signals or ends a barrier, and what has begun then. It

@@ -25,9 +25,13 @@ pub(crate) type Known = HashMap<(Site, Site), Times>;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Nanoseconds between samples, and of activity that is divided at once.
+    /// Nanoseconds between samples.
     period: u64,
-    least: u64,
+    /// Nanoseconds of activity after which it is divided, at most and this time. At random, as else one and
+    /// the same of several short activities would have the time of all.
+    most: u64,
+    due: u64,
+    random: u64,
     /// Activity that is not divided yet, and its samples.
     activity: u64,
     samples: Vec<(Context, Arc<[Function]>, u64)>,
@@ -48,7 +52,9 @@ impl Shares {
     pub(crate) fn new(settings: &Settings) -> Self {
         Shares {
             period: settings.sample_period,
-            least: settings.share,
+            most: settings.share,
+            due: settings.share,
+            random: 1,
             activity: 0,
             samples: Vec::new(),
             after: Site(0),
@@ -65,7 +71,7 @@ impl Shares {
     /// Whether it is time to [`divide`](Self::divide).
     #[inline]
     pub(crate) fn are_due(&self) -> bool {
-        self.activity > self.least
+        self.activity > self.due
     }
 
     /// There was a sample in a context, which is in these functions.
@@ -87,6 +93,8 @@ impl Shares {
         sampler: &mut dyn Sampler,
         ended: &Mutex<Known>,
     ) -> Times {
+        self.random = xorshift(self.random);
+        self.due = self.random % self.most.max(1);
         let pair = (sampler.place(self.after), sampler.place(event));
         if !self.known.contains_key(&pair) {
             let times = lock(ended).get(&pair).cloned().unwrap_or_default();
@@ -94,8 +102,8 @@ impl Shares {
         }
         let known = self.known.entry(pair).or_default();
         let sampled: u64 = self.samples.iter().map(|sample| sample.2).sum();
+        let is_enough = sampled >= ENOUGH * self.period;
         if sampled > 0 {
-            let is_enough = sampled >= ENOUGH * self.period;
             known.scale(if is_enough {
                 0
             } else {
@@ -107,7 +115,14 @@ impl Shares {
         }
         // What cannot be sampled, as it blocks signals, is in no function.
         let activity = core::mem::take(&mut self.activity).min(sampled + ENOUGH * self.period);
-        let mut times = known.clone();
+        let mut times = Times {
+            contexts: match is_enough {
+                true => known.contexts.clone(),
+                false => known.one(self.random).into_iter().collect(),
+            },
+            functions: known.functions.clone(),
+            sum: known.sum,
+        };
         times.scale(activity);
         times
     }
@@ -119,6 +134,13 @@ impl Shares {
             insert(&mut ended, pair, times);
         }
     }
+}
+
+/// The next random number (Marsaglia, "Xorshift RNGs", 2003).
+fn xorshift(mut random: u64) -> u64 {
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^ (random << 17)
 }
 
 fn insert(known: &mut Known, pair: (Site, Site), times: Times) {
@@ -135,6 +157,18 @@ impl Times {
         functions
             .iter()
             .for_each(|function| add(&mut self.functions, *function, time));
+    }
+
+    /// The sum as one context's time, by chance: a time on the path is right if it is so in the mean.
+    fn one(&self, random: u64) -> Option<(Context, u64)> {
+        let mut left = random.checked_rem(self.sum)?;
+        let is_it = |(_, time): &&(Context, u64)| {
+            let before = left;
+            left = left.saturating_sub(*time);
+            before < *time
+        };
+        let (context, _) = self.contexts.iter().find(is_it)?;
+        Some((*context, self.sum))
     }
 
     /// Changes the sum, but not the shares.

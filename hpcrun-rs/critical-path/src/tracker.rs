@@ -42,8 +42,8 @@ pub struct Settings {
     pub level: u64,
     /// Nanoseconds of activity between a thread's samples.
     pub sample_period: u64,
-    /// Nanoseconds of activity that are divided at once among the functions that samples are in, which takes
-    /// a microsecond or two.
+    /// Activity is divided among the functions that samples are in at the next event after, at most, so many
+    /// nanoseconds of it. That takes a microsecond.
     pub share: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,
