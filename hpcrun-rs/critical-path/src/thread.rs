@@ -304,7 +304,6 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline]
     pub fn pause(&mut self) {
         self.tick();
-        self.tell_resyncs();
         self.idle = true;
     }
 
@@ -505,6 +504,7 @@ impl<'t, C: Clock> Thread<'t, C> {
 
     /// A strand has ended for which nobody waits: the report counts it among the ends.
     pub fn finish(&mut self, ended: Strand) {
+        self.tell_resyncs();
         self.tracker.end(ended);
     }
 

@@ -151,8 +151,16 @@ impl Call<'_> {
         if entered.site == CALL_NESTED {
             return self.run();
         }
-        let result = act(&Observed { table, entered }, job);
-        (table.leave)(entered.site);
+        let observed = Observed {
+            table,
+            entered,
+            waits: Cell::new(1),
+        };
+        let result = act(&observed, job);
+        if observed.waits.get() > 0 {
+            // SAFETY: null is no strand.
+            unsafe { (table.leave)(entered.site, ptr::null()) };
+        }
         result
     }
 }
@@ -180,6 +188,8 @@ pub(crate) fn table() -> Option<&'static MessageTable> {
 pub(crate) struct Observed {
     table: &'static MessageTable,
     entered: Entered,
+    /// For how many processes it may still have to wait; 0: it is over.
+    waits: Cell<usize>,
 }
 
 /// In place of a strand that is not tracked.
@@ -193,11 +203,23 @@ impl Observed {
         unsafe { self.entered.strand.as_ref() }.unwrap_or(&UNTRACKED)
     }
 
+    /// Waits for at most so many other processes, but for one.
+    pub(crate) fn expect(&self, processes: usize) {
+        self.waits.set(processes.max(1));
+    }
+
     /// Has waited for another process.
     #[inline]
     pub(crate) fn import(&self, strand: &RemoteStrand) {
+        let waits = self.waits.get() - 1;
+        self.waits.set(waits);
         // SAFETY: a reference.
-        unsafe { (self.table.import)(strand, self.entered.site) };
+        unsafe {
+            match waits {
+                0 => (self.table.leave)(self.entered.site, strand),
+                _ => (self.table.import)(strand, self.entered.site),
+            }
+        }
     }
 
     #[cold]

@@ -113,6 +113,7 @@ pub(crate) fn wait(
                 _ => None,
             });
             drop(state);
+            observed.expect(complete.len());
             for (index, place) in complete {
                 finish(handles[index], statuses.nth(place), observed, job);
             }

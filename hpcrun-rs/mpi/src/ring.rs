@@ -16,8 +16,7 @@ use hpcrun_abi::{RemoteStrand, SAVINGS, Saving};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 8;
-/// Bytes of a line.
-const LINE: usize = WORDS * size_of::<u64>();
+type Line = [AtomicU64; WORDS];
 /// Words of data in a line.
 const DATA: usize = WORDS - 1;
 /// Odd, so that all positions have lines of their own.
@@ -29,8 +28,7 @@ const HEAD: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Ring {
     /// A line with the receiver's position, and whether the queue is closed; the lines of entries follow.
-    shared: *const AtomicU64,
-    lines: u64,
+    shared: &'static [Line],
     /// Lines that were sent, or received.
     position: u64,
     /// The receiver's position as it was last known to the sender, or said to it.
@@ -48,18 +46,15 @@ pub(crate) enum Next {
     Closed,
 }
 
-// SAFETY: the memory is shared between processes anyway, by atomics; the rest is numbers.
-unsafe impl Send for Ring {}
-
-/// Lines of an entry with so many savings.
-fn lines(savings: u32) -> u64 {
-    (HEAD + 2 * savings as usize).div_ceil(DATA) as u64
+/// Lines of an entry with these savings.
+fn lines(changed: u64) -> u64 {
+    (HEAD + 2 * changed.count_ones() as usize).div_ceil(DATA) as u64
 }
 
 impl Ring {
     /// Bytes of a queue of so many lines.
     pub(crate) const fn bytes(lines: usize) -> usize {
-        (lines + 1) * LINE
+        (lines + 1) * size_of::<Line>()
     }
 
     /// A queue of so many lines, a power of two, in which this rank sends.
@@ -72,35 +67,29 @@ impl Ring {
         // The receiver's names are another one at each change.
         entry.strand.name = u64::from(sender + 1) << 40;
         Ring {
-            shared: shared.cast(),
-            lines: lines as u64,
+            // SAFETY: the memory has a line more, see `bytes`; the caller's promise.
+            shared: unsafe { std::slice::from_raw_parts(shared.cast(), lines + 1) },
             position: 0,
             known: 0,
             entry,
         }
     }
 
+    /// The line at a position. Lines that follow each other are far apart: a message takes less time so,
+    /// perhaps since the receiver's processor does not fetch the next line too early.
     #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: indices are below the number of words (see the callers); the memory stays (`new`).
-        unsafe { &*self.shared.add(index) }
-    }
-
-    /// The first word of the line at a position. Lines that follow each other are far apart: a message takes
-    /// less time so, perhaps since the receiver's processor does not fetch the next line too early.
-    #[inline]
-    fn first(&self, position: u64) -> usize {
-        ((position.wrapping_mul(SPREAD) & (self.lines - 1)) as usize + 1) * WORDS
+    fn line(&self, position: u64) -> &'static Line {
+        let last = self.shared.len() as u64 - 2;
+        &self.shared[(position.wrapping_mul(SPREAD) & last) as usize + 1]
     }
 
     /// A word of data of the entry at the position.
-    #[inline]
     fn data(&self, word: usize) -> &AtomicU64 {
-        self.word(self.first(self.position + (word / DATA) as u64) + 1 + word % DATA)
+        &self.line(self.position + (word / DATA) as u64)[1 + word % DATA]
     }
 
     fn has_room(&self, lines: u64) -> bool {
-        self.position + lines - self.known <= self.lines
+        self.position + lines - self.known < self.shared.len() as u64
     }
 
     /// Sends; false: there is no room.
@@ -108,15 +97,16 @@ impl Ring {
     pub(crate) fn send(&mut self, comm: u64, tag: i32, strand: &RemoteStrand) -> bool {
         let savings = &strand.savings[..SAVINGS.min(strand.count as usize)];
         let is_same = strand.name == self.entry.strand.name;
-        let changed = if is_same { 0 } else { self.changes(savings) };
-        let lines = lines(changed.count_ones());
+        let (changed, lines) = match is_same {
+            true => (0, 1),
+            false => self.changes(savings),
+        };
         if !self.has_room(lines) {
-            self.known = self.word(0).load(Ordering::Acquire);
+            self.known = self.shared[0][0].load(Ordering::Acquire);
             if !self.has_room(lines) {
                 return false;
             }
         }
-        let put = |word, value| self.data(word).store(value, Ordering::Relaxed);
         let head: [u64; HEAD] = [
             comm,
             u64::from(tag as u32) << 32 | u64::from(strand.export),
@@ -124,22 +114,16 @@ impl Ring {
             strand.burdened,
             u64::from(strand.session) << 32 | (savings.len() as u64) << 16 | changed,
         ];
-        let first = self.first(self.position);
-        for (word, value) in head.into_iter().enumerate() {
-            self.word(first + 1 + word).store(value, Ordering::Relaxed);
-        }
-        for (place, at) in ones(changed).enumerate() {
-            put(HEAD + 2 * place, savings[at].procedure);
-            put(HEAD + 2 * place + 1, savings[at].time);
+        let line = self.line(self.position);
+        for (word, value) in line[1..].iter().zip(head) {
+            word.store(value, Ordering::Relaxed);
         }
         if !is_same {
-            self.entry.strand.name = strand.name;
-            self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
+            self.put(changed, strand.name, savings);
         }
-        let number = self.word(first);
-        number.store(self.position + 1, Ordering::Release);
+        line[0].store(self.position + 1, Ordering::Release);
         self.position += lines;
-        let next = self.word(self.first(self.position));
+        let next = self.line(self.position);
         // The message's own words must not wait for the line of the next entry.
         // SAFETY: a hint.
         unsafe {
@@ -152,21 +136,38 @@ impl Ring {
         true
     }
 
-    /// The savings that are others than in the entry before, by the bits of their places.
+    /// The savings that are others than in the entry before, by the bits of their places, and the entry's
+    /// lines.
     #[inline(never)]
-    fn changes(&self, savings: &[Saving]) -> u64 {
+    fn changes(&self, savings: &[Saving]) -> (u64, u64) {
         let all = savings.iter().zip(&self.entry.strand.savings).enumerate();
-        all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at)
+        let changed = all.fold(0, |all, (at, (new, old))| all | u64::from(new != old) << at);
+        (changed, lines(changed))
+    }
+
+    /// Puts the savings that have changed into the entry at the position.
+    #[inline(never)]
+    fn put(&mut self, changed: u64, name: u64, savings: &[Saving]) {
+        for (place, at) in ones(changed).enumerate() {
+            let put = |word, value| {
+                self.data(HEAD + 2 * place + word)
+                    .store(value, Ordering::Relaxed)
+            };
+            put(0, savings[at].procedure);
+            put(1, savings[at].time);
+        }
+        self.entry.strand.name = name;
+        self.entry.strand.savings[..savings.len()].copy_from_slice(savings);
     }
 
     /// Sends nothing any more.
     pub(crate) fn close(&self) {
-        self.word(1).store(1, Ordering::Release);
+        self.shared[0][1].store(1, Ordering::Release);
     }
 
     /// What was sent before is there.
     fn is_closed(&self) -> bool {
-        self.word(1).load(Ordering::Acquire) != 0
+        self.shared[0][1].load(Ordering::Acquire) != 0
     }
 
     /// What was received last; of the savings, those that count.
@@ -175,47 +176,42 @@ impl Ring {
         &self.entry
     }
 
-    #[inline]
-    fn has_entry(&self) -> bool {
-        let number = self.word(self.first(self.position));
-        number.load(Ordering::Acquire) == self.position + 1
-    }
-
     /// Receives, if there is something.
     #[inline]
     pub(crate) fn receive(&mut self) -> Next {
-        if !self.has_entry() {
+        let line = self.line(self.position);
+        let is_there = || line[0].load(Ordering::Acquire) == self.position + 1;
+        if !is_there() {
             match self.is_closed() {
                 false => return Next::Nothing,
                 // It may have been closed since.
-                true if !self.has_entry() => return Next::Closed,
+                true if !is_there() => return Next::Closed,
                 true => {}
             }
         }
-        let first = self.first(self.position);
-        let head: [u64; HEAD] =
-            std::array::from_fn(|word| self.word(first + 1 + word).load(Ordering::Relaxed));
+        let head: [u64; HEAD] = std::array::from_fn(|word| line[1 + word].load(Ordering::Relaxed));
         let [comm, tag, length, burdened, session] = head;
         (self.entry.comm, self.entry.tag) = (comm, (tag >> 32) as i32);
         let strand = &mut self.entry.strand;
         (strand.length, strand.burdened) = (length, burdened);
         (strand.session, strand.export) = ((session >> 32) as u32, tag as u32);
         let (count, changed) = ((session as u32 >> 16).min(SAVINGS as u32), session & 0xffff);
+        let mut lines = 1;
         if changed != 0 || count != strand.count {
             (strand.count, strand.name) = (count, strand.name + 1);
-            self.put(changed);
+            lines = self.take(changed);
         }
-        self.position += lines(changed.count_ones());
-        if self.position - self.known > self.lines / 4 {
+        self.position += lines;
+        if self.position - self.known > self.shared.len() as u64 / 4 {
             self.known = self.position;
-            self.word(0).store(self.position, Ordering::Release);
+            self.shared[0][0].store(self.position, Ordering::Release);
         }
         Next::Entry
     }
 
-    /// Takes the savings that have changed from the entry at the position.
+    /// Takes the savings that have changed from the entry at the position; its lines.
     #[inline(never)]
-    fn put(&mut self, changed: u64) {
+    fn take(&mut self, changed: u64) -> u64 {
         for (place, at) in ones(changed).enumerate() {
             let get = |word| self.data(HEAD + 2 * place + word).load(Ordering::Relaxed);
             self.entry.strand.savings[at] = Saving {
@@ -223,6 +219,7 @@ impl Ring {
                 time: get(1),
             };
         }
+        lines(changed)
     }
 }
 

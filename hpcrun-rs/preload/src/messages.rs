@@ -48,8 +48,10 @@ extern "C" fn enter(address: u64, sends: bool) -> Entered {
     threads::current().map_or(untracked, |thread| thread.enter_call(address, sends))
 }
 
-extern "C" fn leave(entered: u64) {
-    threads::current().inspect(|thread| thread.leave_call(entered));
+unsafe extern "C" fn leave(at: u64, from: *const RemoteStrand) {
+    // SAFETY: null, or the caller's strand.
+    let from = unsafe { from.as_ref() };
+    threads::current().inspect(|thread| thread.leave_call(at, from));
 }
 
 unsafe extern "C" fn import(from: *const RemoteStrand, at: u64) {

@@ -324,12 +324,13 @@ pub struct Saving {
 pub struct RemoteStrand {
     /// The longest chain of activity, in nanoseconds.
     pub length: u64,
-    /// The same with the costs of edges.
-    pub burdened: u64,
     /// The rank that exported it.
     pub rank: u32,
     /// Its number among the exports of that rank.
     pub export: u32,
+    /// The length with the costs of edges. Not beside it: a processor cannot load at once what it has just
+    /// stored in two parts, but waits for all stores before.
+    pub burdened: u64,
     /// The tracker's session there; 0: it was not tracked.
     pub session: u32,
     /// How many of `savings` are used.
@@ -415,9 +416,9 @@ pub struct MessageTable {
     /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the site unless
     /// it is [`CALL_NESTED`]. `sends`: the strand is needed for other processes.
     pub enter: extern "C" fn(address: u64, sends: bool) -> Entered,
-    /// The call ends.
-    pub leave: extern "C" fn(Site),
-    /// The call has waited for a strand of another process.
+    /// The call ends. It has waited for a strand of another process, unless that is null.
+    pub leave: unsafe extern "C" fn(at: Site, from: *const RemoteStrand),
+    /// The call has waited for a further one.
     pub import: unsafe extern "C" fn(from: *const RemoteStrand, at: Site),
     /// As [`PathTable::lose`].
     pub lose: extern "C" fn(cause: u32),

@@ -269,7 +269,7 @@ impl ThreadPath {
                 // `inside` was set, that no other thread does.
                 let slot = unsafe { &mut *self.tracked.get() };
                 if slot.is_none() {
-                    *slot = first().map(|thread| self.enter(path, thread));
+                    *slot = self.enter(path, first);
                 }
                 slot.as_deref_mut().map(act)
             }
@@ -282,12 +282,16 @@ impl ThreadPath {
 
     #[cold]
     #[inline(never)]
-    fn enter(&self, path: &'static Path, thread: OwnThread) -> Box<Tracked> {
-        let tracked = Box::new(Tracked::new(path, thread, self.ordinal.get()));
+    fn enter(
+        &self,
+        path: &'static Path,
+        first: impl FnOnce() -> Option<OwnThread>,
+    ) -> Option<Box<Tracked>> {
+        let tracked = Box::new(Tracked::new(path, first()?, self.ordinal.get()));
         let numbers = (tracked.thread.number(), self.ordinal.get());
         path.threads().push(numbers);
         self.samples.store(tracked.samples(), Ordering::Relaxed);
-        tracked
+        Some(tracked)
     }
 
     /// A sample of `time` nanoseconds was added to a record of the thread's profile, which begins at

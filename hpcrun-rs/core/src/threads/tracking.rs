@@ -9,7 +9,8 @@ use crate::path::{self, ThreadPath, Tracked};
 use crate::unwind::Registers;
 use critical_path::{Site, Strand};
 use hpcrun_abi::{
-    CALL_NESTED, CALL_UNTRACKED, CountedSite, Entered, RuntimeTable, SITE_CONTEXT, TaskHeader,
+    CALL_NESTED, CALL_UNTRACKED, CountedSite, Entered, RemoteStrand, RuntimeTable, SITE_CONTEXT,
+    TaskHeader,
 };
 use std::ptr;
 
@@ -67,11 +68,14 @@ impl ThreadState {
         entered.unwrap_or(without(CALL_UNTRACKED))
     }
 
-    /// The call ends.
-    pub fn leave_call(&self, entered: u64) {
+    /// The call ends, and has waited for a strand of another process.
+    pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>) {
         self.in_call.set(false);
-        if entered != CALL_UNTRACKED {
-            self.path.with(|tracked| tracked.thread.resume());
+        if site != CALL_UNTRACKED {
+            self.path.with(|tracked| {
+                from.inspect(|from| tracked.thread.import(from, Site(site)));
+                tracked.thread.resume();
+            });
         }
     }
 
