@@ -319,6 +319,20 @@ impl<'t, C: Clock> Thread<'t, C> {
         self.idle = false;
     }
 
+    /// As [`Thread::import`] and [`Thread::resume`], with one reading of the clock before the operation: the
+    /// strand is still on its way from another core then. After a longer wait the caches are cold.
+    #[inline]
+    pub fn resume_after(&mut self, remote: &RemoteStrand, at: Site) {
+        let paused = self.last;
+        self.resume();
+        if self.last - paused >= OTHER {
+            self.cold = self.last + AFTER_OTHER;
+        }
+        self.is_now = true;
+        self.import(remote, at);
+        self.seal();
+    }
+
     /// The calling thread enters a procedure, until the returned one is entered again. Time belongs to the
     /// innermost procedure.
     #[inline]

@@ -72,9 +72,9 @@ impl ThreadState {
     pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>) {
         self.in_call.set(false);
         if site != CALL_UNTRACKED {
-            self.path.with(|tracked| {
-                from.inspect(|from| tracked.thread.import(from, Site(site)));
-                tracked.thread.resume();
+            self.path.with(|tracked| match from {
+                Some(from) => tracked.thread.resume_after(from, Site(site)),
+                None => tracked.thread.resume(),
             });
         }
     }

@@ -55,8 +55,12 @@ impl Process<'_> {
             self.known.push(savings);
         }
         self.thread.pause();
-        self.thread.import(&strand, Site(11));
-        self.thread.resume();
+        if node % 2 == 0 {
+            self.thread.resume_after(&strand, Site(11));
+        } else {
+            self.thread.import(&strand, Site(11));
+            self.thread.resume();
+        }
         self.node = dag.node(None, 0, &[(self.node, 0), (*node, MESSAGE_COST)]);
     }
 }
