@@ -159,7 +159,7 @@ impl Call<'_> {
         let result = act(&observed, job);
         if observed.waits.get() > 0 {
             // SAFETY: null is no strand.
-            unsafe { (table.leave)(entered.site, ptr::null()) };
+            unsafe { (table.leave)(entered.site, ptr::null(), true) };
         }
         result
     }
@@ -214,12 +214,7 @@ impl Observed {
         let waits = self.waits.get() - 1;
         self.waits.set(waits);
         // SAFETY: a reference.
-        unsafe {
-            match waits {
-                0 => (self.table.leave)(self.entered.site, strand),
-                _ => (self.table.import)(strand, self.entered.site),
-            }
-        }
+        unsafe { (self.table.leave)(self.entered.site, strand, waits == 0) };
     }
 
     #[cold]

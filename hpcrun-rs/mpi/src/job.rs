@@ -351,11 +351,7 @@ impl Strands for World {
         // A request that the program has, as none of its waits has completed it.
         pmpi!(Request_get_status(handle, at(&mut flag), at(&mut status)));
         let (source, tag) = Statuses::at(at(&mut status)).source_and_tag();
-        let comm = self
-            .comms
-            .iter()
-            .find(|known| known.handle == comm)
-            .ok_or(())?;
+        let comm = self.comm(comm).ok_or(())?;
         let source = comm.rank(source).filter(|_| flag != 0).ok_or(())?;
         Ok(Message {
             comm: comm.id,

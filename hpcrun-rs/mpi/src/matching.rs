@@ -53,18 +53,26 @@ impl Wanted {
             && self.tag.is_none_or(|tag| tag == message.tag)
     }
 
-    fn is_exact(&self) -> bool {
-        self.source.is_some() && self.tag.is_some()
+    /// The message, if the receive accepts only such ones.
+    fn exact(&self) -> Option<Message> {
+        let comm = self.comm;
+        let exact = self.source.zip(self.tag);
+        exact.map(|(source, tag)| Message { comm, source, tag })
     }
 }
 
-/// A receive that was posted and has not got its strand.
+/// A receive that was posted and has not got its strand, by its number.
 #[derive(Debug)]
-struct Posted {
-    number: u64,
-    wanted: Wanted,
+enum Posted {
+    Wanted(u64, Wanted),
     /// It is complete, and owed a strand that nobody will use.
-    debt: Option<Message>,
+    Debt(Message),
+}
+
+impl Posted {
+    fn is(&self, number: u64) -> bool {
+        matches!(self, Posted::Wanted(known, _) if *known == number)
+    }
 }
 
 /// What is found for a message.
@@ -107,29 +115,25 @@ impl Matching {
     /// A receive is posted; its number.
     pub(crate) fn post(&mut self, wanted: Wanted) -> u64 {
         self.next += 1;
-        self.posted.push(Posted {
-            number: self.next,
-            wanted,
-            debt: None,
-        });
+        self.posted.push(Posted::Wanted(self.next, wanted));
         self.next
     }
 
     /// The receive got no message, and will not.
     pub(crate) fn withdraw(&mut self, number: u64) {
-        self.posted.retain(|posted| posted.number != number);
+        self.posted.retain(|posted| !posted.is(number));
     }
 
     /// Nobody will ask for the receive's strand. False: it is not known which one that will be.
     pub(crate) fn abandon(&mut self, number: u64) -> bool {
-        let Some(posted) = self.posted.iter_mut().find(|p| p.number == number) else {
-            return true;
-        };
-        let Wanted { comm, source, tag } = posted.wanted;
-        posted.debt = source
-            .zip(tag)
-            .map(|(source, tag)| Message { comm, source, tag });
-        posted.debt.is_some()
+        let mut found = self.posted.iter_mut().filter(|posted| posted.is(number));
+        found.all(|posted| match posted {
+            Posted::Wanted(_, wanted) => {
+                let debt = wanted.exact().map(Posted::Debt);
+                debt.map(|debt| *posted = debt).is_some()
+            }
+            Posted::Debt(_) => true,
+        })
     }
 
     /// Calls `merge` with the strand of a message that a receive has got: a posted one, or one that is posted
@@ -144,7 +148,7 @@ impl Matching {
     ) -> Found {
         let is_only = match self.posted[..] {
             [] => true,
-            [ref one] => Some(one.number) == number,
+            [ref one] => number.is_some_and(|number| one.is(number)),
             _ => false,
         };
         if is_only && self.arrived[message.source as usize].is_empty() {
@@ -158,7 +162,7 @@ impl Matching {
                 self.arrived[message.source as usize].push_back(*arrived);
             }
         }
-        let at = number.and_then(|number| self.posted.iter().position(|p| p.number == number));
+        let at = number.and_then(|number| self.posted.iter().position(|p| p.is(number)));
         let found = match self.place(at, &message, world) {
             Err(()) => Found::Ambiguous,
             Ok(None) => Found::Missing,
@@ -173,17 +177,8 @@ impl Matching {
         match (found, at) {
             (Found::Strand, Some(at)) => drop(self.posted.remove(at)),
             (Found::Strand, None) => {}
-            (_, Some(at)) => self.posted[at].debt = Some(message),
-            (_, None) => {
-                let Message { comm, source, tag } = message;
-                let wanted = Wanted {
-                    comm,
-                    source: Some(source),
-                    tag: Some(tag),
-                };
-                self.post(wanted);
-                self.posted.last_mut().expect("it was just posted").debt = Some(message);
-            }
+            (_, Some(at)) => self.posted[at] = Posted::Debt(message),
+            (_, None) => self.posted.push(Posted::Debt(message)),
         }
         self.settle(world);
         found
@@ -209,12 +204,12 @@ impl Matching {
     ) -> Result<Option<usize>, ()> {
         let mut ahead = 0;
         for earlier in &self.posted[..at.unwrap_or(self.posted.len())] {
-            let took = match earlier.debt {
-                Some(debt) => debt == *message,
-                None if !earlier.wanted.accepts(message) => false,
+            let took = match earlier {
+                Posted::Debt(debt) => debt == message,
+                Posted::Wanted(_, wanted) if !wanted.accepts(message) => false,
                 // MPI gives a message to the first receive that accepts it, so this one has got another.
-                None if earlier.wanted.is_exact() => true,
-                None => world.completed(earlier.number)? == *message,
+                Posted::Wanted(_, wanted) if wanted.exact().is_some() => true,
+                Posted::Wanted(number, _) => world.completed(*number)? == *message,
             };
             ahead += usize::from(took);
         }
@@ -241,14 +236,14 @@ impl Matching {
     fn settle(&mut self, world: &mut impl Strands) {
         let mut at = 0;
         while let Some(posted) = self.posted.get(at) {
-            let settled = posted.debt.and_then(|debt| {
-                let place = self.place(Some(at), &debt, world).ok()??;
-                self.arrived[debt.source as usize].remove(place)
-            });
-            match settled {
-                Some(_) => drop(self.posted.remove(at)),
-                None => at += 1,
+            if let Posted::Debt(debt) = *posted {
+                if let Ok(Some(place)) = self.place(Some(at), &debt, world) {
+                    self.arrived[debt.source as usize].remove(place);
+                    self.posted.remove(at);
+                    continue;
+                }
             }
+            at += 1;
         }
     }
 }

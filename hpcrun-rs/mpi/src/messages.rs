@@ -6,11 +6,9 @@ use crate::job::{self, Job, State};
 use crate::library::{ANY_TAG, Statuses, library};
 use crate::matching::{Message, Wanted};
 use crate::requests::Request;
-use crate::ring::Ring;
 use crate::start;
 use hpcrun_abi::{LOST_SYNCHRONOUS, LOST_UNKNOWN};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a send waits for its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,13 +71,6 @@ impl End {
         Some(state.matching.post(wanted))
     }
 
-    /// What changes when the next strand from there comes, if that is known.
-    fn coming(self, state: &mut State) -> Option<&'static AtomicU64> {
-        let rank = state.world.comm(self.comm)?.rank(self.rank)?;
-        let ring = state.world.peers[rank as usize].from.as_ref();
-        ring.map(Ring::coming)
-    }
-
     /// The message of a receive that is complete. `Err`: it is not known which. `None`: it is from nobody.
     #[inline]
     fn message(comm: usize, status: Statuses, state: &mut State) -> Result<Option<Message>, ()> {
@@ -128,10 +119,7 @@ fn receive_at(rank: usize, call: &Call<'_>, observed: &Observed, job: &Job) -> c
         true => from.post(&mut job.state()),
         false => None,
     };
-    let coming = from.coming(&mut job.state());
     call.with_statuses(rank + 3, 1, |result, status| {
-        // It takes as long to come from the sender's processor as all else here.
-        coming.map(|coming| coming.load(Ordering::Relaxed));
         if result == 0 {
             End::receive(from.comm, number, status, observed, job);
         } else {

@@ -170,11 +170,6 @@ impl Ring {
         self.shared[0][1].load(Ordering::Acquire) != 0
     }
 
-    /// What changes when the next entry is there.
-    pub(crate) fn coming(&self) -> &'static AtomicU64 {
-        &self.line(self.position)[0]
-    }
-
     /// What was received last; of the savings, those that count.
     #[inline]
     pub(crate) fn entry(&self) -> &Arrived {

@@ -2,7 +2,7 @@
 //! preloaded beside this one into processes that a launcher of jobs has started.
 
 use crate::events;
-use critical_path::{Lost, Site};
+use critical_path::Lost;
 use hpcrun_abi::{ABI_VERSION, CALL_UNTRACKED, Entered, MessageTable, RemoteStrand};
 use hpcrun_core::logical::agents;
 use hpcrun_core::{path, session, threads};
@@ -28,7 +28,6 @@ pub extern "C" fn hpcrun_messages(own: usize) -> *const MessageTable {
             join,
             enter,
             leave,
-            import,
             lose,
         }))
     })
@@ -48,20 +47,10 @@ extern "C" fn enter(address: u64, sends: bool) -> Entered {
     threads::current().map_or(untracked, |thread| thread.enter_call(address, sends))
 }
 
-unsafe extern "C" fn leave(at: u64, from: *const RemoteStrand) {
+unsafe extern "C" fn leave(at: u64, from: *const RemoteStrand, is_over: bool) {
     // SAFETY: null, or the caller's strand.
     let from = unsafe { from.as_ref() };
-    threads::current().inspect(|thread| thread.leave_call(at, from));
-}
-
-unsafe extern "C" fn import(from: *const RemoteStrand, at: u64) {
-    // SAFETY: the caller's strand.
-    let remote = unsafe { &*from };
-    if let Some(thread) = threads::current().filter(|_| at != CALL_UNTRACKED) {
-        thread
-            .path()
-            .with(|tracked| tracked.thread.import(remote, Site(at)));
-    }
+    threads::current().inspect(|thread| thread.leave_call(at, from, is_over));
 }
 
 extern "C" fn lose(cause: u32) {

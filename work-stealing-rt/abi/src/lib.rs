@@ -416,10 +416,8 @@ pub struct MessageTable {
     /// A call from this address begins: no activity until [`leave`](Self::leave), which gets the site unless
     /// it is [`CALL_NESTED`]. `sends`: the strand is needed for other processes.
     pub enter: extern "C" fn(address: u64, sends: bool) -> Entered,
-    /// The call ends. It has waited for a strand of another process, unless that is null.
-    pub leave: unsafe extern "C" fn(at: Site, from: *const RemoteStrand),
-    /// The call has waited for a further one.
-    pub import: unsafe extern "C" fn(from: *const RemoteStrand, at: Site),
+    /// The call has waited for a strand of another process, unless that is null, and ends if it `is_over`.
+    pub leave: unsafe extern "C" fn(at: Site, from: *const RemoteStrand, is_over: bool),
     /// As [`PathTable::lose`].
     pub lose: extern "C" fn(cause: u32),
 }

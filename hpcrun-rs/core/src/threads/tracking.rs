@@ -68,12 +68,13 @@ impl ThreadState {
         entered.unwrap_or(without(CALL_UNTRACKED))
     }
 
-    /// The call ends, and has waited for a strand of another process.
-    pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>) {
-        self.in_call.set(false);
+    /// The call has waited for a strand of another process, and ends if it `is_over`.
+    pub fn leave_call(&self, site: u64, from: Option<&RemoteStrand>, is_over: bool) {
+        self.in_call.set(!is_over);
         if site != CALL_UNTRACKED {
             self.path.with(|tracked| match from {
-                Some(from) => tracked.thread.resume_after(from, Site(site)),
+                Some(from) if is_over => tracked.thread.resume_after(from, Site(site)),
+                Some(from) => tracked.thread.import(from, Site(site)),
                 None => tracked.thread.resume(),
             });
         }
