@@ -56,10 +56,6 @@ const PROGRAMS: [(&str, From, &str); 12] = [
 /// Lines of the text that is sorted and compressed.
 const LINES: u64 = 400_000;
 
-/// Keeps other work away, where that is allowed: a program of a few long tasks has no others left that make
-/// up for a core that was lost for a while.
-const PREFER: &str = "chrt -f -p 1 $$ 2>/dev/null; exec \"$@\"";
-
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Which programs
@@ -195,8 +191,7 @@ impl Case<'_> {
     /// Seconds of a run on so many cores, tracked into a folder if there is one.
     fn time(&self, cores: usize, tracked: Option<&Path>) -> Result<f64, String> {
         let out = self.folder.join("out");
-        let mut command = Command::new("sh");
-        command.args(["-c", PREFER, "sh", "taskset"]);
+        let mut command = Command::new("taskset");
         command.args(["-c", ["0", "0,1"][cores - 1]]);
         if let Some(measurements) = tracked {
             command.arg(&self.hpcrun);
