@@ -145,11 +145,12 @@ fn build() {
 
 fn build_c() {
     let sources = workspace().join("fixtures/c");
-    let flags: [(&str, &[&str]); 21] = [
+    let flags: [(&str, &[&str]); 22] = [
         ("pthreads", &["-pthread"]),
         ("locks", &["-pthread"]),
         ("paths", &["-pthread"]),
         ("inlined", &["-pthread"]),
+        ("meets", &["-pthread"]),
         ("small_stack", &["-pthread"]),
         ("drap", &[]),
         ("overhead", &[]),

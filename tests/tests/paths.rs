@@ -422,6 +422,37 @@ fn inlined_procedures_have_a_span_without_them() {
     }
 }
 
+/// By samples that are four rounds apart.
+#[test]
+fn threads_may_meet_more_often_than_they_are_sampled() {
+    let _cores = exclusive_cores();
+    for arguments in [&[][..], &["threads"]] {
+        let test = format!("path-meets{}", arguments.concat());
+        let run = Spec::new(&test, c_program("meets"))
+            .rate(500)
+            .critical_path("")
+            .arguments(arguments)
+            .succeed();
+        let truth: serde_json::Value = serde_json::from_str(run.stdout().trim()).expect("JSON");
+        let truth = |name: &str| truth[name].as_f64().expect("a number") * 1e-9;
+        let json = run.database().text("critical-path", &["--format", "json"]);
+        let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let span = found["span"].as_f64().expect("a number");
+        let all = found["procedures"].as_array().expect("a list");
+        for name in ["f", "g", "h"] {
+            let own = all.iter().find(|p| p["name"] == name).expect(name);
+            let gain = span - own["zeroed_span"].as_f64().expect("a number");
+            let expected = truth("span") - truth(name);
+            // A function is seen first after some rounds; where threads are created there is more to do.
+            let is_right = (gain - expected).abs() <= 0.05 * span;
+            assert!(
+                is_right,
+                "{test}, {name}: {gain} s, truth {expected} s\n{json}"
+            );
+        }
+    }
+}
+
 /// What the launcher says, and that it says so only if it is asked.
 #[test]
 fn the_summary_is_printed_at_the_end() {

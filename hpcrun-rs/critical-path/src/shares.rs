@@ -3,7 +3,8 @@
 //! One duty: divide a time among them. A sample stands for a whole period, in which there may be many events.
 //! A function's saving is the least over parallel branches, so it is too small if its times are right only in
 //! the mean: most of a period is no saving where a branch beside it ends soon after. Therefore activity of
-//! few samples is divided like what the thread, or one that has ended, did before between the same two events.
+//! few samples is divided like what the thread, or one that has ended, did before between the same two
+//! events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -85,8 +86,8 @@ impl Shares {
         self.after = event;
     }
 
-    /// Divides the activity since the last time, which ends at an event. `ended`: what threads that have ended
-    /// knew.
+    /// Divides the activity since the last time, which ends at an event. `ended`: what threads that have
+    /// ended knew.
     pub(crate) fn divide(
         &mut self,
         event: Site,
