@@ -6,8 +6,9 @@
 
 use crate::clock::ThreadClock;
 use crate::path::Site;
+use crate::settings::Settings;
 use crate::thread::Thread;
-use crate::tracker::{Settings, Tracker};
+use crate::tracker::Tracker;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,9 +19,31 @@ const LONGEST: Duration = Duration::from_millis(5);
 /// A longer trip tells of the scheduler: the threads did not run at the same time.
 const PLAUSIBLE: u64 = 20_000;
 
+impl Settings {
+    /// With edge costs that are measured now, in some milliseconds: a message takes as long as a running
+    /// thread needs to see it, a spawn twice that, since a thief must look and claim the task. Where no
+    /// second thread runs at the same time, they are 150 and 300 ns, as on a usual machine.
+    pub fn calibrated(self) -> Self {
+        let round_trip = round_trip().unwrap_or(300);
+        Settings {
+            spawn_cost: round_trip,
+            message_cost: round_trip / 2,
+            ..self
+        }
+    }
+
+    /// With the cost of operations, which is measured now on the calling thread, in a tenth of a millisecond.
+    pub fn without_operations(self) -> Self {
+        Settings {
+            operation_cost: operation(),
+            ..self
+        }
+    }
+}
+
 /// The least time, in nanoseconds, that a signal takes to another thread and back; `None` if no second thread
 /// ran at the same time.
-pub(crate) fn round_trip() -> Option<u64> {
+fn round_trip() -> Option<u64> {
     let (ball, over) = (AtomicU32::new(0), AtomicBool::new(false));
     // SAFETY: there are no preconditions.
     let core = unsafe { libc::sched_getcpu() };
@@ -93,7 +116,7 @@ fn leave(core: i32) -> bool {
 /// The least time in nanoseconds from one operation's reading of the clock to the next one's, on the average
 /// of a spawn, a begin, and an end with a merge, if the program does nothing between them. The chain of the
 /// two halves has two of these.
-pub(crate) fn operation() -> u64 {
+fn operation() -> u64 {
     const ROUNDS: u32 = 8;
     const FORKS: u64 = 32;
     let tracker = Tracker::new(Settings::default());

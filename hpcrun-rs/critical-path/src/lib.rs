@@ -59,6 +59,7 @@
 //! | `levels` | how much the program does at each moment of its ideal execution |
 //! | `sampled` | contexts on the path, and savings of functions, by samples |
 //! | `samples` | samples on their way from a signal handler |
+//! | `shares` | activity divided among contexts and functions, by samples |
 //! | `starts` | where activity begins that may run beside the path |
 //! | `strand` | a strand's longest path, and the merge of two |
 //! | `calibrate` | what edges cost on this machine |
@@ -82,12 +83,15 @@ mod remote;
 mod report;
 mod sampled;
 mod samples;
+mod settings;
 mod shares;
 mod starts;
 mod strand;
 pub mod table;
 mod thread;
 mod tracker;
+
+use std::sync::{Mutex, MutexGuard};
 
 pub use clock::{Clock, ThreadClock};
 pub use hpc_formats::critical_path::{Place, ProcedureName, Quality};
@@ -98,6 +102,12 @@ pub use remote::key_of;
 pub use report::{ProcedureTimes, Report, to_json};
 pub use sampled::{Context, Function, Sampler};
 pub use samples::Samples;
+pub use settings::Settings;
 pub use strand::Strand;
 pub use thread::Thread;
-pub use tracker::{Lost, Settings, Tracker};
+pub use tracker::{Lost, Tracker};
+
+/// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|error| error.into_inner())
+}

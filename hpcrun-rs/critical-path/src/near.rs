@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::path::Site;
-use crate::tracker::Settings;
+use crate::settings::Settings;
 
 /// Branches that a path remembers.
 const MOST: usize = 8;

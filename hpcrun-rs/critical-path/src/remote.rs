@@ -15,19 +15,20 @@ use hpc_formats::critical_path::{Export, Rank};
 use hpcrun_abi::{MARK, RemoteStrand, SAVINGS, Saving};
 
 use crate::clock::Clock;
+use crate::lock;
 use crate::path::{List, Segment, Site, Tree, remote};
 use crate::procedures::{DENSE, Procedure, Procedures};
 use crate::report::on_path;
 use crate::sampled::{ContextTree, Function, OnPath};
+use crate::strand::NAMELESS_SAVINGS;
 use crate::thread::Thread;
-use crate::tracker::{Lost, MOST_NAMES, Names, Tracker, lock};
+use crate::tracker::{Lost, MOST_NAMES, Names, Tracker};
 
 /// Exports that a process keeps: the oldest are forgotten beyond.
 const MOST_EXPORTS: u32 = 1 << 16;
 /// Functions that a message names at most.
 const FUNCTIONS: usize = 12;
-/// No name of a strand's savings; a bit of the names that this process gives. Others are the receiver's.
-pub(crate) const NAMELESS_SAVINGS: u64 = 0;
+/// A bit of the names of savings that this process gives. Others are the receiver's.
 const OWN: u64 = 1 << 63;
 /// In place of a line: the procedure was met in a message, and its name is the number.
 const NAMELESS: u32 = u32::MAX;

@@ -3,11 +3,12 @@
 use hpc_formats::address::CodeAddress;
 use hpc_formats::critical_path::{CriticalPath, Near, OnPath, Place, ProcedureName, Quality};
 
+use crate::lock;
 use crate::path::Site;
 use crate::procedures::Procedure;
 use crate::remote::is_nameless;
 use crate::sampled::Context;
-use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK, lock};
+use crate::tracker::{EXACT, GRAINS, LOST, Lost, PROCEDURES, RESYNCS, Tracker, WOKEN, WORK};
 
 /// A critical path, as it was tracked. Functions follow the procedures that were marked.
 pub type Report = CriticalPath<Site>;

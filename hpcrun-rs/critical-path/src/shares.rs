@@ -9,9 +9,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use crate::lock;
 use crate::path::Site;
 use crate::sampled::{Context, Function, Sampler};
-use crate::tracker::{Settings, lock};
+use crate::settings::Settings;
 
 /// Activity with samples of so many periods is divided by these alone.
 const ENOUGH: u64 = 4;

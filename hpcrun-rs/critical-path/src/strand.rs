@@ -12,9 +12,11 @@ use crate::grain::{Estimates, Grain};
 use crate::near::{Near, NearPaths};
 use crate::path::{Arena, Edge, List, Local, Segment, Site, remote};
 use crate::procedures::{Procedure, Procedures};
-use crate::remote::NAMELESS_SAVINGS;
 use crate::sampled::Sampled;
-use crate::tracker::Settings;
+use crate::settings::Settings;
+
+/// No name of a strand's savings.
+pub(crate) const NAMELESS_SAVINGS: u64 = 0;
 
 /// A strand, be it a thread's own or a copy of one on its way along an edge. It must come back to a
 /// [`Thread`](crate::Thread) of its tracker, be it to [`discard`](crate::Thread::discard): part of its memory

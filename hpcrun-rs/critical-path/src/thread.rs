@@ -14,12 +14,12 @@ use crate::grain::{Estimates, Grain};
 use crate::levels::Recent;
 use crate::path::{Edge, List, Site};
 use crate::procedures::Procedure;
-use crate::remote::{Keys, NAMELESS_SAVINGS};
+use crate::remote::Keys;
 use crate::sampled::{Context, Sampler};
 use crate::samples::Samples;
 use crate::shares::Shares;
 use crate::starts;
-use crate::strand::{Memory, Spare, Strand, Transition};
+use crate::strand::{Memory, NAMELESS_SAVINGS, Spare, Strand, Transition};
 use crate::tracker::{EXACT, GRAINS, LOST, Lost, Totals, Tracker, WOKEN};
 
 /// A segment that takes this long, in nanoseconds, is long: more than a reading of any clock.

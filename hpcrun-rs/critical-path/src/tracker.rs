@@ -6,91 +6,21 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use hpc_formats::critical_path::{DIVIDED, Place, SHORT};
+use hpc_formats::critical_path::Place;
 use hpcrun_abi as abi;
 
 use crate::levels::{self, Levels};
+use crate::lock;
 use crate::path::{Arena, Site};
 use crate::procedures::{DENSE, Procedure};
 use crate::remote::{self, Exports};
+use crate::settings::Settings;
 use crate::shares;
 use crate::starts::{self, Starts};
 use crate::strand::{Memory, Spare, Strand};
-
-/// How a program is tracked.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Segments of all paths together, 64 bytes each; memory is taken as needed.
-    pub nodes: usize,
-    /// Segments that a path keeps at most; the oldest half is folded beyond. At least 16.
-    pub segments: u32,
-    /// Cost of a spawn (the paper's sigma) in nanoseconds; part of the burdened span only.
-    pub spawn_cost: u64,
-    /// Cost of any other edge (the paper's kappa) in nanoseconds; part of the burdened span only.
-    pub message_cost: u64,
-    /// What an operation takes, in nanoseconds, that is no activity of the program.
-    pub operation_cost: u64,
-    /// A fork of less activity than this, in nanoseconds, is followed without the forks inside of its halves,
-    /// which count as serial. 0: every fork is followed.
-    pub grain: u64,
-    /// Parts of the ideal execution that are shorter than so many nanoseconds count as one; a predicted time
-    /// follows from how much work there is in each of them.
-    pub level: u64,
-    /// Nanoseconds of activity between a thread's samples.
-    pub sample_period: u64,
-    /// Activity is divided among the functions that samples are in at the next event after, at most, so many
-    /// nanoseconds of it. That takes a microsecond.
-    pub share: u64,
-    /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
-    pub near: f64,
-    /// Branches shorter than this many nanoseconds are not remembered, and activity that is as short starts
-    /// nothing by itself.
-    pub near_least: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            nodes: 1 << 19,
-            segments: 1 << 13,
-            spawn_cost: 0,
-            message_cost: 0,
-            operation_cost: 0,
-            grain: 0,
-            level: 4096,
-            sample_period: 0,
-            share: DIVIDED,
-            near: 0.05,
-            near_least: SHORT,
-        }
-    }
-}
-
-impl Settings {
-    /// With edge costs that are measured now, in some milliseconds: a message takes as long as a running
-    /// thread needs to see it, a spawn twice that, since a thief must look and claim the task. Where no
-    /// second thread runs at the same time, they are 150 and 300 ns, as on a usual machine.
-    pub fn calibrated(self) -> Self {
-        let round_trip = crate::calibrate::round_trip().unwrap_or(300);
-        Settings {
-            spawn_cost: round_trip,
-            message_cost: round_trip / 2,
-            ..self
-        }
-    }
-
-    /// With the cost of operations, which is measured now on the calling thread, in a tenth of a millisecond.
-    pub fn without_operations(self) -> Self {
-        Settings {
-            operation_cost: crate::calibrate::operation(),
-            ..self
-        }
-    }
-}
 
 /// Why an edge is missing from the result. The numbers are those of `hpcrun-abi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,11 +141,6 @@ pub(crate) const PROCEDURES: usize = LOST + Lost::ALL.len();
 /// The sums of [`Totals`], by counter.
 #[derive(Clone, Default)]
 pub(crate) struct Sums(Vec<u64>);
-
-/// What panicked with the lock held was a test's assertion: our own code with these locks does not panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|error| error.into_inner())
-}
 
 /// Names by number, with lines.
 pub(crate) type Names = Vec<(Box<str>, u32)>;

@@ -1,0 +1,55 @@
+//! How a program is tracked.
+//!
+//! One duty: the settings of a tracker, and what they are if nothing else is said.
+
+use hpc_formats::critical_path::{DIVIDED, SHORT};
+
+/// How a program is tracked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Segments of all paths together, 64 bytes each; memory is taken as needed.
+    pub nodes: usize,
+    /// Segments that a path keeps at most; the oldest half is folded beyond. At least 16.
+    pub segments: u32,
+    /// Cost of a spawn (the paper's sigma) in nanoseconds; part of the burdened span only.
+    pub spawn_cost: u64,
+    /// Cost of any other edge (the paper's kappa) in nanoseconds; part of the burdened span only.
+    pub message_cost: u64,
+    /// What an operation takes, in nanoseconds, that is no activity of the program.
+    pub operation_cost: u64,
+    /// A fork of less activity than this, in nanoseconds, is followed without the forks inside of its halves,
+    /// which count as serial. 0: every fork is followed.
+    pub grain: u64,
+    /// Parts of the ideal execution that are shorter than so many nanoseconds count as one; a predicted time
+    /// follows from how much work there is in each of them.
+    pub level: u64,
+    /// Nanoseconds of activity between a thread's samples.
+    pub sample_period: u64,
+    /// Activity is divided among the functions that samples are in at the next event after, at most, so many
+    /// nanoseconds of it. That takes a microsecond.
+    pub share: u64,
+    /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
+    pub near: f64,
+    /// Branches shorter than this many nanoseconds are not remembered, and activity that is as short starts
+    /// nothing by itself.
+    pub near_least: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            nodes: 1 << 19,
+            segments: 1 << 13,
+            spawn_cost: 0,
+            message_cost: 0,
+            operation_cost: 0,
+            grain: 0,
+            level: 4096,
+            sample_period: 0,
+            share: DIVIDED,
+            near: 0.05,
+            near_least: SHORT,
+        }
+    }
+}
