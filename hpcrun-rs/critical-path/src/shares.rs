@@ -34,8 +34,9 @@ pub(crate) struct Shares {
     most: u64,
     due: u64,
     random: u64,
-    /// Activity that is not divided yet, and its samples.
+    /// Activity that is not divided yet, the last of it since an event, and its samples.
     activity: u64,
+    last: u64,
     samples: Vec<(Context, Arc<[Function]>, u64)>,
     /// The last event.
     after: Site,
@@ -58,6 +59,7 @@ impl Shares {
             due: settings.share,
             random: 1,
             activity: 0,
+            last: 0,
             samples: Vec::new(),
             after: Site(0),
             known: Known::new(),
@@ -68,6 +70,7 @@ impl Shares {
     #[inline]
     pub(crate) fn add(&mut self, time: u64) {
         self.activity += time;
+        self.last = time;
     }
 
     /// Whether it is time to [`divide`](Self::divide).
@@ -96,7 +99,9 @@ impl Shares {
         ended: &Mutex<Known>,
     ) -> Times {
         self.random = xorshift(self.random);
-        self.due = self.random % self.most.max(1);
+        // Where events are that close, gains are too small anyway.
+        let is_short = self.last < self.most / 8;
+        self.due = self.random % (self.most << if is_short { 4 } else { 0 }).max(1);
         let pair = (sampler.place(self.after), sampler.place(event));
         if !self.known.contains_key(&pair) {
             let times = lock(ended).get(&pair).cloned().unwrap_or_default();
