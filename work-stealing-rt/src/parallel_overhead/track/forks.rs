@@ -24,7 +24,7 @@ const CHUNK: usize = 64;
 pub(crate) struct Forks {
     /// None until one is needed.
     records: OnceLock<Box<[Chunk]>>,
-    pub(crate) grain: Grain,
+    pub(crate) grains: Grains,
 }
 
 type Chunk = OnceLock<Box<[Record]>>;
@@ -33,10 +33,7 @@ impl Forks {
     pub(crate) fn new() -> Self {
         Forks {
             records: OnceLock::new(),
-            grain: Grain {
-                from: AtomicUsize::new(usize::MAX),
-                until: AtomicUsize::new(usize::MAX),
-            },
+            grains: Grains::default(),
         }
     }
 
@@ -53,58 +50,97 @@ impl Forks {
     }
 }
 
+/// So many grains of a worker are known at once.
+const MOST_GRAINS: usize = 4;
+
 /// The slots of forks that the profiler need not be told of: those in one half of a fork that it has said so
 /// of, which is in the slot before. They have no records. Written by the owner alone. A thief that has such a
 /// fork finds its slot here: the owner does not leave the half before it has joined the fork.
-pub(crate) struct Grain {
+///
+/// While a grain is suspended, another one may begin, in later slots, and ends first.
+#[derive(Default)]
+pub(crate) struct Grains {
+    slots: [Grain; MOST_GRAINS],
+    /// How many there are now, for the owner.
+    count: AtomicUsize,
+}
+
+struct Grain {
     from: AtomicUsize,
     /// Not the owner's last pending fork, if it does something else meanwhile.
     until: AtomicUsize,
 }
 
-impl Grain {
+impl Default for Grain {
+    fn default() -> Self {
+        Grain {
+            from: AtomicUsize::new(usize::MAX),
+            until: AtomicUsize::new(usize::MAX),
+        }
+    }
+}
+
+impl Grains {
     /// Anyone who has the slot: whether the fork is one of these.
     #[inline(always)]
     pub(crate) fn contains(&self, slot: usize) -> bool {
-        slot >= self.from.load(Ordering::Relaxed) && slot < self.until.load(Ordering::Relaxed)
+        self.slots.iter().any(|grain| {
+            slot >= grain.from.load(Ordering::Relaxed) && slot < grain.until.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Owner: the grain that has begun last.
+    #[inline(always)]
+    fn last(&self) -> Option<&Grain> {
+        let last = self.count.load(Ordering::Relaxed).checked_sub(1)?;
+        self.slots.get(last)
     }
 
     /// Owner: whether further forks are.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
-        self.from.load(Ordering::Relaxed) != usize::MAX
-            && self.until.load(Ordering::Relaxed) == usize::MAX
+        self.last()
+            .is_some_and(|grain| grain.until.load(Ordering::Relaxed) == usize::MAX)
     }
 
-    /// Owner: whether they are in a half of the fork in the slot.
+    /// Owner: whether the last ones are in a half of the fork in the slot.
     pub(crate) fn is_of(&self, slot: usize) -> bool {
-        self.from.load(Ordering::Relaxed) == slot + 1
+        self.last()
+            .is_some_and(|grain| grain.from.load(Ordering::Relaxed) == slot + 1)
     }
 
-    /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain
-    /// already.
+    /// Owner: further forks, the first one in the slot, are not told. False: the worker is in a grain, or
+    /// has too many.
     pub(crate) fn enter(&self, slot: usize) -> bool {
-        let free = self.from.load(Ordering::Relaxed) == usize::MAX;
-        if free {
-            self.from.store(slot, Ordering::Relaxed);
+        let count = self.count.load(Ordering::Relaxed);
+        let free = self.slots.get(count).filter(|_| !self.is_open());
+        if let Some(grain) = free {
+            grain.from.store(slot, Ordering::Relaxed);
+            self.count.store(count + 1, Ordering::Relaxed);
         }
-        free
+        free.is_some()
     }
 
     /// Owner: the half is over.
     pub(crate) fn leave(&self) {
-        self.from.store(usize::MAX, Ordering::Relaxed);
-        self.until.store(usize::MAX, Ordering::Relaxed);
+        if let Some(grain) = self.last() {
+            let count = self.count.load(Ordering::Relaxed);
+            self.count.store(count - 1, Ordering::Relaxed);
+            grain.from.store(usize::MAX, Ordering::Relaxed);
+            grain.until.store(usize::MAX, Ordering::Relaxed);
+        }
     }
 
     /// Owner: further forks, the first one in the slot, are told.
     pub(crate) fn suspend(&self, slot: usize) {
-        self.until.store(slot, Ordering::Relaxed);
+        self.last()
+            .inspect(|grain| grain.until.store(slot, Ordering::Relaxed));
     }
 
-    /// Owner: as before [`Grain::suspend`].
+    /// Owner: as before [`Grains::suspend`].
     pub(crate) fn resume(&self) {
-        self.until.store(usize::MAX, Ordering::Relaxed);
+        self.last()
+            .inspect(|grain| grain.until.store(usize::MAX, Ordering::Relaxed));
     }
 }
 

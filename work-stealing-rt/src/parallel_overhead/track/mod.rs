@@ -83,7 +83,7 @@ pub(crate) fn begin(spawned: Option<Strand>, site: Site) -> Option<Strand> {
 #[inline(always)]
 pub(crate) fn fork(worker: &Worker, slot: SlotPtr) {
     let active = is_active();
-    let open = active && !worker.forks.grain.is_open();
+    let open = active && !worker.forks.grains.is_open();
     if open != worker.joins.is_open() {
         worker.joins.set_open(open);
     }
@@ -100,23 +100,24 @@ fn track_fork(worker: &Worker, slot: SlotPtr) {
     let number = worker.joins.number(slot);
     let forked = path::fork(spawn_of(task));
     let followed = forked.as_ref().filter(|forked| !forked.is_serial());
-    let grain = &worker.forks.grain;
-    if followed.is_some() && grain.contains(number) {
+    let grains = &worker.forks.grains;
+    if followed.is_some() && grains.contains(number) {
         // The profiler has changed its mind; forks that are pending stay in the grain.
-        grain.suspend(number);
+        grains.suspend(number);
         worker.joins.set_open(true);
-    } else if followed.is_some_and(Strand::is_grain) {
+    }
+    if followed.is_some_and(Strand::is_grain) {
         // The deque stays open until the fork's task is.
-        grain.enter(number + 1);
+        grains.enter(number + 1);
     }
     // SAFETY: nobody else knows of the task.
     unsafe { worker.forks.record(number).set(ip, forked) };
 }
 
-/// What the calling worker forks is not told from now on, and need not be open to thieves at once. False: the
-/// worker is in a grain already.
+/// What the calling worker forks is not told from now on, and need not be open to thieves at once. False: as
+/// for [`forks::Grains::enter`].
 fn enter_grain(worker: &Worker) -> bool {
-    let entered = worker.forks.grain.enter(worker.joins.next());
+    let entered = worker.forks.grains.enter(worker.joins.next());
     if entered {
         worker.joins.set_open_beyond(DEPTH);
     }
@@ -124,7 +125,7 @@ fn enter_grain(worker: &Worker) -> bool {
 }
 
 fn leave_grain(worker: &Worker) {
-    worker.forks.grain.leave();
+    worker.forks.grains.leave();
     worker.joins.set_open(true);
 }
 
@@ -134,12 +135,12 @@ pub(crate) fn forked(worker: &Worker, slot: SlotPtr, pushed: SlotPtr) {
     if worker.joins.is_open() {
         if pushed == NONE {
             forget_fork(worker, slot);
-        } else if worker.forks.grain.is_open() {
+        } else if worker.forks.grains.is_open() {
             worker.joins.set_open_beyond(DEPTH);
         }
         return;
     }
-    if worker.forks.grain.is_open() {
+    if worker.forks.grains.is_open() {
         return;
     }
     // The tracking may have started while this fork lowered the attention that it raised. With thieves, the
@@ -158,7 +159,7 @@ pub(crate) fn forked(worker: &Worker, slot: SlotPtr, pushed: SlotPtr) {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn forget_fork(worker: &Worker, slot: SlotPtr) {
     let number = worker.joins.number(slot);
-    if worker.forks.grain.is_of(number) {
+    if worker.forks.grains.is_of(number) {
         leave_grain(worker);
     }
     let record = worker.forks.record(number);
@@ -170,7 +171,7 @@ fn forget_fork(worker: &Worker, slot: SlotPtr) {
 /// Runs the task in the slot, which was taken back, if its fork was tracked.
 #[inline(always)]
 pub(crate) fn run_taken_back(worker: &Worker, slot: SlotPtr) -> bool {
-    let is_told = worker.joins.is_open() || worker.forks.grain.is_open();
+    let is_told = worker.joins.is_open() || worker.forks.grains.is_open();
     slot != NONE && is_told && run_tracked(worker, slot)
 }
 
@@ -178,10 +179,10 @@ pub(crate) fn run_taken_back(worker: &Worker, slot: SlotPtr) -> bool {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn run_tracked(worker: &Worker, slot: SlotPtr) -> bool {
     let number = worker.joins.number(slot);
-    if worker.forks.grain.contains(number) {
+    if worker.forks.grains.contains(number) {
         return false;
     }
-    if worker.forks.grain.is_of(number) {
+    if worker.forks.grains.is_of(number) {
         leave_grain(worker);
     }
     let record = worker.forks.record(number);
@@ -246,9 +247,9 @@ struct Stolen<'a> {
 /// The calling worker begins a task that it has found. Tasks without a slot are tracked by their own entries.
 #[inline(always)]
 pub(crate) fn begin_found(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Found<'_> {
-    let suspended = worker.forks.grain.is_open();
+    let suspended = worker.forks.grains.is_open();
     if suspended {
-        worker.forks.grain.suspend(worker.joins.next());
+        worker.forks.grains.suspend(worker.joins.next());
         worker.joins.set_open(true);
     }
     let stolen = match slot != NONE && is_active() {
@@ -264,7 +265,7 @@ fn begin_tracked(worker: &Worker, slot: SlotPtr, task: TaskRef) -> Option<Stolen
     let owner = worker.pool().owner_of(slot);
     let number = owner.joins.number(slot);
     let record = owner.forks.record(number);
-    let forked = match owner.forks.grain.contains(number) {
+    let forked = match owner.forks.grains.contains(number) {
         true => Strand::new(SERIAL),
         // SAFETY: whoever has stolen the task has its record, until the task's end is announced.
         false => unsafe { record.take() },
@@ -286,7 +287,7 @@ pub(crate) fn end_found(worker: &Worker, found: Found<'_>) {
         end_tracked(worker, stolen);
     }
     if found.suspended {
-        worker.forks.grain.resume();
+        worker.forks.grains.resume();
         worker.joins.set_open_beyond(DEPTH);
     }
 }
@@ -307,7 +308,7 @@ fn end_tracked(worker: &Worker, stolen: Stolen<'_>) {
 /// The calling worker has waited for the stolen task of the slot.
 #[inline(always)]
 pub(crate) fn join_stolen(worker: &Worker, slot: SlotPtr) {
-    if is_active() || worker.forks.grain.is_open() {
+    if is_active() || worker.forks.grains.is_open() {
         join_tracked(worker, slot);
     }
 }
@@ -316,7 +317,7 @@ pub(crate) fn join_stolen(worker: &Worker, slot: SlotPtr) {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "wsrt_text"))]
 fn join_tracked(worker: &Worker, slot: SlotPtr) {
     let number = worker.joins.number(slot);
-    if worker.forks.grain.is_of(number) {
+    if worker.forks.grains.is_of(number) {
         leave_grain(worker);
     }
     let record = worker.forks.record(number);
