@@ -192,3 +192,33 @@ impl Record {
         unsafe { (*self.0.get()).site }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Grains, MOST_GRAINS};
+
+    #[test]
+    fn a_grain_begins_while_others_are_suspended() {
+        let grains = Grains::default();
+        assert!(!grains.is_open());
+        for level in 0..MOST_GRAINS {
+            let first = 10 * level;
+            assert!(grains.enter(first) && grains.is_open());
+            assert!(!grains.enter(first + 1), "it is in one");
+            assert!(grains.contains(first) && grains.contains(first + 9));
+            grains.suspend(first + 5);
+            assert!(!grains.is_open() && !grains.contains(first + 5));
+            assert!((0..level).all(|level| grains.contains(10 * level + 4)));
+        }
+        assert!(!grains.enter(100), "there are too many");
+        for level in (0..MOST_GRAINS).rev() {
+            let first = 10 * level;
+            assert!(grains.contains(first));
+            grains.resume();
+            assert!(grains.is_open() && grains.contains(first + 5));
+            grains.leave();
+            assert!(!grains.is_open() && !grains.contains(first));
+        }
+        assert!(grains.enter(3) && grains.is_of(2) && !grains.contains(2));
+    }
+}
