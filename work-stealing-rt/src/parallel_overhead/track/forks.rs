@@ -195,7 +195,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grains, MOST_GRAINS};
+    use crate::track::forks::{Grains, MOST_GRAINS};
 
     #[test]
     fn a_grain_begins_while_others_are_suspended() {
