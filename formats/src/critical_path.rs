@@ -277,7 +277,7 @@ pub struct OnPath {
 /// Activity of fewer nanoseconds starts nothing by itself.
 pub const SHORT: u64 = 10_000;
 
-/// Activity between events of this many nanoseconds is always divided among functions by itself.
+/// Activity between two events that is longer, in nanoseconds, is divided among functions on its own.
 pub const DIVIDED: u64 = 50_000;
 
 /// A place that others wait for: what spawns, sends, signals or ends a barrier, and what has begun then. It

@@ -26,8 +26,8 @@ pub struct Settings {
     pub level: u64,
     /// Nanoseconds of activity between a thread's samples.
     pub sample_period: u64,
-    /// Activity is divided among the functions that samples are in at the next event after, at most, so many
-    /// nanoseconds of it. That takes a microsecond.
+    /// Activity between two events that is longer than so many nanoseconds is divided among functions, by
+    /// samples, on its own; shorter activity together with more, since dividing takes a microsecond.
     pub share: u64,
     /// A branch is nearly critical if its slack is at most this fraction of the path beside it.
     pub near: f64,

@@ -29,12 +29,13 @@ pub(crate) type Known = HashMap<(Site, Site), Times>;
 pub(crate) struct Shares {
     /// Nanoseconds between samples.
     period: u64,
-    /// Nanoseconds of activity after which it is divided, at most and this time. At random, as else one and
-    /// the same of several short activities would have the time of all.
+    /// Longer activity between two events is divided at once.
     most: u64,
+    /// Shorter activity adds up to this time, which is random: else one of several short activities that
+    /// alternate would always have the time of all.
     due: u64,
     random: u64,
-    /// Activity that is not divided yet, the last of it since an event, and its samples.
+    /// The time that is not divided yet, that of it since the last event, and its samples.
     activity: u64,
     last: u64,
     samples: Vec<(Context, Arc<[Function]>, u64)>,
@@ -76,7 +77,7 @@ impl Shares {
     /// Whether it is time to [`divide`](Self::divide).
     #[inline]
     pub(crate) fn are_due(&self) -> bool {
-        self.activity > self.due
+        self.activity > self.due || self.last > self.most
     }
 
     /// There was a sample in a context, which is in these functions.
@@ -99,23 +100,24 @@ impl Shares {
         ended: &Mutex<Known>,
     ) -> Times {
         self.random = xorshift(self.random);
-        // Where events are that close, gains are too small anyway.
+        // Where events are that close, gains are too small anyway, and dividing would cost too much.
         let is_short = self.last < self.most / 8;
         self.due = self.random % (self.most << if is_short { 4 } else { 0 }).max(1);
         let pair = (sampler.place(self.after), sampler.place(event));
         if !self.known.contains_key(&pair) {
-            let times = lock(ended).get(&pair).cloned().unwrap_or_default();
-            insert(&mut self.known, pair, times);
+            let times = lock(ended).get(&pair).cloned();
+            insert(&mut self.known, pair, times.unwrap_or_default());
         }
         let known = self.known.entry(pair).or_default();
         let sampled: u64 = self.samples.iter().map(|sample| sample.2).sum();
         let is_enough = sampled >= ENOUGH * self.period;
         if sampled > 0 {
-            known.scale(if is_enough {
+            let kept = if is_enough {
                 0
             } else {
-                known.sum.min(REMEMBERED * self.period)
-            });
+                REMEMBERED * self.period
+            };
+            known.scale(known.sum.min(kept));
             for (context, functions, time) in self.samples.drain(..) {
                 known.add(context, &functions, time);
             }
@@ -132,6 +134,11 @@ impl Shares {
         };
         times.scale(activity);
         times
+    }
+
+    /// Nobody knows of samples.
+    pub(crate) fn skip(&mut self) {
+        self.activity = 0;
     }
 
     /// The thread ends.

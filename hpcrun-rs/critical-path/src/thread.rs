@@ -212,7 +212,7 @@ impl<'t, C: Clock> Thread<'t, C> {
     #[inline(never)]
     fn divide(&mut self, event: Site) {
         let Some(sampler) = self.sampler.as_deref_mut() else {
-            return;
+            return self.shares.skip();
         };
         let times = self.shares.divide(event, sampler, &self.tracker.sampled);
         if !times.functions.is_empty() || !times.contexts.is_empty() {
