@@ -323,6 +323,11 @@ fn process_sites<'a>(
                 splits: signed(site.splits),
                 steals: signed(site.steals),
                 stolen_ns: signed(site.stolen_ns),
+                executions: signed(site.executions),
+                outside: match site.splits {
+                    0 => signed(site.executions),
+                    _ => 0,
+                },
             },
         })
     })

@@ -8,7 +8,7 @@ use crate::model::metrics::{IDLENESS, OVERHEAD, WORK};
 /// `PRAGMA application_id`: "HPCR".
 pub const APPLICATION_ID: i64 = 0x4850_4352;
 /// `PRAGMA user_version`.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 /// The catalogue within a database directory.
 pub const FILE_NAME: &str = "database.sqlite";
 /// Folder of what is known of each run, as Parquet.
@@ -66,8 +66,8 @@ CREATE TABLE region(
 CREATE TABLE parallel_loop(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, quoted INTEGER NOT NULL,
     entry INTEGER NOT NULL REFERENCES procedure, file INTEGER REFERENCES file, line INTEGER,
-    splits INTEGER, steals INTEGER, stolen_ns INTEGER, shared_by INTEGER NOT NULL,
-    task_ns INTEGER NOT NULL);
+    splits INTEGER, steals INTEGER, stolen_ns INTEGER, executions INTEGER,
+    outside INTEGER, shared_by INTEGER NOT NULL, task_ns INTEGER NOT NULL);
 CREATE TABLE scope(
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, procedure INTEGER REFERENCES procedure,
     region INTEGER REFERENCES region, parallel_loop INTEGER REFERENCES parallel_loop,

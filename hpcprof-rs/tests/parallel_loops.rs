@@ -99,6 +99,7 @@ fn two_loops(source: &str) -> Run {
         splits,
         steals,
         stolen_ns,
+        executions: 0,
     };
     run.sites = vec![
         site(MAIN_FIRST, 4, 1, 70),

@@ -36,7 +36,7 @@ enum hpcrun_edge {
     HPCRUN_MESSAGE = 8
 };
 
-/* The profiler's table: hpcrun_abi::PathTable, version 5. */
+/* The profiler's table: hpcrun_abi::PathTable, version 6. */
 struct hpcrun_path {
     uint32_t size;
     uint32_t version;
@@ -71,7 +71,7 @@ static inline const struct hpcrun_path *hpcrun_table(void) {
         const struct hpcrun_path *(*find)(void);
         *(void **)&find = dlsym((void *)0, "hpcrun_critical_path");
         const struct hpcrun_path *found = find ? find() : NULL;
-        if (found && (found->version != 5 || found->size < sizeof *found)) {
+        if (found && (found->version != 6 || found->size < sizeof *found)) {
             found = NULL;
         }
         __atomic_store_n(&table, found, __ATOMIC_RELAXED);

@@ -4,6 +4,7 @@
 use hpcrun_tests::run::{Database, Run, Spec, Truth};
 use hpcrun_tests::tools::{Rayon, exclusive_cores, rayon_program};
 use hpcrun_tests::view::{Node, View, assert_close, value};
+use serde_json::Value;
 
 const RATE: u32 = 1000;
 
@@ -181,6 +182,19 @@ fn assert_all_reach_main(view: &View, main: &str) {
     }
 }
 
+/// The regions of these names are at such a place, and were executed so often.
+fn assert_executions(database: &Database, expected: &[(&str, &str, u64)]) {
+    let regions = database.text("regions", &["--format", "json"]);
+    let regions: Value = serde_json::from_str(&regions).expect("JSON");
+    let regions = regions["regions"].as_array().expect("regions");
+    for (name, place, executions) in expected {
+        let region = regions.iter().find(|r| r["name"] == *name);
+        let region = region.expect("the loop is a region");
+        assert_eq!(region["place"], *place, "{region}");
+        assert_eq!(region["executions"], *executions, "{region}");
+    }
+}
+
 #[test]
 fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
     let _cores = exclusive_cores();
@@ -191,7 +205,8 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
         assert_all_reach_main(&view, "loops::main");
         let unequal = "par_iter().map(..).sum()";
         let shared = "into_par_iter().for_each(..)";
-        let (rows, chunks) = (
+        let (outside, rows, chunks) = (
+            "par_iter().for_each(..)",
             "par_iter_mut().for_each(..)",
             "par_chunks_mut(..).for_each(..)",
         );
@@ -202,9 +217,14 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
             ("few", &["few", "shared_loop", shared, "shared_leaf"]),
             ("inner_leaf", &["nested", rows, chunks, "inner_leaf"]),
             ("serial", &["serial"]),
+            ("outside_leaf", &["outside", outside, "outside_leaf"]),
         ] {
             let is_loop = |part: &str| part.ends_with(')');
-            let path: Vec<String> = ["main", "run"]
+            let above: &[&str] = match site {
+                "outside_leaf" => &["main"],
+                _ => &["main", "run"],
+            };
+            let path: Vec<String> = above
                 .iter()
                 .chain(path)
                 .map(|part| match is_loop(part) {
@@ -233,6 +253,7 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
             (shared, line("(0..n).into_par_iter()")),
             (chunks, line("row.par_chunks_mut(2)")),
             (unequal, line(".sum()")),
+            (outside, line("items.par_iter().for_each")),
             (rows, line("rows.par_iter_mut()")),
         ];
         let mut expected = expected.to_vec();
@@ -248,6 +269,15 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
         let mean = counts.mean_task_seconds.expect("there are splits");
         let work = truth_of(&truth, "loops::inner_leaf", "work");
         assert_within("mean task", mean * splits as f64, work, 0.05);
+        assert_executions(
+            &database,
+            &[
+                (unequal, "worker", rounds),
+                (shared, "worker", 2 * rounds),
+                (rows, "worker", rounds),
+                (outside, "outside", 2 * rounds + 1),
+            ],
+        );
         if workers == "1" {
             assert_eq!(counts.steals, Some(0), "nobody steals from one worker");
         }

@@ -11,9 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::deque::SlotPtr;
 use crate::job::{self, InSlot, StackTask};
 use crate::pool::global;
-use crate::sched::fork::{fork, take_back, task};
+use crate::sched::fork::{count_outside, fork, take_back, task};
 use crate::sched::kept::Place;
-use crate::sched::state;
+use crate::sched::state::{self, Installed};
 use crate::worker::Worker;
 
 /// Runs both closures, potentially in parallel, and returns their results.
@@ -48,7 +48,10 @@ where
     // SAFETY: for this call.
     match unsafe { state::current() } {
         Some(worker) => join_on::<_, _, _, _, false>(worker, false, |_| oper_a(), |_| oper_b()),
-        None => join_outside(|_| oper_a(), |_| oper_b()),
+        None => {
+            count_outside();
+            join_outside(|_| oper_a(), |_| oper_b())
+        }
     }
 }
 
@@ -79,7 +82,10 @@ where
     // SAFETY: for this call.
     match unsafe { state::current() } {
         Some(worker) => join_on::<_, _, _, _, true>(worker, false, oper_a, oper_b),
-        None => join_outside(oper_a, oper_b),
+        None => {
+            count_outside();
+            join_outside(oper_a, oper_b)
+        }
     }
 }
 
@@ -119,7 +125,11 @@ where
 {
     // Both closures have migrated to the pool, whoever runs them there.
     let oper_b = |_| oper_b(true);
-    global::in_global(|worker| join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b))
+    global::in_global(|worker| {
+        // SAFETY: the worker is the calling thread's for as long as this closure runs.
+        let _task = unsafe { Installed::set(worker, false) };
+        join_on::<_, _, _, _, true>(worker, true, oper_a, oper_b)
+    })
 }
 
 /// `migrated`: the value for closures that run on this worker. `COUNTED`: see [`fork`].

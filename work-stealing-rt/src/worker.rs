@@ -74,6 +74,10 @@ pub(crate) struct Own {
     pub(crate) tasks: Cell<u32>,
     /// Found tasks that it runs, one in the middle of the other.
     pub(crate) depth: Cell<u32>,
+    /// It runs the code of a closure that was installed, not that of a task.
+    pub(crate) is_installed: Cell<bool>,
+    /// The next counted fork is the first one of a parallel iterator in such code.
+    pub(crate) begins: Cell<bool>,
     /// State of the victim choice.
     pub(crate) random: Cell<u64>,
     /// Pauses before its next look at other workers, as the last of them asked for.
@@ -134,6 +138,8 @@ impl Worker {
                 searching: Cell::new(false),
                 tasks: Cell::new(0),
                 depth: Cell::new(0),
+                is_installed: Cell::new(false),
+                begins: Cell::new(false),
                 random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ ((index as u64 + 1) << 20)),
                 pace: Cell::new(0),
                 taken_back: Cell::new(0),

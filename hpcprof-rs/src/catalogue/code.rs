@@ -51,11 +51,13 @@ fn read_loops(
     file: References,
 ) -> Result<Vec<ParallelLoop>> {
     let sql =
-        "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns
+        "SELECT id, name, quoted, entry, file, line, splits, steals, stolen_ns, shared_by, task_ns,
+            executions, outside
         FROM parallel_loop ORDER BY id";
     rows(connection, sql, 1, |row| {
         let count = |column| row.get::<_, Option<i64>>(column);
         let (splits, steals, stolen_ns) = (count(6)?, count(7)?, count(8)?);
+        let (executions, outside) = (count(11)?.unwrap_or(0), count(12)?.unwrap_or(0));
         Ok(ParallelLoop {
             name: row.get(1)?,
             quoted: row.get(2)?,
@@ -65,6 +67,8 @@ fn read_loops(
                 splits,
                 steals: steals.unwrap_or(0),
                 stolen_ns: stolen_ns.unwrap_or(0),
+                executions,
+                outside,
             }),
             shared_by: row.get(9)?,
             task_ns: row.get(10)?,

@@ -36,6 +36,10 @@ pub struct SplitCounts {
     pub steals: i64,
     /// Time in these, nanoseconds.
     pub stolen_ns: i64,
+    /// Splits that began the loop in code that ran serially.
+    pub executions: i64,
+    /// Of these, those outside of a pool.
+    pub outside: i64,
 }
 
 impl SplitCounts {
@@ -44,6 +48,8 @@ impl SplitCounts {
         self.splits = self.splits.saturating_add(other.splits);
         self.steals = self.steals.saturating_add(other.steals);
         self.stolen_ns = self.stolen_ns.saturating_add(other.stolen_ns);
+        self.executions = self.executions.saturating_add(other.executions);
+        self.outside = self.outside.saturating_add(other.outside);
     }
 }
 

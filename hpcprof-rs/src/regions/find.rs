@@ -9,6 +9,7 @@ use crate::regions::construct::{Role, is_hand_over, role};
 use hpc_formats::profile::LOCK_WAIT;
 use hpc_formats::structure::Origin;
 use start_up::calibration::{Construct, Place};
+use std::collections::BTreeSet;
 
 /// Sums over some contexts, nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,6 +46,10 @@ pub struct Region {
     pub name: String,
     /// Where it is executed.
     pub call: Option<SourceLocation>,
+    /// How often, if a runtime has counted that: of a parallel iterator with machine code of its own.
+    pub executions: Option<u64>,
+    /// Of a parallel iterator.
+    pub(super) parallel_loop: Option<u32>,
     /// What is executed serially in it.
     pub serial: Sums,
     /// What is executed in parallel.
@@ -65,6 +70,8 @@ pub struct Regions {
 struct State {
     /// The region around it.
     region: Option<usize>,
+    /// The first loop in it.
+    parallel_loop: Option<u32>,
     is_forked: bool,
     is_in_pool: bool,
     /// The nearest procedure of the program, itself included.
@@ -84,6 +91,8 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
         .map(|p| is_hand_over(&p.name))
         .collect();
     let mut regions = Regions::default();
+    // Loops in other regions: not all of their executions begin a region.
+    let mut inner = BTreeSet::new();
     let mut states: Vec<State> = Vec::with_capacity(tree.nodes.len());
     for (id, node) in (0..).zip(&tree.nodes) {
         let mut state = node.parent.map_or(State::default(), |p| states[p as usize]);
@@ -106,8 +115,21 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
                     _ if state.is_in_pool => Place::Worker,
                     _ => Place::Outside,
                 };
-                state.region = Some(regions.find_or_add(role.construct(), place, name, call));
+                let executions = node.parallel_loop.and_then(|l| executions(code, l, place));
+                state.region = Some(regions.find_or_add(Region {
+                    construct: role.construct(),
+                    place,
+                    name,
+                    call,
+                    executions,
+                    parallel_loop: node.parallel_loop,
+                    serial: Sums::default(),
+                    parallel: Sums::default(),
+                }));
+            } else if state.parallel_loop != node.parallel_loop {
+                inner.extend(node.parallel_loop);
             }
+            state.parallel_loop = state.parallel_loop.or(node.parallel_loop);
             state.is_forked |= matches!(role, Role::Forks(_));
         } else if is_code && code.procedure(node.procedure).origin == Origin::User {
             state.user = Some(node.procedure);
@@ -128,8 +150,23 @@ pub fn find(catalogue: &Catalogue, tree: &Tree) -> Regions {
         sums.lock_wait += value(lock_wait);
     }
     regions.all.retain(|r| r.effort() > 0);
+    for region in &mut regions.all {
+        let is_inner = region.parallel_loop.is_some_and(|l| inner.contains(&l));
+        region.executions = region.executions.filter(|_| !is_inner);
+    }
     regions.all.sort_by_key(|r| -r.effort());
     regions
+}
+
+/// How often a loop was executed, if it does not share its counts with others.
+fn executions(code: &Code, parallel_loop: u32, place: Place) -> Option<u64> {
+    let known = code.parallel_loop(parallel_loop);
+    let counts = known.counts.filter(|_| known.shared_by <= 1)?;
+    let counted = match place {
+        Place::Outside => counts.outside,
+        Place::Worker => counts.executions - counts.outside,
+    };
+    u64::try_from(counted).ok().filter(|count| *count > 0)
 }
 
 fn name_of(code: &Code, role: Role, procedure: u32, user: Option<u32>) -> String {
@@ -148,26 +185,21 @@ impl Region {
 }
 
 impl Regions {
-    fn find_or_add(
-        &mut self,
-        construct: Construct,
-        place: Place,
-        name: String,
-        call: Option<SourceLocation>,
-    ) -> usize {
-        let key = (construct, place, &name, call);
-        let is_it = |r: &Region| (r.construct, r.place, &r.name, r.call) == key;
+    fn find_or_add(&mut self, new: Region) -> usize {
+        let is_it = |r: &Region| {
+            (r.construct, r.place, &r.name, r.call, r.parallel_loop)
+                == (
+                    new.construct,
+                    new.place,
+                    &new.name,
+                    new.call,
+                    new.parallel_loop,
+                )
+        };
         if let Some(found) = self.all.iter().position(is_it) {
             return found;
         }
-        self.all.push(Region {
-            construct,
-            place,
-            name,
-            call,
-            serial: Sums::default(),
-            parallel: Sums::default(),
-        });
+        self.all.push(new);
         self.all.len() - 1
     }
 }

@@ -12,7 +12,7 @@ pub struct Known {
     pub calibration: Option<Calibration>,
     /// The workers' state at the beginning of a region; awake if `None`.
     pub state: Option<State>,
-    /// How often regions were executed, by name.
+    /// How often regions were executed, by name; for those where it was not counted.
     pub executions: Vec<(String, u64)>,
     /// The regions of a serial run of the program.
     pub serial: Option<Regions>,
@@ -81,7 +81,7 @@ pub struct Assessment {
     pub overheads: Overheads,
     /// Start-up by the calibration that is not in the region's waiting: then nobody worked at all.
     pub start_up_beyond: i64,
-    /// Executions, where they were told.
+    /// Executions, where they were counted or told.
     pub executions: Option<u64>,
     /// t_PS of an execution, workers awake and asleep.
     pub start_up_each: [Option<f64>; 2],
@@ -102,7 +102,7 @@ pub const STATES: [State; 2] = [State::Awake, State::Asleep];
 
 /// Assesses all regions of a run on `cores`, in their order.
 pub fn assess(regions: &Regions, cores: u32, known: &Known) -> Result<Vec<Assessment>> {
-    let mut executions: Vec<Option<u64>> = vec![None; regions.all.len()];
+    let mut executions: Vec<Option<u64>> = regions.all.iter().map(|r| r.executions).collect();
     for (name, count) in &known.executions {
         let is_it = |r: &&Region| r.name == *name || r.name.ends_with(&format!("::{name}"));
         let found: Vec<usize> = (0..)
@@ -231,6 +231,8 @@ mod tests {
             place: Place::Outside,
             name: "app::solve".to_owned(),
             call: None,
+            executions: None,
+            parallel_loop: None,
             serial: sums(10, 10, 0, 0, 0),
             parallel: sums(700, 250, 5, 25, 50),
         }

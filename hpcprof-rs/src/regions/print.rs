@@ -61,13 +61,9 @@ impl Report<'_> {
         let room = style.line.saturating_sub(COLUMNS.len() * CELL + 2).max(24);
         let all: i64 =
             self.assessed.iter().map(|a| a.area).sum::<i64>() + self.regions.outside.effort();
-        // The largest come first.
-        let shown = self
-            .assessed
-            .iter()
-            .take_while(|a| a.area > all / LEAST_SHARE)
-            .count();
-        for (region, found) in self.regions.all.iter().zip(self.assessed).take(shown) {
+        let is_large = |a: &&Assessment| a.area + a.start_up_beyond > all / LEAST_SHARE;
+        let regions = self.regions.all.iter().zip(self.assessed);
+        for (region, found) in regions.filter(|(_, a)| is_large(a)) {
             let classes = &found.overheads;
             let cells = [
                 Some(found.area),
@@ -87,7 +83,7 @@ impl Report<'_> {
                 writeln!(out, "{:CELL$}{line}", "")?;
             }
         }
-        let smaller = &self.assessed[shown..];
+        let smaller: Vec<&Assessment> = self.assessed.iter().filter(|a| !is_large(a)).collect();
         if !smaller.is_empty() {
             let area = seconds(smaller.iter().map(|a| a.area).sum());
             writeln!(
@@ -134,8 +130,10 @@ impl Report<'_> {
         let mut line = verdict.to_owned();
         if let Some(count) = found.executions {
             let mean = found.serial as f64 / count.max(1) as f64;
-            let count = grouped(count as i64);
-            line += &format!(": executed {count} times, serially {} each", time(mean));
+            line += &format!(": executed {} times", grouped(count as i64));
+            if found.serial > 0 {
+                line += &format!(", serially {} each", time(mean));
+            }
         }
         if let Some((workers, best)) = found.best {
             line += &format!("; best p = {workers}, predicted {} s", seconds(best as i64));
@@ -183,8 +181,8 @@ impl Report<'_> {
         }
         if self.assessed.iter().any(|a| a.executions.is_none()) {
             lines.push(
-                "a database has no numbers of executions: start-up is part of the load imbalance; give \
-                 --executions NAME=COUNT"
+                "where the number of executions is not known, start-up is part of the load imbalance: give \
+                 --executions NAME=COUNT; `cargo hpcrun` counts rayon's parallel iterators"
                     .to_owned(),
             );
         }

@@ -42,6 +42,7 @@ mod tests {
                 splits,
                 steals,
                 stolen_ns,
+                ..SplitCounts::default()
             });
             let row = ParallelLoop {
                 quoted: false,

@@ -312,6 +312,8 @@ fn write_loops(connection: &Connection, loops: &[ParallelLoop]) -> rusqlite::Res
             counts.map(|c| c.splits),
             counts.map(|c| c.steals),
             counts.map(|c| c.stolen_ns),
+            counts.map(|c| c.executions),
+            counts.map(|c| c.outside),
             known.shared_by,
             known.task_ns
         ])

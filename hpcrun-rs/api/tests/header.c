@@ -72,7 +72,7 @@ extern "C"
 const struct hpcrun_path *hpcrun_critical_path(void);
 const struct hpcrun_path *hpcrun_critical_path(void) {
     static const struct hpcrun_path table = {
-        sizeof table, 5,       &is_active, copy,    copy,    merge,   begin, end,       end_and_merge, both, share,
+        sizeof table, 6,       &is_active, copy,    copy,    merge,   begin, end,       end_and_merge, both, share,
         discard,      discard, publish,    pause_,  resume_, restart, enter, procedure,     source, lose,
         control,      report,
     };

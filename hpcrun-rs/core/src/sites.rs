@@ -24,10 +24,11 @@ pub fn counts() -> Vec<SiteCounts> {
                 site.splits = site.splits.saturating_sub(old.splits);
                 site.steals = site.steals.saturating_sub(old.steals);
                 site.stolen_ns = site.stolen_ns.saturating_sub(old.stolen_ns);
+                site.executions = site.executions.saturating_sub(old.executions);
             }
         }
     }
-    all.retain(|s| s.splits > 0 || s.steals > 0);
+    all.retain(is_counted);
     all
 }
 
@@ -53,9 +54,14 @@ fn read_in(snapshot: &Snapshot) -> Vec<SiteCounts> {
             splits: site.forks.load(Ordering::Relaxed),
             steals: site.steals.load(Ordering::Relaxed),
             stolen_ns: site.stolen_ns.load(Ordering::Relaxed),
+            executions: site.executions.load(Ordering::Relaxed),
         })
     });
-    counted.filter(|s| s.splits > 0 || s.steals > 0).collect()
+    counted.filter(is_counted).collect()
+}
+
+fn is_counted(site: &SiteCounts) -> bool {
+    site.splits > 0 || site.steals > 0 || site.executions > 0
 }
 
 /// The sites of a runtime; empty if its table is too old to have them.

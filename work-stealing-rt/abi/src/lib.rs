@@ -19,7 +19,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Version of all tables. Changes when the meaning of a field changes.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// Name under which the profiler exports its [`CriticalPath`] function (NUL-terminated), for programs that
 /// tell it of their own synchronisation.
@@ -122,6 +122,10 @@ pub struct CountedSite {
     pub steals: AtomicU64,
     /// The time in those tasks, in nanoseconds of wall time.
     pub stolen_ns: AtomicU64,
+    /// How many of its forks began the execution of a parallel iterator, in code that is no task's; those in
+    /// an iterator that the worker executes itself are among them. Forks outside of a pool have sites of
+    /// their own, which count nothing else.
+    pub executions: AtomicU64,
 }
 
 /// The first three words of every task that may run through the boundary: its spawner's context.

@@ -90,6 +90,7 @@ static NO_SITE: CountedSite = CountedSite {
     forks: AtomicU64::new(0),
     steals: AtomicU64::new(0),
     stolen_ns: AtomicU64::new(0),
+    executions: AtomicU64::new(0),
 };
 
 /// Enters a task through the boundary.
@@ -150,7 +151,7 @@ pub(crate) unsafe fn record<T: Task>(header: *mut TaskHeader) {
             ".pushsection wsrt_sites,\"aw\",@progbits",
             ".p2align 3",
             "771:",
-            ".quad 772b, {entry}, {finish}, 0, 0, 0",
+            ".quad 772b, {entry}, {finish}, 0, 0, 0, 0",
             ".popsection",
             site = out(reg) _,
             header = in(reg) header,

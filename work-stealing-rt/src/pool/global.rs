@@ -96,7 +96,14 @@ pub fn current_thread_has_pending_tasks() -> Option<bool> {
 
 /// The number of workers in the calling thread's pool; outside of any, in the global pool.
 pub fn current_num_threads() -> usize {
-    with_pool(|pool| pool.workers().len())
+    Worker::with_current(|worker| match worker {
+        Some(worker) => {
+            // A parallel iterator asks before it forks.
+            worker.own.begins.set(worker.own.is_installed.get());
+            worker.pool().workers().len()
+        }
+        None => global().pool().workers().len(),
+    })
 }
 
 /// The calling thread's index in its pool; `None` if it is not a worker.

@@ -8,6 +8,7 @@ use crate::job::{Event, Linked, StackTask};
 use crate::latch::{Latch, ThreadLatch};
 use crate::sched::in_task::wait_in_task;
 use crate::sched::offer::offer;
+use crate::sched::state::{Installed, same_worker};
 use crate::sync::announce::announce;
 use crate::track;
 use crate::worker::{Pool, Worker};
@@ -19,7 +20,11 @@ impl Pool {
     #[track_caller]
     pub(super) fn run_from_outside<R: Send>(&self, closure: impl FnOnce() -> R + Send) -> R {
         let location = Location::caller();
-        let closure = |_migrated: bool| closure();
+        let closure = |_migrated: bool| {
+            // SAFETY: an installed closure runs on a worker, which its thread stays meanwhile.
+            let _installed = unsafe { Installed::set(same_worker(), true) };
+            closure()
+        };
         Worker::with_current(|worker| match worker {
             None => {
                 let event = Linked::new(ThreadLatch::new(), location);

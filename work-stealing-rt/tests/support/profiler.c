@@ -23,7 +23,7 @@ static const struct {
     void (*worker_leave)(const uint8_t *);
     size_t (*capture_context)(void);
     const void *path;
-} profiler = {sizeof profiler, 5, worker_enter, worker_leave, capture_context, NULL};
+} profiler = {sizeof profiler, 6, worker_enter, worker_leave, capture_context, NULL};
 
 const void *hpcrun_rt_register(const void *runtime) {
     table = runtime;

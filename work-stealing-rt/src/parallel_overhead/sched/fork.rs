@@ -1,10 +1,14 @@
 //! Forking a task, and taking it back.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 use std::time::Instant;
 
+use hpcrun_abi::TaskHeader;
+
 use super::pace;
 use super::state::{begin_work, end_work};
+use crate::boundary;
 use crate::deque::SlotPtr;
 use crate::job::{InSlot, StackTask};
 use crate::profiler;
@@ -38,11 +42,28 @@ where
         // SAFETY: the task lives in the calling frame.
         if let Some(counts) = unsafe { profiler::counts(task.0) } {
             counts.forks.fetch_add(1, Ordering::Relaxed);
+            if worker.own.begins.replace(false) {
+                counts.executions.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
     match worker.joins.push(task.0.expose_provenance()) {
         Ok(slot) => slot,
         Err(slot) => finish_fork(worker, slot),
+    }
+}
+
+/// Counts the execution of a parallel region for a profiler: a fork outside of a pool, in the calling frame.
+#[inline(always)]
+pub(crate) fn count_outside() {
+    let mut header = MaybeUninit::<TaskHeader>::uninit();
+    // SAFETY: it is written first. No task has it: its site is there to be counted.
+    let counts = unsafe {
+        boundary::record::<StackTask<fn(bool), (), InSlot>>(header.as_mut_ptr());
+        profiler::counts(header.as_ptr())
+    };
+    if let Some(counts) = counts {
+        counts.executions.fetch_add(1, Ordering::Relaxed);
     }
 }
 

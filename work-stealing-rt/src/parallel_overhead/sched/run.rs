@@ -26,6 +26,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
         let tracked = track::begin_found(worker, found.slot, task);
         let depth = worker.own.depth.get();
         worker.own.depth.set(depth + 1);
+        let is_installed = worker.own.is_installed.replace(false);
         match profiler::counts(task.0) {
             None => boundary::enter(task.0, address, site.entry),
             Some(counts) => {
@@ -37,6 +38,7 @@ pub(crate) fn run(worker: &Worker, found: Found) {
             }
         }
         worker.own.depth.set(depth);
+        worker.own.is_installed.set(is_installed);
         track::end_found(worker, tracked);
         track::rest();
         if found.slot == NONE {

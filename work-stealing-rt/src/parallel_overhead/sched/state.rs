@@ -30,6 +30,29 @@ pub(crate) unsafe fn same_worker<'a>() -> &'a Worker {
     unsafe { &*Worker::current() }
 }
 
+/// Whether the calling worker runs an installed closure's code, as
+/// [`Own::is_installed`](crate::worker::Own::is_installed) says it; as before from the drop on, also if a
+/// panic drops it.
+pub(crate) struct Installed {
+    before: bool,
+}
+
+impl Installed {
+    /// # Safety
+    /// The worker is the calling thread's, also at the drop.
+    pub(crate) unsafe fn set(worker: &Worker, is_installed: bool) -> Installed {
+        let before = worker.own.is_installed.replace(is_installed);
+        Installed { before }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        // SAFETY: the promise of `set`.
+        unsafe { same_worker() }.own.is_installed.set(self.before);
+    }
+}
+
 /// The calling worker starts to work.
 #[inline(always)]
 pub(crate) fn begin_work(worker: &Worker) {
