@@ -145,8 +145,8 @@ impl Structure {
         out.into_inner()
     }
 
-    /// Writes a structure file at the current position of `out`; up to `threads` threads encode it. Afterwards
-    /// the position is behind the file.
+    /// Writes a structure file at the current position of `out`, encoded on up to `threads` threads.
+    /// Afterwards the position is behind the file.
     ///
     /// # Errors
     /// An error of `out`, which may then hold a part of the file.
