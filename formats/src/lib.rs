@@ -12,6 +12,7 @@
 //! * [`preload`]: which programs that library cannot be preloaded into.
 //! * [`sealed`]: the header of files that are one checksummed payload.
 //! * [`json`]: values as JSON.
+//! * [`message!`]: what the tools tell the user.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
@@ -25,6 +26,7 @@ pub mod environment;
 pub mod inlined;
 pub mod json;
 pub mod loss;
+pub mod message;
 pub mod preload;
 pub mod process;
 pub mod profile;

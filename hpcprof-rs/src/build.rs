@@ -29,6 +29,7 @@ use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
+use hpc_formats::message;
 use hpc_formats::process;
 use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -54,7 +55,7 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let table = code::resolve(&sampled, &mut library, &mut symbols, warnings);
     if args.verbose {
         for line in library.log() {
-            eprintln!("hpcprof-rs: {}", one_line(line));
+            message!("hpcprof-rs: {}", one_line(line));
         }
     }
     drop((sampled, library));

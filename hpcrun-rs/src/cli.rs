@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::Parser;
 use hpc_formats::environment::MAX_RATE;
+use hpc_formats::message;
 use hpc_formats::profile::LOCK_WAIT;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
@@ -231,10 +232,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The text quotes the user's input, control characters included.
         let text = error.render().to_string();
-        eprint!(
-            "{}",
-            text.replace(|c: char| c.is_control() && c != '\n', "?")
-        );
+        let text = text.replace(|c: char| c.is_control() && c != '\n', "?");
+        message!("{}", text.trim_end());
         return ExitCode::from(125);
     }
     // Nothing to do if the terminal is gone.

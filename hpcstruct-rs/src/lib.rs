@@ -22,6 +22,7 @@
 //! the number of threads.
 
 #![deny(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod base;
 pub mod cache;

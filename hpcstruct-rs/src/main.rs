@@ -4,11 +4,13 @@
 //! that was asked for was written, 1 otherwise; messages go to standard error.
 
 #![deny(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod cli;
 
 use clap::{Parser, ValueEnum};
 use cli::progress_bar;
+use hpc_formats::message;
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
@@ -114,7 +116,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("hpcstruct-rs: {error}");
+            message!("hpcstruct-rs: {error}");
             ExitCode::FAILURE
         }
     }
@@ -178,7 +180,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
     let structure = structure_of(arguments, &arguments.input, options)?;
     report_notes(&structure);
     write(&output, &structure, arguments.format, options)?;
-    eprintln!(
+    message!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
         structure.scopes.len(),
@@ -195,7 +197,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
     let started = Instant::now();
     let sampled = measurements::sampled(&arguments.input)?;
     for warning in &sampled.warnings {
-        eprintln!("hpcstruct-rs: warning: {warning}");
+        message!("hpcstruct-rs: warning: {warning}");
     }
     let format = arguments.format.unwrap_or(Format::Binary);
     let folder = arguments
@@ -221,14 +223,14 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
                 done += 1;
                 procedures += structure.procedures.len();
             }
-            Err(error) => eprintln!("hpcstruct-rs: warning: {error}"),
+            Err(error) => message!("hpcstruct-rs: warning: {error}"),
         }
     }
     let next = match format {
         Format::Binary => format!("; next: hpcprof-rs {}", arguments.input.display()),
         Format::Text | Format::Hpcstruct => String::new(),
     };
-    eprintln!(
+    message!(
         "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}{next}",
         sampled.modules.len(),
         started.elapsed().as_secs_f64(),
@@ -256,7 +258,7 @@ fn of_module(
 
 fn report_notes(structure: &Structure) {
     for note in &structure.notes {
-        eprintln!("hpcstruct-rs: {}: {note}", structure.module);
+        message!("hpcstruct-rs: {}: {note}", structure.module);
     }
 }
 
@@ -335,7 +337,7 @@ fn bytes_of(
         Format::Hpcstruct => {
             let module = LoadModule::read(structure, options)?;
             if let Some(note) = module.note {
-                eprintln!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
+                message!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
             }
             xml::render(structure, &module).into_bytes()
         }
