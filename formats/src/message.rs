@@ -1,11 +1,12 @@
 //! What the tools tell the user on standard error.
 
-/// Writes a line to standard error, formatted as by `eprintln!`, which panics where nobody reads it. A tool
-/// then goes on: its work and its exit status are worth more than its messages.
+/// As `eprintln!`, but where nobody reads it the tool goes on: its work and its exit status are worth more.
 #[macro_export]
 macro_rules! message {
-    ($($part:tt)*) => {{
-        let line = ::std::format!($($part)*) + "\n";
-        let _ = ::std::io::Write::write_all(&mut ::std::io::stderr(), line.as_bytes());
-    }};
+    ($($part:tt)*) => { $crate::message::print(&::std::format!($($part)*)) };
+}
+
+/// Prints a line. `eprintln!` panics where it fails, but only what it prints is captured in tests.
+pub fn print(line: &str) {
+    let _ = std::panic::catch_unwind(|| eprintln!("{line}"));
 }
