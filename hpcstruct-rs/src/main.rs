@@ -6,10 +6,7 @@
 #![deny(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-mod cli;
-
 use clap::{Parser, ValueEnum};
-use cli::progress_bar;
 use hpc_formats::message;
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
@@ -154,16 +151,24 @@ fn structure_of(
     options: &Options,
 ) -> Result<Structure, StructError> {
     let cache = Cache::of_user().filter(|_| !arguments.no_cache);
-    progress_bar::watch(options, || match cache {
+    watched(options, || match cache {
         Some(cache) => cache.analyse(path, options),
         None => analyse(path, options),
     })
 }
 
+/// Analyses and says on a terminal how far that is.
+fn watched<T>(options: &Options, analyse: impl FnOnce() -> T) -> T {
+    match &options.progress {
+        Some(progress) => progress.watch("analysing", analyse),
+        None => analyse(),
+    }
+}
+
 fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
     let started = Instant::now();
     if arguments.tags {
-        let analysis = progress_bar::watch(options, || analyse_fully(&arguments.input, options))?;
+        let analysis = watched(options, || analyse_fully(&arguments.input, options))?;
         let text = text::render_tags(&analysis.structure, &analysis.tags);
         return print(text.as_bytes()).map_err(StructError::writing(Path::new("-")));
     }
