@@ -2,7 +2,7 @@
 
 use crate::cli::CoresOption;
 use crate::failure::Failure;
-use crate::{cli, cores, output, text};
+use crate::{cli, output, text};
 use clap::Parser;
 use hpc_formats::message;
 use start_up::calibration::{self, Calibration, Construct, Row, State};
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             )
         })?,
     };
-    let cores = cores::resolve(CoresOption::All)?;
+    let cores = CoresOption::All.resolve()?;
     let workers = options.workers.unwrap_or(cores);
     if workers < 2 {
         return Err(Failure::own(

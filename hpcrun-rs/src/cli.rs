@@ -95,6 +95,23 @@ pub(crate) enum CoresOption {
     Number(u32),
 }
 
+impl CoresOption {
+    /// n for the sampler (ARCHITECTURE.md: terms). 0 means "as many as workers".
+    pub(crate) fn resolve(self) -> Result<u32, Failure> {
+        match self {
+            CoresOption::Number(n) => Ok(n),
+            CoresOption::Workers => Ok(0),
+            // By affinity mask and cgroup CPU quota, in whole cores, as programs count their workers.
+            CoresOption::All => match std::thread::available_parallelism() {
+                Ok(n) => Ok(u32::try_from(n.get()).unwrap_or(u32::MAX)),
+                Err(e) => Err(Failure::own(format!(
+                    "cannot count the cores: {e}; give --cores N"
+                ))),
+            },
+        }
+    }
+}
+
 impl std::str::FromStr for CoresOption {
     type Err = String;
 

@@ -14,7 +14,6 @@ pub mod cache;
 mod calibrate;
 mod child;
 mod cli;
-mod cores;
 mod critical_path;
 mod environment;
 mod failure;
@@ -146,7 +145,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let mut directory = None;
     let job = Job::current();
     if inspected.is_profiled {
-        let cores = cores::resolve(options.cores)?;
+        let cores = options.cores.resolve()?;
         let library = library::install()?;
         let mpi = job.as_ref().map(|_| library::install_mpi()).transpose()?;
         let made = output::create(options.output.as_deref(), &program, job.as_ref())?;
