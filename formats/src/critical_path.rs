@@ -8,6 +8,7 @@ mod json;
 mod rank;
 
 use crate::address::CodeAddress;
+use crate::numbered;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,72 +16,37 @@ pub use file::{EXTENSION, KIND, file_name};
 pub use json::Beside;
 pub use rank::{Export, Rank, RankShare};
 
-/// How a segment begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Edge {
-    /// The program's start, or a thread's whose creation was not seen.
-    Start = 0,
-    /// The creation of the thread or task.
-    Spawn = 1,
-    /// The end of a thread or task for which the segment's strand waited.
-    Join = 2,
-    /// A value from a channel, or room in one.
-    Channel = 3,
-    /// The release of a lock.
-    Lock = 4,
-    /// A signalled condition.
-    Condition = 5,
-    /// The last arrival at a barrier.
-    Barrier = 6,
-    /// A wake-up, where the operation that caused it was not seen.
-    Wake = 7,
-    /// A message from another process, or to an event handler.
-    Message = 8,
-    /// Not an edge: stands for segments that were folded to bound the memory.
-    Folded = 9,
+numbered! {
+    /// How a segment begins.
+    Edge {
+        /// The program's start, or a thread's whose creation was not seen.
+        Start = 0, "start";
+        /// The creation of the thread or task.
+        Spawn = 1, "spawn";
+        /// The end of a thread or task for which the segment's strand waited.
+        Join = 2, "join";
+        /// A value from a channel, or room in one.
+        Channel = 3, "channel";
+        /// The release of a lock.
+        Lock = 4, "lock";
+        /// A signalled condition.
+        Condition = 5, "condition";
+        /// The last arrival at a barrier.
+        Barrier = 6, "barrier";
+        /// A wake-up, where the operation that caused it was not seen.
+        Wake = 7, "wake";
+        /// A message from another process, or to an event handler.
+        Message = 8, "message";
+        /// Not an edge: stands for segments that were folded to bound the memory.
+        Folded = 9, "folded";
+    }
 }
 
 impl Edge {
-    /// By number.
-    pub const ALL: [Edge; 10] = [
-        Edge::Start,
-        Edge::Spawn,
-        Edge::Join,
-        Edge::Channel,
-        Edge::Lock,
-        Edge::Condition,
-        Edge::Barrier,
-        Edge::Wake,
-        Edge::Message,
-        Edge::Folded,
-    ];
-
-    /// `Edge::… as u32`; `None` for another number.
-    pub fn from_number(number: u32) -> Option<Edge> {
-        Edge::ALL.get(number as usize).copied()
-    }
-
     /// Whether what waits has not begun before, or does the next piece of work that it is given.
     pub fn is_start(self) -> bool {
         use Edge::{Barrier, Channel, Condition, Message, Spawn, Wake};
         matches!(self, Spawn | Channel | Condition | Barrier | Message | Wake)
-    }
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Edge::Start => "start",
-            Edge::Spawn => "spawn",
-            Edge::Join => "join",
-            Edge::Channel => "channel",
-            Edge::Lock => "lock",
-            Edge::Condition => "condition",
-            Edge::Barrier => "barrier",
-            Edge::Wake => "wake",
-            Edge::Message => "message",
-            Edge::Folded => "folded",
-        }
     }
 }
 

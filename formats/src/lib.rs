@@ -9,9 +9,11 @@
 //! * [`inlined`]: which procedures contain the code at an address, inlined ones included.
 //! * [`loss`]: the causes for which a sample is lost or partial.
 //! * [`environment`]: the settings that the launcher passes to the preloaded library.
+//! * [`numbered!`]: enums with numbers and names.
 //! * [`preload`]: which programs that library cannot be preloaded into.
 //! * [`sealed`]: the header of files that are one checksummed payload.
 //! * [`json`]: values as JSON.
+//! * [`message!`]: what the tools tell the user.
 //! * [`bytes`]: bounds-checked little-endian reading and writing.
 //!
 //! Readers never panic: whatever the bytes are, they return data or a typed error.
@@ -25,6 +27,8 @@ pub mod environment;
 pub mod inlined;
 pub mod json;
 pub mod loss;
+pub mod message;
+pub mod numbered;
 pub mod preload;
 pub mod process;
 pub mod profile;

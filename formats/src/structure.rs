@@ -27,6 +27,7 @@ mod columns;
 mod decode;
 mod encode;
 
+use crate::numbered;
 use crate::sealed::Kind;
 
 pub use columns::Columns;
@@ -54,33 +55,16 @@ pub struct ProcedureId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ScopeId(pub u32);
 
-/// Whose code a procedure or an inlined scope is; decides folding and what a tagged call covers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Origin {
-    /// The user's, or a library that no rule names.
-    User = 0,
-    /// A task runtime (work-stealing-rt, rayon-core, …): folded in the logical projection.
-    Runtime = 1,
-    /// libc, the vdso, Rust's std/core/alloc, the C++ runtime, the kernel: covered by a tagged
-    /// call (ARCHITECTURE.md: terms).
-    System = 2,
-}
-
-impl Origin {
-    /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Origin::User => "user",
-            Origin::Runtime => "runtime",
-            Origin::System => "system",
-        }
-    }
-
-    /// The origin with a name.
-    pub fn from_name(name: &str) -> Option<Origin> {
-        let all = [Origin::User, Origin::Runtime, Origin::System];
-        all.into_iter().find(|origin| origin.name() == name)
+numbered! {
+    /// Whose code a procedure or an inlined scope is; decides folding and what a tagged call covers.
+    Origin {
+        /// The user's, or a library that no rule names.
+        User = 0, "user";
+        /// A task runtime (work-stealing-rt, rayon-core, …): folded in the logical projection.
+        Runtime = 1, "runtime";
+        /// libc, the vdso, Rust's std/core/alloc, the C++ runtime, the kernel: covered by a tagged
+        /// call (ARCHITECTURE.md: terms).
+        System = 2, "system";
     }
 }
 

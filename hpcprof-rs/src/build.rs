@@ -18,7 +18,7 @@ use crate::passes::merge::shard::Inputs;
 use crate::passes::merge::values::{self, Added, Layout, Sink as _};
 use crate::passes::parallel_loops::counts::{self, Site};
 use crate::passes::parallel_loops::names;
-use crate::passes::{code, critical_path, load_map, missing, parallel, runs, summarise};
+use crate::passes::{code, critical_path, load_map, missing, runs, summarise};
 use crate::sinks::columns::{ColumnFiles, Own, Projection};
 use crate::sinks::database::Catalogue;
 use crate::sinks::scopes::Scopes;
@@ -29,18 +29,19 @@ use crate::sources::newest;
 use crate::sources::structures::StructureLibrary;
 use crate::views::fold::{self, FoldOptions, Folded, fold_contexts};
 use crate::views::stored;
+use hpc_formats::message;
 use hpc_formats::process;
 use hpc_formats::profile::{Aggregation, IDLENESS, SAMPLES, Unit, WORK};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use hpcstruct_rs::{Progress, parallel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Builds a database from measurement directories; returns its path.
 pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> Result<PathBuf> {
-    let threads = args.threads.unwrap_or_else(parallel::cores);
-    let analyser = Analyser::new(args.rules.as_deref(), args.threads, !args.no_cache)?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or_else(cores);
+    let analyser = Analyser::new(args.rules.as_deref(), threads, !args.no_cache)?;
     let mut measurements = measurements::read(inputs, warnings)?;
     let jobs = critical_path::ranks::join(&mut measurements.processes, warnings);
     let directory = match &args.output {
@@ -54,7 +55,7 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
     let table = code::resolve(&sampled, &mut library, &mut symbols, warnings);
     if args.verbose {
         for line in library.log() {
-            eprintln!("hpcprof-rs: {}", one_line(line));
+            message!("hpcprof-rs: {}", one_line(line));
         }
     }
     drop((sampled, library));
@@ -70,11 +71,14 @@ pub fn build(inputs: &[PathBuf], args: &BuildArgs, warnings: &mut Warnings) -> R
         symbols: &symbols,
         others: &names,
     };
-    let progress = Progress::new(&measurements);
-    let mut merged = reduce::merge(inputs, threads, directory.path(), |bytes| {
-        progress.add(bytes)
+    let progress = Progress::default();
+    let sizes = measurements.profiles().map(|(_, thread)| thread.size());
+    progress.begin(sizes.sum::<usize>() as u64);
+    let mut merged = progress.watch("merging", || {
+        reduce::merge(inputs, threads, directory.path(), |bytes| {
+            progress.add(bytes as u64)
+        })
     })?;
-    progress.end();
 
     let mut experiment = summarise(&measurements, &mut merged, warnings);
     let paths = critical_path::resolve(&measurements, &frames, &symbols, warnings);
@@ -331,43 +335,6 @@ fn process_sites<'a>(
             },
         })
     })
-}
-
-/// A progress bar on standard error, if that is a terminal and the merge takes long.
-struct Progress {
-    bar: ProgressBar,
-    begin: Instant,
-}
-
-/// A merge that takes less shows no bar.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-impl Progress {
-    fn new(measurements: &Measurements) -> Progress {
-        let bytes = measurements
-            .profiles()
-            .map(|(_, thread)| thread.size() as u64)
-            .sum();
-        let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
-        if let Ok(style) =
-            ProgressStyle::with_template("merging [{bar:40}] {percent} %, {eta} left")
-        {
-            bar.set_style(style.progress_chars("##-"));
-        }
-        let begin = Instant::now();
-        Progress { bar, begin }
-    }
-
-    fn add(&self, bytes: usize) {
-        if self.bar.is_hidden() && self.begin.elapsed() > PATIENCE {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.inc(bytes as u64);
-    }
-
-    fn end(self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 /// The program's name for the default database directory: as in the measurement directory's

@@ -27,6 +27,7 @@
 //! | a warning of damaged input | `sources/measurements`, `passes/merge/shard` |
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod advice;
 pub mod build;

@@ -2,8 +2,10 @@
 //! an exit status (0 done, 1 failed, 2 wrong usage).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use clap::Parser;
+use hpc_formats::message;
 use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
 use hpcprof_rs::render::style::Style;
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hpcprof-rs: {error}");
+            message!("hpcprof-rs: {error}");
             ExitCode::FAILURE
         }
     }

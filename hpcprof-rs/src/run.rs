@@ -30,6 +30,7 @@ use crate::views::fold::{FoldOptions, Folded, fold};
 use crate::views::prune::{Limits, prune};
 use crate::views::view::View;
 use crate::views::{bottom_up, flat, stored, threads, top_down, user_code};
+use hpc_formats::message;
 use start_up::calibration::{self, Calibration, State};
 use std::io::Write;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn build_and_show(args: &BuildArgs, style: Style, out: &mut impl Write) -> Resul
             let mut warnings = Warnings::default();
             let path = build(&inputs, args, &mut warnings);
             for line in warnings.lines() {
-                eprintln!("hpcprof-rs: warning: {line}");
+                message!("hpcprof-rs: warning: {line}");
             }
             path?
         }
@@ -325,7 +326,7 @@ fn show(args: &ViewArgs, kind: ViewKind, style: Style, out: &mut impl Write) -> 
         Format::Json => {
             let levels = json::levels(&view);
             if levels > json::MANY_LEVELS {
-                eprintln!(
+                message!(
                     "hpcprof-rs: hint: this JSON is nested {levels} levels deep, which many readers \
                      refuse; --flat writes nodes with the ids of their parents"
                 );

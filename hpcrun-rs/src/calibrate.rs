@@ -2,8 +2,9 @@
 
 use crate::cli::CoresOption;
 use crate::failure::Failure;
-use crate::{cli, cores, output, text};
+use crate::{cli, output, text};
 use clap::Parser;
+use hpc_formats::message;
 use start_up::calibration::{self, Calibration, Construct, Row, State};
 use start_up::measure::{self, Effort};
 use std::ffi::OsString;
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
             )
         })?,
     };
-    let cores = cores::resolve(CoresOption::All)?;
+    let cores = CoresOption::All.resolve()?;
     let workers = options.workers.unwrap_or(cores);
     if workers < 2 {
         return Err(Failure::own(
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
         false => full,
     };
     if let Some(others) = runnable().filter(|n| *n > 1) {
-        eprintln!(
+        message!(
             "hpcrun-rs: warning: {} other threads want a core: start-ups will be too high; calibrate again \
              without other load",
             others - 1
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
     }
     let found = measure::calibrate(workers, Construct::ALL, effort, |what| {
         if !options.quiet {
-            eprintln!("hpcrun-rs: calibrating: {what}");
+            message!("hpcrun-rs: calibrating: {what}");
         }
     });
     write(
@@ -94,7 +95,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitC
     if !options.quiet {
         // Nothing to do if nobody reads it.
         let _ = print(&found, &mut io::stdout().lock());
-        eprintln!("hpcrun-rs: kept in {}", output::display(&path));
+        message!("hpcrun-rs: kept in {}", output::display(&path));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::Parser;
 use hpc_formats::environment::MAX_RATE;
+use hpc_formats::message;
 use hpc_formats::profile::LOCK_WAIT;
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
@@ -92,6 +93,23 @@ pub(crate) enum CoresOption {
     Workers,
     /// This many.
     Number(u32),
+}
+
+impl CoresOption {
+    /// n for the sampler (ARCHITECTURE.md: terms). 0 means "as many as workers".
+    pub(crate) fn resolve(self) -> Result<u32, Failure> {
+        match self {
+            CoresOption::Number(n) => Ok(n),
+            CoresOption::Workers => Ok(0),
+            // By affinity mask and cgroup CPU quota, in whole cores, as programs count their workers.
+            CoresOption::All => match std::thread::available_parallelism() {
+                Ok(n) => Ok(u32::try_from(n.get()).unwrap_or(u32::MAX)),
+                Err(e) => Err(Failure::own(format!(
+                    "cannot count the cores: {e}; give --cores N"
+                ))),
+            },
+        }
+    }
 }
 
 impl std::str::FromStr for CoresOption {
@@ -231,10 +249,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The text quotes the user's input, control characters included.
         let text = error.render().to_string();
-        eprint!(
-            "{}",
-            text.replace(|c: char| c.is_control() && c != '\n', "?")
-        );
+        let text = text.replace(|c: char| c.is_control() && c != '\n', "?");
+        message!("{}", text.trim_end());
         return ExitCode::from(125);
     }
     // Nothing to do if the terminal is gone.

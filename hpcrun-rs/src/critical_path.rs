@@ -2,6 +2,7 @@
 
 use crate::output;
 use hpc_formats::critical_path::{CriticalPath, EXTENSION, Rank};
+use hpc_formats::message;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,25 +18,25 @@ pub(crate) fn summarise(directory: &Path) {
     let mut paths = joined(paths);
     paths.sort_by_key(|path| std::cmp::Reverse(path.span));
     for warning in unread {
-        eprintln!("hpcrun-rs: warning: {warning}");
+        message!("hpcrun-rs: warning: {warning}");
     }
     if paths.is_empty() {
-        eprintln!("hpcrun-rs: warning: no process has written a critical path");
+        message!("hpcrun-rs: warning: no process has written a critical path");
         return;
     }
     if paths.iter().all(|path| path.work == 0) {
-        eprintln!("hpcrun-rs: warning: nothing was tracked: no signal has started it");
+        message!("hpcrun-rs: warning: nothing was tracked: no signal has started it");
     }
     for path in paths.iter().take(SHOWN) {
-        eprint!("{}", summary(path, paths.len() > 1));
+        message!("{}", summary(path, paths.len() > 1).trim_end());
     }
     if paths.len() > SHOWN {
-        eprintln!(
+        message!(
             "hpcrun-rs: and of {} further processes",
             paths.len() - SHOWN
         );
     }
-    eprintln!(
+    message!(
         "hpcrun-rs: what lies on the path: hpcprof-rs {}; hpcprof-rs critical-path",
         output::display(directory)
     );

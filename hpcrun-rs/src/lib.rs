@@ -8,12 +8,12 @@
 //! Also a library: `cargo hpcrun` measures with the same code, [`measure`].
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod cache;
 mod calibrate;
 mod child;
 mod cli;
-mod cores;
 mod critical_path;
 mod environment;
 mod failure;
@@ -28,6 +28,7 @@ mod text;
 pub use child::end_like;
 pub use cli::explain;
 pub use failure::Failure;
+pub use hpc_formats::message;
 pub use output::display;
 
 use job::Job;
@@ -43,7 +44,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("hpcrun-rs: error: {failure}");
+            message!("hpcrun-rs: error: {failure}");
             ExitCode::from(failure.status())
         }
     }
@@ -65,17 +66,17 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failur
     // One process speaks for all.
     let is_first = prepared.job.as_ref().is_none_or(|job| job.rank == 0);
     for warning in prepared.warnings.iter().filter(|_| is_first) {
-        eprintln!("hpcrun-rs: warning: {warning}");
+        message!("hpcrun-rs: warning: {warning}");
     }
     match &prepared.directory {
         Some(directory) if options.report || options.critical_path.is_some() => {
             return report::supervise(prepared.command, directory, &options, prepared.job.as_ref());
         }
-        Some(directory) if !options.quiet && is_first => eprintln!(
+        Some(directory) if !options.quiet && is_first => message!(
             "hpcrun-rs: measuring into {0}; afterwards: hpcprof-rs {0}",
             output::display(directory)
         ),
-        None if options.report => eprintln!("hpcrun-rs: warning: there will be nothing to report"),
+        None if options.report => message!("hpcrun-rs: warning: there will be nothing to report"),
         _ => {}
     }
     let error = prepared.command.exec();
@@ -144,7 +145,7 @@ fn prepare(options: &cli::Options) -> Result<Prepared, Failure> {
     let mut directory = None;
     let job = Job::current();
     if inspected.is_profiled {
-        let cores = cores::resolve(options.cores)?;
+        let cores = options.cores.resolve()?;
         let library = library::install()?;
         let mpi = job.as_ref().map(|_| library::install_mpi()).transpose()?;
         let made = output::create(options.output.as_deref(), &program, job.as_ref())?;

@@ -1,6 +1,7 @@
 //! The `hpcrun-rs` command.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::process::ExitCode;
 

@@ -41,34 +41,17 @@ pub(crate) fn find(arguments: &[OsString]) -> Result<PathBuf, Failure> {
 }
 
 fn check(path: &Path) -> Result<(), Failure> {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    let path_shown = text::shown(path);
+    let refused = |why: &str| Err(Failure::NotExecutable(format!("{path_shown}{why}")));
     match fs::metadata(path) {
-        Err(e)
-            if matches!(
-                e.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Err(Failure::NotFound(format!(
-                "{}: no such program; build it first?",
-                text::shown(path)
-            )))
-        }
-        Err(e) => Err(Failure::NotExecutable(format!(
-            "{}: {e}",
-            text::shown(path)
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => Err(Failure::NotFound(format!(
+            "{path_shown}: no such program; build it first?"
         ))),
-        Ok(m) if m.is_dir() => Err(Failure::NotExecutable(format!(
-            "{} is a directory, not a program",
-            text::shown(path)
-        ))),
-        Ok(m) if !m.is_file() => Err(Failure::NotExecutable(format!(
-            "{} is not a regular file, so not a program",
-            text::shown(path)
-        ))),
-        Ok(m) if m.permissions().mode() & 0o111 == 0 => Err(Failure::NotExecutable(format!(
-            "{} is not executable; chmod +x it?",
-            text::shown(path)
-        ))),
+        Err(e) => refused(&format!(": {e}")),
+        Ok(m) if m.is_dir() => refused(" is a directory, not a program"),
+        Ok(m) if !m.is_file() => refused(" is not a regular file, so not a program"),
+        Ok(m) if m.permissions().mode() & 0o111 == 0 => refused(" is not executable; chmod +x it?"),
         Ok(_) => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::job::Job;
 use crate::output;
 use crate::text;
+use hpc_formats::message;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -30,7 +31,7 @@ pub(crate) fn supervise(
         report(directory, options.critical_path.is_some());
     }
     if !options.quiet {
-        eprintln!(
+        message!(
             "hpcrun-rs: measurements kept in {}",
             output::display(directory)
         );
@@ -48,11 +49,11 @@ fn report(directory: &Path, with_path: bool) {
                 critical_path::summarise(directory);
             }
         }
-        Ok(status) => eprintln!(
+        Ok(status) => message!(
             "hpcrun-rs: warning: hpcprof-rs ended with {status}; the measurements are in {}",
             output::display(directory)
         ),
-        Err(error) => eprintln!(
+        Err(error) => message!(
             "hpcrun-rs: warning: cannot run {}: {error}; install it (cargo install --path hpcprof-rs) and \
              run: hpcprof-rs {}",
             text::shown(&tool),

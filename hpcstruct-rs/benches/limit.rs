@@ -1,18 +1,22 @@
-//! Time to analyse whole binaries, beside the time that only decoding their debug information
-//! takes: `cargo bench -p hpcstruct-rs --bench limit [-- FILE...]`.
+//! Time to analyse whole binaries, and to find their loops alone, beside the time that only decoding debug
+//! information and code takes: `cargo bench -p hpcstruct-rs [-- FILE...]`.
 //!
-//! Without files the bench analyses itself. No figure is checked. Each row is the median of
-//! five runs; *limit* runs all line programs and reads every attribute of every entry with
-//! gimli, and does nothing with them. CPU seconds are those of all threads, in steps of 10 ms.
+//! Without files the bench analyses itself. No figure is checked. Each row is the median of five runs.
+//! *limit* runs all line programs and reads every attribute of every entry with gimli, *decode* sweeps all
+//! executable sections of x86-64 with iced-x86, and they do nothing with them; *loops* is instructions, jump
+//! tables, calls that never return, graphs and loops of every procedure. CPU seconds are those of all
+//! threads, in steps of 10 ms.
 
 use gimli::{EndianSlice, LittleEndian};
-use hpcstruct_rs::{Options, analyse};
-use object::{Object as _, ObjectSection as _};
+use hpcstruct_rs::{Options, analyse, parallel};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use object::{Object as _, ObjectSection as _, SectionFlags};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const ROUNDS: usize = 5;
+/// Bytes of code that one thread takes at a time.
+const PIECE: usize = 1 << 17;
 
 type Dwarf<'d> = gimli::Dwarf<EndianSlice<'d, LittleEndian>>;
 
@@ -29,24 +33,24 @@ fn cpu_seconds() -> f64 {
     (ticks(12) + ticks(13)) / 100.0
 }
 
-/// Medians of wall and CPU seconds.
-fn measure(mut work: impl FnMut()) -> (f64, f64) {
-    let (mut wall, mut cpu) = (Vec::new(), Vec::new());
+/// A row: the medians of wall and CPU seconds, and what was seen, so that nothing is optimised away.
+fn row(what: &str, threads: usize, mut work: impl FnMut() -> usize) {
+    let (mut wall, mut cpu, mut seen) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
         let (started, before) = (Instant::now(), cpu_seconds());
-        work();
+        seen = work();
         wall.push(started.elapsed().as_secs_f64());
         cpu.push(cpu_seconds() - before);
     }
-    let median = |list: &mut Vec<f64>| {
+    let [wall, cpu] = [wall, cpu].map(|mut list| {
         list.sort_by(f64::total_cmp);
         list[list.len() / 2]
-    };
-    (median(&mut wall), median(&mut cpu))
+    });
+    println!("| {what} | {threads} | {wall:.3} | {cpu:.2} | {seen} |");
 }
 
-/// Decodes one unit; returns how much was seen, so that nothing is optimised away.
-fn decode(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<EndianSlice<'_, LittleEndian>>) -> usize {
+/// Reads one unit; returns how much was seen.
+fn read(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<EndianSlice<'_, LittleEndian>>) -> usize {
     let unit = dwarf.unit(header).expect("a whole unit");
     let mut seen = 0;
     let mut entries = unit.entries_raw(None).expect("entries");
@@ -77,17 +81,27 @@ fn limit(dwarf: &Dwarf<'_>, threads: usize) -> usize {
         headers.push(header);
     }
     headers.sort_by_key(|h| std::cmp::Reverse(h.length_including_self()));
-    let (next, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(header) = headers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    seen.fetch_add(decode(dwarf, *header), Ordering::Relaxed);
-                }
-            });
+    let seen = parallel::for_each(
+        &headers,
+        threads,
+        || 0,
+        |seen, _, header| *seen += read(dwarf, *header),
+    );
+    seen.into_iter().sum()
+}
+
+/// Decodes everything; returns the number of instructions.
+fn decode(pieces: &[&[u8]], threads: usize) -> usize {
+    let sweep = |count: &mut usize, _, piece: &&[u8]| {
+        let mut instruction = Instruction::default();
+        let mut decoder = Decoder::with_ip(64, piece, 0, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            *count += usize::from(!instruction.is_invalid());
         }
-    });
-    seen.into_inner()
+    };
+    let counts = parallel::for_each(pieces, threads, || 0, sweep);
+    counts.into_iter().sum()
 }
 
 fn file(path: &Path) {
@@ -107,19 +121,28 @@ fn file(path: &Path) {
         Ok::<_, gimli::Error>(EndianSlice::new(data, LittleEndian))
     })
     .expect("sections");
+    let executable = u64::from(object::elf::SHF_EXECINSTR);
+    let sections = elf.sections().filter(
+        |s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & executable != 0),
+    );
+    let code: Vec<&[u8]> = sections.filter_map(|s| s.data().ok()).collect();
+    let pieces: Vec<&[u8]> = code.iter().flat_map(|c| c.chunks(PIECE)).collect();
     for threads in [1, 2] {
-        let mut seen = 0;
-        let (wall, cpu) = measure(|| seen = limit(&dwarf, threads));
-        println!("| limit | {threads} | {wall:.3} | {cpu:.2} | {seen} |");
+        row("limit", threads, || limit(&dwarf, threads));
         let options = Options {
             threads,
             ..Options::default()
         };
-        let mut spans = 0;
-        let (wall, cpu) = measure(|| {
-            spans = analyse(path, &options).expect("analysed").spans.len();
+        row("hpcstruct-rs", threads, || {
+            analyse(path, &options).expect("analysed").spans.len()
         });
-        println!("| hpcstruct-rs | {threads} | {wall:.3} | {cpu:.2} | {spans} |");
+        if elf.architecture() == object::Architecture::X86_64 {
+            row("decode", threads, || decode(&pieces, threads));
+        }
+        row("loops", threads, || {
+            let found = hpcstruct_rs::loops(path, threads).expect("a module");
+            found.iter().map(|p| p.loops.len()).sum()
+        });
     }
 }
 

@@ -22,6 +22,7 @@
 //! the number of threads.
 
 #![deny(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod base;
 pub mod cache;
@@ -38,6 +39,7 @@ mod symbols;
 mod unit_analysis;
 
 pub use base::error::StructError;
+pub use base::parallel;
 pub use base::progress::Progress;
 pub use hpc_formats::structure::Structure;
 pub use input::{measurements, sigbus};
@@ -47,7 +49,6 @@ pub use overhead::rules::Rules;
 pub use structure::assemble::TagUse;
 pub use structure::columns;
 
-use base::parallel;
 use code::disasm::loaded_image::LoadedImage;
 use code_map::CodeMap;
 use dwarf::split_dwarf as split;

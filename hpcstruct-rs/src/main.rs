@@ -4,11 +4,10 @@
 //! that was asked for was written, 1 otherwise; messages go to standard error.
 
 #![deny(unsafe_code)]
-
-mod cli;
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use clap::{Parser, ValueEnum};
-use cli::progress_bar;
+use hpc_formats::message;
 use hpcstruct_rs::cache::Cache;
 use hpcstruct_rs::load_module::LoadModule;
 use hpcstruct_rs::measurements::{self, SampledModule};
@@ -114,7 +113,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("hpcstruct-rs: {error}");
+            message!("hpcstruct-rs: {error}");
             ExitCode::FAILURE
         }
     }
@@ -152,16 +151,24 @@ fn structure_of(
     options: &Options,
 ) -> Result<Structure, StructError> {
     let cache = Cache::of_user().filter(|_| !arguments.no_cache);
-    progress_bar::watch(options, || match cache {
+    watched(options, || match cache {
         Some(cache) => cache.analyse(path, options),
         None => analyse(path, options),
     })
 }
 
+/// Analyses and says on a terminal how far that is.
+fn watched<T>(options: &Options, analyse: impl FnOnce() -> T) -> T {
+    match &options.progress {
+        Some(progress) => progress.watch("analysing", analyse),
+        None => analyse(),
+    }
+}
+
 fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError> {
     let started = Instant::now();
     if arguments.tags {
-        let analysis = progress_bar::watch(options, || analyse_fully(&arguments.input, options))?;
+        let analysis = watched(options, || analyse_fully(&arguments.input, options))?;
         let text = text::render_tags(&analysis.structure, &analysis.tags);
         return print(text.as_bytes()).map_err(StructError::writing(Path::new("-")));
     }
@@ -178,7 +185,7 @@ fn of_binary(arguments: &Arguments, options: &Options) -> Result<(), StructError
     let structure = structure_of(arguments, &arguments.input, options)?;
     report_notes(&structure);
     write(&output, &structure, arguments.format, options)?;
-    eprintln!(
+    message!(
         "hpcstruct-rs: {} procedures, {} inlined scopes and loops, {} spans in {:.2} s -> {}",
         structure.procedures.len(),
         structure.scopes.len(),
@@ -195,7 +202,7 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
     let started = Instant::now();
     let sampled = measurements::sampled(&arguments.input)?;
     for warning in &sampled.warnings {
-        eprintln!("hpcstruct-rs: warning: {warning}");
+        message!("hpcstruct-rs: warning: {warning}");
     }
     let format = arguments.format.unwrap_or(Format::Binary);
     let folder = arguments
@@ -221,14 +228,14 @@ fn of_measurements(arguments: &Arguments, options: &Options) -> Result<bool, Str
                 done += 1;
                 procedures += structure.procedures.len();
             }
-            Err(error) => eprintln!("hpcstruct-rs: warning: {error}"),
+            Err(error) => message!("hpcstruct-rs: warning: {error}"),
         }
     }
     let next = match format {
         Format::Binary => format!("; next: hpcprof-rs {}", arguments.input.display()),
         Format::Text | Format::Hpcstruct => String::new(),
     };
-    eprintln!(
+    message!(
         "hpcstruct-rs: {done} of {} sampled modules, {procedures} procedures in {:.2} s -> {}{next}",
         sampled.modules.len(),
         started.elapsed().as_secs_f64(),
@@ -256,7 +263,7 @@ fn of_module(
 
 fn report_notes(structure: &Structure) {
     for note in &structure.notes {
-        eprintln!("hpcstruct-rs: {}: {note}", structure.module);
+        message!("hpcstruct-rs: {}: {note}", structure.module);
     }
 }
 
@@ -335,7 +342,7 @@ fn bytes_of(
         Format::Hpcstruct => {
             let module = LoadModule::read(structure, options)?;
             if let Some(note) = module.note {
-                eprintln!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
+                message!("hpcstruct-rs: {}: {note}", module.path.escape_debug());
             }
             xml::render(structure, &module).into_bytes()
         }

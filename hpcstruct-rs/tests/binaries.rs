@@ -1,22 +1,13 @@
 //! Binaries as the world has them: linked statically, with musl, with debug packages of a
 //! distribution, and whole system programs. What cannot be had here is named loudly.
 
-use crate::common::{Folder, NAMES_RS, frames, has_name, procedure_name, whole};
+use crate::common::{C, Folder, NAMES_RS, frames, has_name, procedure_name, whole};
 use hpc_formats::structure::ScopeKind;
 use hpcstruct_rs::{Options, Structure, analyse};
 use object::{Object as _, ObjectSymbol as _};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-
-const C: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-volatile int sink;
-static inline int twice(int x) { for (int i = 0; i < x; i++) sink += i; return x * 2; }
-__attribute__((noinline)) static int entry(int x) { return twice(x) + 1; }
-int main(int argc, char **argv) { (void)argv; printf("%d\n", entry(argc)); return 0; }
-"#;
 
 /// Frames, loops among them, and line of all code of `entry` and `main`.
 fn picture(structure: &Structure) -> BTreeSet<(Vec<String>, u32)> {

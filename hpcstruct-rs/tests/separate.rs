@@ -1,17 +1,9 @@
 //! Debug information in a file of its own: found by build id or link, proven to belong.
 
-use crate::common::{Folder, has_name, scopes_named, whole};
+use crate::common::{C, Folder, has_name, scopes_named, whole};
 use hpc_formats::structure::ScopeKind;
 use hpcstruct_rs::{Options, Structure, analyse};
 use std::path::Path;
-
-const C: &str = r#"
-#include <stdio.h>
-volatile int sink;
-static inline int twice(int x) { for (int i = 0; i < x; i++) sink += i; return x * 2; }
-__attribute__((noinline)) static int entry(int x) { return twice(x) + 1; }
-int main(int argc, char **argv) { (void)argv; printf("%d\n", entry(argc)); return 0; }
-"#;
 
 fn is_complete(structure: &Structure) -> bool {
     has_name(structure, "entry") && !scopes_named(structure, "twice").is_empty()

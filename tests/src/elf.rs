@@ -3,6 +3,8 @@
 //! Input: bytes that name sections by number ([`pack`]), or a sound 64-bit little-endian file
 //! (`sections`). Invariant: whatever the bytes are, [`unpack`] makes a file with sound headers.
 
+use object::{Object, ObjectSection};
+
 /// The sections that mutants have, after the code.
 const NAMES: [&str; 11] = [
     ".debug_info",
@@ -21,34 +23,15 @@ const NAMES: [&str; 11] = [
 /// Where the code of mutants begins, and its size.
 const TEXT: (u64, u64) = (0x1000, 0x8_0000);
 
-fn word(data: &[u8], at: usize, size: usize) -> u64 {
-    data.get(at..at + size)
-        .unwrap_or(&[])
-        .iter()
-        .rev()
-        .fold(0, |n, b| n << 8 | u64::from(*b))
-}
-
-/// Names and contents of the sections of a file.
+/// Names and contents of the sections of a sound file.
 fn sections(file: &[u8]) -> Vec<(String, &[u8])> {
-    let table = word(file, 0x28, 8) as usize;
-    let count = word(file, 0x3c, 2) as usize;
-    let header = |i: usize| {
-        let at = table + 64 * i;
-        let content = word(file, at + 24, 8) as usize..;
-        let size = word(file, at + 32, 8) as usize;
-        let content = file.get(content).and_then(|rest| rest.get(..size));
-        (word(file, at, 4) as usize, content.unwrap_or(&[]))
-    };
-    let names = header(word(file, 0x3e, 2) as usize).1;
-    (0..count)
-        .map(|i| {
-            let (name, content) = header(i);
-            let text = names.get(name..).unwrap_or(&[]);
-            let text = text.split(|b| *b == 0).next().unwrap_or(&[]);
-            (String::from_utf8_lossy(text).into_owned(), content)
-        })
-        .collect()
+    let file = object::File::parse(file).expect("a sound file");
+    let mut all = Vec::new();
+    for section in file.sections() {
+        let name = section.name().expect("a name").to_owned();
+        all.push((name, section.data().expect("contents")));
+    }
+    all
 }
 
 /// The sections of a file that mutants can have: for each its number, its size (three bytes), its
@@ -71,8 +54,8 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
     let mut contents = [&[][..]; NAMES.len()];
     let mut rest = packed;
     while let Some((number, after)) = rest.split_first() {
-        let size = word(after, 0, 3) as usize;
-        let after = after.get(3..).unwrap_or(&[]);
+        let (size, after) = after.split_at(3.min(after.len()));
+        let size = size.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
         let (content, later) = after.split_at(size.min(after.len()));
         contents[usize::from(*number) % NAMES.len()] = content;
         rest = later;

@@ -3,7 +3,7 @@
 //! Input: a program and how to sample it. Output: its exit status and output, the measurement
 //! directory, the views. Invariant: caller holds [`crate::tools::ExclusiveCores`] while it measures.
 
-use crate::tools::{c_program, check, folder, release, tool};
+use crate::tools::{behind, c_program, check, folder, release, tool};
 use crate::view::{Values, View, assert_close, value};
 use hpc_formats::critical_path::CriticalPath;
 use hpc_formats::profile::{Profile, profiles};
@@ -240,8 +240,9 @@ impl Spec {
     }
 }
 
-/// What the host of a virtual machine has taken away from all cores so far (proc_stat(5)).
-fn stolen_seconds() -> f64 {
+/// What the host of a virtual machine has taken away from all cores so far (proc_stat(5)); 0 where the kernel
+/// does not know.
+pub fn stolen_seconds() -> f64 {
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks = stat
@@ -255,22 +256,11 @@ fn stolen_seconds() -> f64 {
 /// is allowed, so that a neighbour's load disturbs the measurement less. The process stays the same.
 fn shielded(command: Command) -> Command {
     const PREFER: &str = "(echo -20 >/proc/self/autogroup) 2>/dev/null; exec \"$@\"";
-    let mut shield = Command::new("setsid");
     let works = Command::new("setsid").arg("true").status();
     if !works.is_ok_and(|status| status.success()) {
         return command;
     }
-    shield
-        .args(["sh", "-c", PREFER, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shield.env(name, value),
-            None => shield.env_remove(name),
-        };
-    }
-    shield
+    behind(&["setsid", "sh", "-c", PREFER, "sh"], &command)
 }
 
 /// A finished run.
@@ -309,6 +299,12 @@ impl Truth {
             }
         }
         Truth { sites: sum }
+    }
+
+    /// Seconds of a metric at a site.
+    pub fn of(&self, site: &str, metric: &str) -> f64 {
+        let values = self.sites.get(site);
+        value(values.unwrap_or_else(|| panic!("no site {site}")), metric)
     }
 
     /// Seconds of a metric over all sites.

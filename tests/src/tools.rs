@@ -85,21 +85,26 @@ fn cores(lock: FlockArg) -> ExclusiveCores {
 /// The same command, with interrupts as at a terminal: whoever started the tests in the background of
 /// a shell has them ignored, and so would all programs that are started here.
 pub fn interruptible(command: &Command) -> Command {
-    let mut interruptible = Command::new("env");
-    interruptible
-        .arg("--default-signal=INT")
+    behind(&["env", "--default-signal=INT"], command)
+}
+
+/// The same command, by a program that executes it at the end of its own arguments.
+pub fn behind(program: &[&str], command: &Command) -> Command {
+    let mut whole = Command::new(program[0]);
+    whole
+        .args(&program[1..])
         .arg(command.get_program())
         .args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
-        interruptible.current_dir(folder);
+        whole.current_dir(folder);
     }
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => interruptible.env(name, value),
-            None => interruptible.env_remove(name),
+            Some(value) => whole.env(name, value),
+            None => whole.env_remove(name),
         };
     }
-    interruptible
+    whole
 }
 
 /// Runs a command to its end and panics with its output when it fails.

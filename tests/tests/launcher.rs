@@ -8,8 +8,10 @@ use hpcrun_tests::tools::{
 };
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -39,6 +41,36 @@ fn the_exit_code_is_the_programs() {
         let run = shell("exit-code", &format!("exit {code}"));
         assert_eq!(run.output.status.code(), Some(code), "{}", run.stderr());
     }
+}
+
+/// As in `hpcrun-rs … 2>&1 | head`, when head has ended.
+#[test]
+fn whoever_stops_reading_changes_no_exit_code() {
+    let _cores = exclusive_cores();
+    let folder = folder("unread");
+    let measurements = folder.join("measurements");
+    let code = |command: &mut Command| {
+        let closed = || OwnedFd::from(UnixStream::pair().expect("there are descriptors").0);
+        let status = command
+            .current_dir(&folder)
+            .stdout(closed())
+            .stderr(closed());
+        status.status().expect("the tool runs").code()
+    };
+    let mut launcher = tool("hpcrun-rs");
+    launcher.args(["--report", "-o"]).arg(&measurements);
+    assert_eq!(code(launcher.args(["/bin/sh", "-c", "exit 3"])), Some(3));
+    let entries = std::fs::read_dir(&measurements).expect("the program was measured");
+    let mut files = entries.flatten().map(|entry| entry.path());
+    assert!(files.any(|path| path.extension().is_some_and(|e| e == "hpcproc")));
+    let binary = tool_path("hpcrun-rs");
+    assert_eq!(
+        code(tool("hpcstruct-rs").args(["-o", "whole"]).arg(binary)),
+        Some(0)
+    );
+    assert!(folder.join("whole").is_file());
+    assert_eq!(code(tool("hpcprof-rs").arg("no-such-folder")), Some(1));
+    assert_eq!(code(tool("hpcprof-rs").arg("--help")), Some(0));
 }
 
 #[test]

@@ -2,40 +2,25 @@
 //!
 //! The fuzz targets (`fuzz/`) do the same without an end, where a nightly toolchain is at hand.
 
+use fastrand::Rng;
 use hpcrun_tests::run::is_long;
 use hpcrun_tests::tools::{one_core, release};
 use hpcrun_tests::{parsers, seeds};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// xorshift64*: reproducible, and good enough to choose bytes.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 16) as usize % bound.max(1)
-    }
-}
-
 /// A mutant of `seed`: a few of these in a row.
-fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..=random.below(6) {
-        let at = random.below(bytes.len());
-        match random.below(6) {
+    for _ in 0..=random.usize(..6) {
+        let at = random.usize(..bytes.len().max(1));
+        match random.usize(..6) {
             0 => bytes.truncate(at),
-            1 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
-            2 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            1 if !bytes.is_empty() => bytes[at] ^= 1 << random.usize(..8),
+            2 if !bytes.is_empty() => bytes[at] = random.u8(..),
             3 => {
                 // A length or an offset that is far too large.
-                for byte in bytes.iter_mut().skip(at).take(1 << random.below(4)) {
+                for byte in bytes.iter_mut().skip(at).take(1 << random.usize(..4)) {
                     *byte = 0xff;
                 }
             }
@@ -43,14 +28,14 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
                 let piece: Vec<u8> = bytes
                     .iter()
                     .skip(at)
-                    .take(random.below(64))
+                    .take(random.usize(..64))
                     .copied()
                     .collect();
-                let to = random.below(bytes.len());
+                let to = random.usize(..=bytes.len());
                 bytes.splice(to..to, piece);
             }
             _ => {
-                let end = (at + random.below(64)).min(bytes.len());
+                let end = (at + random.usize(..64)).min(bytes.len());
                 bytes.drain(at..end);
             }
         }
@@ -65,14 +50,14 @@ fn run(what: &str, seeds: &[Vec<u8>], seconds: u64, least: usize, parse: fn(&[u8
         seeds.iter().any(|s| !s.is_empty()),
         "{what}: there are seeds"
     );
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     let end = Instant::now() + Duration::from_millis(seconds * if is_long() { 1000 } else { 400 });
     let mut count = 0;
     for seed in seeds {
         parse(seed);
     }
     while count < least || Instant::now() < end {
-        let seed = &seeds[random.below(seeds.len())];
+        let seed = &seeds[random.usize(..seeds.len())];
         parse(&mutate(seed, &mut random));
         count += 1;
     }

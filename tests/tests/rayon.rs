@@ -16,11 +16,6 @@ fn profile(rayon: Rayon, name: &str, arguments: &[&str]) -> (Run, Database) {
     (run, database)
 }
 
-fn truth_of(truth: &Truth, site: &str, metric: &str) -> f64 {
-    let values = truth.sites.get(site);
-    value(values.unwrap_or_else(|| panic!("no site {site}")), metric)
-}
-
 fn assert_within(what: &str, measured: f64, truth: f64, share: f64) {
     assert_near(what, measured, truth, share * truth);
 }
@@ -77,11 +72,11 @@ fn stock_workers_that_wait_are_idle_and_cost_nothing() {
 fn faults_of_waits(view: &View, truth: &Truth) -> Vec<String> {
     view.assert_rooted(300);
     let sites = ["waits::short", "waits::long", "waits::pause"];
-    let idleness: f64 = sites.iter().map(|s| truth_of(truth, s, "idleness")).sum();
+    let idleness: f64 = sites.iter().map(|s| truth.of(s, "idleness")).sum();
     let mut faults = Vec::new();
     for site in sites {
         for metric in ["work", "idleness"] {
-            let (measured, truth) = (view.inclusive(site, metric), truth_of(truth, site, metric));
+            let (measured, truth) = (view.inclusive(site, metric), truth.of(site, metric));
             // What rayon does between two yields is no idleness of theirs, and the program's own clock
             // sees a worker as idle a little before and after. These few microseconds of each wait go
             // to one task or the other, so the allowance is a share of all idleness.
@@ -107,7 +102,7 @@ fn stock_tasks_never_lie_under_an_unrelated_caller_and_the_reader_is_told() {
     view.assert_rooted(300);
     for site in ["light_leaf", "heavy_leaf", "inner_leaf", "serial"] {
         let site = format!("loops::{site}");
-        let seconds = truth_of(&truth, &site, "work");
+        let seconds = truth.of(&site, "work");
         assert_within(&site, view.inclusive(&site, "work"), seconds, 0.05);
     }
     let callers = ["loops::unequal", "loops::shared_loop", "loops::nested"];
@@ -139,8 +134,8 @@ fn what_a_join_costs_is_overhead() {
     let _cores = exclusive_cores();
     let (run, database) = profile(Rayon::Stock, "joins", &["33"]);
     let (view, truth) = (database.top_down(), run.truth());
-    let plain = truth_of(&truth, "joins::plain", "work");
-    let joined = truth_of(&truth, "joins::joined", "work");
+    let plain = truth.of("joins::plain", "work");
+    let joined = truth.of("joins::joined", "work");
     assert_within("plain", view.inclusive("joins::plain", "work"), plain, 0.05);
     let (work, overhead) = (
         view.inclusive("joins::joined", "work"),
@@ -233,7 +228,7 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
                 })
                 .collect();
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            let seconds = truth_of(&truth, &format!("loops::{site}"), "work");
+            let seconds = truth.of(&format!("loops::{site}"), "work");
             let what = format!("{site} on {workers} workers");
             assert_within(&what, view.inclusive_under(&path, "work"), seconds, 0.05);
         }
@@ -267,7 +262,7 @@ fn a_parallel_loop_is_one_node_with_the_right_share_on_1_to_4_workers() {
         assert_eq!(counts.splits, Some(splits), "{workers} workers: {counts:?}");
         assert_eq!(counts.shared_by, 1);
         let mean = counts.mean_task_seconds.expect("there are splits");
-        let work = truth_of(&truth, "loops::inner_leaf", "work");
+        let work = truth.of("loops::inner_leaf", "work");
         assert_within("mean task", mean * splits as f64, work, 0.05);
         assert_executions(
             &database,
@@ -328,7 +323,7 @@ fn two_loops_of_one_line_are_told_apart() {
             let site = format!("twins::{leaf}");
             let mut path: Vec<&str> = above.iter().map(String::as_str).collect();
             path.push(&node.name);
-            let seconds = truth_of(&truth, &site, "work");
+            let seconds = truth.of(&site, "work");
             let measured = view.inclusive_under(&path, "work");
             assert_within(
                 &format!("{} in {caller}", node.name),
@@ -355,7 +350,7 @@ fn machinery_is_shown_when_asked_for_and_in_the_physical_projection() {
             "{options:?} shows how a loop is split"
         );
         let leaf = view.inclusive("loops::inner_leaf", "work");
-        let seconds = truth_of(&truth, "loops::inner_leaf", "work");
+        let seconds = truth.of("loops::inner_leaf", "work");
         assert_within("inner_leaf", leaf, seconds, 0.05);
         for metric in &view.metrics {
             assert_eq!(value(&view.totals, metric), value(&folded.totals, metric));
@@ -385,7 +380,7 @@ fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
         let (caller, site) = (format!("kinds::{caller}"), format!("kinds::{site}"));
         let path = ["kinds::main", "kinds::run", &caller, name, &site];
         let measured = view.inclusive_under(&path, "work");
-        assert_within(name, measured, truth_of(&truth, &site, "work"), 0.08);
+        assert_within(name, measured, truth.of(&site, "work"), 0.08);
     }
     let found = parallel_loops(&view);
     assert_eq!(found.len(), 6, "{:?}", view.names());
@@ -405,7 +400,7 @@ fn every_kind_of_loop_is_named_and_a_recursion_of_the_programs_own_stays() {
     assert_within(
         "divided",
         measured,
-        truth_of(&truth, "kinds::divided", "work"),
+        truth.of("kinds::divided", "work"),
         0.05,
     );
 }
@@ -422,7 +417,7 @@ fn tasks_of_every_kind_lie_under_their_spawner() {
             let path = ["tasks::main", &site, "tasks::task"];
             let measured = view.inclusive_under(&path, "work");
             let what = format!("{site} on {workers} workers");
-            assert_within(&what, measured, truth_of(&truth, &site, "work"), 0.05);
+            assert_within(&what, measured, truth.of(&site, "work"), 0.05);
         }
     }
 }
@@ -452,16 +447,16 @@ fn paths_cross_pools_threads_frames_that_are_gone_and_panics() {
             let names: Vec<String> = names.map(|name| format!("crossings::{name}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let last = names[path.len()];
-            let mut seconds = truth_of(&truth, last, "work");
+            let mut seconds = truth.of(last, "work");
             if last == "crossings::panicking" {
                 // Its guards' tasks lie under it, too.
-                seconds += truth_of(&truth, "crossings::unwound", "work");
+                seconds += truth.of("crossings::unwound", "work");
             }
             let what = format!("{last} on {workers} workers");
             assert_within(&what, view.inclusive_under(&names, "work"), seconds, 0.05);
         }
         // Who knows that a task was stolen has it so on some workers, and not on one.
-        let stolen = truth_of(&truth, "crossings::migrated", "work");
+        let stolen = truth.of("crossings::migrated", "work");
         assert_eq!(
             stolen > 0.0,
             workers != "1",

@@ -4,7 +4,7 @@
 //! program's own CPU clocks. With samples at equal distances a share is off by 0.15 and more (whole phases
 //! are never seen, or alone), and with weights that depend on the place in a period by 0.06.
 
-use hpcrun_tests::run::{Run, Spec, Truth, is_long};
+use hpcrun_tests::run::{Run, Spec, is_long, stolen_seconds};
 use hpcrun_tests::tools::{exclusive_cores, one_core};
 use hpcrun_tests::view::{assert_close, value};
 use nix::time::{ClockId, clock_getres};
@@ -16,14 +16,6 @@ const ERRORS: f64 = 5.0;
 fn tick_ms() -> f64 {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).expect("there is a coarse clock");
     tick.tv_nsec() as f64 * 1e-6
-}
-
-/// CPU time that the hypervisor has taken from this machine, seconds; 0 where the kernel does not know.
-fn stolen_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/stat").expect("Linux has /proc/stat");
-    let steal = text.split_whitespace().nth(8);
-    let ticks: f64 = steal.and_then(|t| t.parse().ok()).unwrap_or(0.0);
-    ticks / 100.0
 }
 
 /// `rounds` of so many milliseconds at a rate, for so many samples.
@@ -39,10 +31,6 @@ fn profile(rate: u32, round_ms: f64, samples: f64, more: &[&str]) -> Run {
         .succeed()
 }
 
-fn work(truth: &Truth) -> f64 {
-    truth.sites.values().map(|v| value(v, "work")).sum()
-}
-
 /// Each phase's share of all phases, beside the program's own figure. `together`: as many samples as see the
 /// same phase because they come at one distance. On the average over distances from a whole period that is
 /// one: few distances fit a round, at the others a sequence of samples goes over it evenly. Larger here, as a
@@ -54,10 +42,10 @@ fn check_shares(rate: u32, round_ms: f64, samples: f64, together: f64) {
     let all: f64 = truth.sites.keys().map(|site| measured(site)).sum();
     let period = 1.0 / f64::from(rate);
     for (site, values) in &truth.sites {
-        let share = value(values, "work") / work(&truth);
+        let share = value(values, "work") / truth.total("work");
         // A share of independent draws is binomial, and whole periods for a weight add a quarter to the
         // variance at most.
-        let independent = work(&truth) / period / together;
+        let independent = truth.total("work") / period / together;
         let error = (share * (1.0 - share) * 1.25 / independent).sqrt();
         let what = format!("{site}: share at {rate} Hz in rounds of {round_ms} ms");
         eprintln!(
@@ -119,14 +107,14 @@ fn lives_shorter_than_a_period() {
         let what = format!("lives of {life_ms} ms at {rate} Hz");
         eprintln!(
             "{what}: {measured:.3} s, asked for {asked:.3} s, by the program's clocks {:.3} s, {stolen:.2} s stolen",
-            work(&truth)
+            truth.total("work")
         );
         // A thread has one sample or none: a count, whose standard error is its root.
         let share = ERRORS / samples.sqrt();
         // Time that a hypervisor takes ends with a tick, and is not the thread's: whoever it was taken from
         // has a sample, which stands for a period. It takes a millisecond or more each time.
         let extra = stolen * 1e3 / f64::from(rate);
-        let right = measured.clamp(asked, work(&truth).max(asked));
+        let right = measured.clamp(asked, truth.total("work").max(asked));
         assert_close(&what, measured, right, share * asked + extra);
     }
 }

@@ -25,15 +25,9 @@ fn profile(test: &str, program: &Path) -> (View, Truth) {
     (run.database().top_down(), run.truth())
 }
 
-/// Seconds of work that the program measured at a site.
-fn truth_of(truth: &Truth, site: &str) -> f64 {
-    let values = truth.sites.get(site);
-    value(values.unwrap_or_else(|| panic!("no site {site}")), "work")
-}
-
 /// The total of a metric against the sites that make it up.
 fn total(what: &str, view: &View, truth: &Truth, metric: &str, sites: &[&str]) {
-    let known = sites.iter().map(|s| truth_of(truth, s)).sum();
+    let known = sites.iter().map(|s| truth.of(s, "work")).sum();
     let what = format!("{what}: {metric}");
     near(&what, value(&view.totals, metric), known);
 }

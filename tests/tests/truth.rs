@@ -48,24 +48,6 @@ fn assert_first_screen(test: &str, database: &Database) {
     );
 }
 
-/// A site's true seconds of a metric.
-fn truth_of(truth: &Truth, site: &str, metric: &str) -> f64 {
-    let values = truth.sites.get(site);
-    value(values.unwrap_or_else(|| panic!("no site {site}")), metric)
-}
-
-/// Bottom-up seconds of `metric`, over all procedures, that were spent in `caller` or came through
-/// it.
-fn through(view: &View, caller: &str, metric: &str) -> f64 {
-    let mut sum = 0.0;
-    view.walk(&mut |above, node| {
-        if node.name == caller && above.iter().all(|n| n.name != caller) {
-            sum += value(&node.inclusive, metric);
-        }
-    });
-    sum
-}
-
 /// Idleness that is small beside the site's work comes in pieces; all else does not.
 fn assert_metric(what: &str, rate: u32, measured: f64, truth: &Values, metric: &str) {
     let seconds = value(truth, metric);
@@ -77,21 +59,19 @@ fn assert_metric(what: &str, rate: u32, measured: f64, truth: &Values, metric: &
 }
 
 /// Work and idleness of each site, inclusive, by its procedure's name.
+///
+/// In the bottom-up view that is the cost of a procedure with what is inlined into it or called by it.
 fn check_sites(rate: u32, view: &View, truth: &Truth) {
     for (site, values) in &truth.sites {
         for metric in ["work", "idleness"] {
             let measured = view.inclusive(site, metric);
-            assert_metric(&format!("{site}: {metric}"), rate, measured, values, metric);
-        }
-    }
-}
-
-/// The cost of a procedure in the bottom-up view, with what is inlined into it or called by it.
-fn check_sites_bottom_up(rate: u32, view: &View, truth: &Truth) {
-    for (site, values) in &truth.sites {
-        for metric in ["work", "idleness"] {
-            let what = format!("{site} bottom-up: {metric}");
-            assert_metric(&what, rate, through(view, site, metric), values, metric);
+            assert_metric(
+                &format!("{site} {}: {metric}", view.view),
+                rate,
+                measured,
+                values,
+                metric,
+            );
         }
     }
 }
@@ -123,9 +103,9 @@ fn every_source_of_samples_measures_the_same() {
             let (top_down, truth) = (database.top_down(), run.truth());
             top_down.assert_rooted(50);
             check_sites(rate, &top_down, &truth);
-            check_sites_bottom_up(rate, &database.bottom_up(), &truth);
-            let total: f64 = truth.sites.values().map(|v| value(v, "work")).sum();
-            assert_near("all work", rate, value(&top_down.totals, "work"), total);
+            check_sites(rate, &database.bottom_up(), &truth);
+            let (all, total) = (value(&top_down.totals, "work"), truth.total("work"));
+            assert_near("all work", rate, all, total);
         }
     }
 }
@@ -140,10 +120,10 @@ fn one_leaf_under_two_callers_while_halves_are_stolen() {
         let truth = run.truth();
         top_down.assert_rooted(50);
         for caller in ["callers::caller_a", "callers::caller_b"] {
-            let work = truth_of(&truth, caller, "work");
+            let work = truth.of(caller, "work");
             let measured = top_down.inclusive_under(&[caller, "callers::leaf"], "work");
             assert_near(&format!("leaf under {caller}"), rate, measured, work);
-            let all = through(&bottom_up, caller, "work");
+            let all = bottom_up.inclusive(caller, "work");
             assert_near(&format!("{caller} bottom-up"), rate, all, work);
         }
         let mixed = top_down.inclusive_under(&["callers::caller_a", "callers::caller_b"], "work")
@@ -162,7 +142,7 @@ fn spawned_tasks_belong_to_their_spawner() {
         view.assert_rooted(50);
         for site in truth.sites.keys() {
             let measured = view.inclusive_under(&[site, "spawns::task"], "work");
-            assert_near(site, rate, measured, truth_of(&truth, site, "work"));
+            assert_near(site, rate, measured, truth.of(site, "work"));
         }
     }
 }
@@ -222,7 +202,7 @@ fn overhead_tags_in_rust() {
             ("overhead::helpers::dispatch", "overhead:sched"),
         ];
         for (site, metric) in expected {
-            let seconds = truth_of(&truth, site, "work");
+            let seconds = truth.of(site, "work");
             assert_near(site, rate, view.inclusive(site, metric), seconds);
             if metric != "work" {
                 let total = value(&view.totals, metric);
@@ -246,7 +226,7 @@ fn overhead_tags_in_c() {
         ("locked", "overhead:sync"),
         ("plain", "overhead:other"),
     ] {
-        let seconds = truth_of(&truth, site, "work");
+        let seconds = truth.of(site, "work");
         assert_near(site, rate, view.inclusive(site, metric), seconds);
         let total = value(&view.totals, metric);
         assert_near(&format!("total {metric}"), rate, total, seconds);
@@ -265,10 +245,10 @@ fn time_in_the_kernel_belongs_to_the_call() {
         let (view, truth) = (database.top_down(), run.truth());
         view.assert_rooted(50);
         for site in ["useful", "asks"] {
-            let seconds = truth_of(&truth, site, "work");
+            let seconds = truth.of(site, "work");
             assert_near(site, rate, view.inclusive(site, "work"), seconds);
         }
-        let tagged = truth_of(&truth, "waits", "work");
+        let tagged = truth.of("waits", "work");
         assert_near(
             "waits",
             rate,
@@ -294,7 +274,7 @@ fn a_stack_realigned_frame_is_unwound() {
     view.assert_rooted(50);
     let path = ["main", "calls_realigned", "realigned"];
     let measured = view.inclusive_under(&path, "work");
-    let seconds = truth_of(&truth, "realigned", "work");
+    let seconds = truth.of("realigned", "work");
     assert_near("realigned", rate, measured, seconds);
 }
 
@@ -313,6 +293,6 @@ fn a_deep_recursion_keeps_every_frame() {
             right += value(&node.inclusive, "work");
         }
     });
-    let seconds = truth_of(&truth, "recursion::bottom", "work");
+    let seconds = truth.of("recursion::bottom", "work");
     assert_near("under 901 frames", rate, right, seconds);
 }

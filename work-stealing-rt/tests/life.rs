@@ -119,35 +119,35 @@ fn all_of(index: usize) -> [(usize, usize); 5] {
     ]
 }
 
-#[test]
-fn what_a_start_handler_spawns_runs_although_the_pool_was_dropped_before() {
-    for workers in [1, 2, 3] {
+/// What a handler sends, as the start handler and then as the exit handler of a pool whose handle is dropped
+/// before its threads begin.
+fn sent_by<T: Ord + Send + 'static>(
+    workers: usize,
+    handler: fn(usize, &Mutex<Sender<T>>),
+) -> [Vec<T>; 2] {
+    [true, false].map(|is_start| {
         let (sender, receiver) = channel();
         let to = shared(sender);
-        let builder = ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .start_handler(move |index| spawn_all(index, &to));
+        let handler = move |index| handler(index, &to);
+        let builder = ThreadPoolBuilder::new().num_threads(workers);
+        let builder = match is_start {
+            true => builder.start_handler(handler),
+            false => builder.exit_handler(handler),
+        };
         let (pool, threads) = without_threads(builder, |_| true);
         drop(pool.expect("no thread is refused"));
         run(threads);
-        let expected: Vec<_> = (0..workers).flat_map(all_of).collect();
-        assert_eq!(sorted(receiver), expected, "{workers} workers");
-    }
+        sorted(receiver)
+    })
 }
 
 #[test]
-fn what_an_exit_handler_spawns_runs() {
+fn what_a_handler_spawns_runs_although_the_pool_was_dropped_before() {
     for workers in [1, 2, 3] {
-        let (sender, receiver) = channel();
-        let to = shared(sender);
-        let builder = ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .exit_handler(move |index| spawn_all(index, &to));
-        let (pool, threads) = without_threads(builder, |_| true);
-        drop(pool.expect("no thread is refused"));
-        run(threads);
         let expected: Vec<_> = (0..workers).flat_map(all_of).collect();
-        assert_eq!(sorted(receiver), expected, "{workers} workers");
+        for sent in sent_by(workers, spawn_all) {
+            assert_eq!(sent, expected, "{workers} workers");
+        }
     }
 }
 
@@ -168,20 +168,8 @@ fn broadcast_twice(index: usize, to: &Mutex<Sender<usize>>) {
 
 #[test]
 fn a_handler_can_broadcast_while_the_pool_ends() {
-    for is_start in [true, false] {
-        let (sender, receiver) = channel();
-        let to = shared(sender);
-        let handler = move |index| broadcast_twice(index, &to);
-        let builder = ThreadPoolBuilder::new().num_threads(3);
-        let builder = if is_start {
-            builder.start_handler(handler)
-        } else {
-            builder.exit_handler(handler)
-        };
-        let (pool, threads) = without_threads(builder, |_| true);
-        drop(pool.expect("no thread is refused"));
-        run(threads);
-        assert_eq!(sorted(receiver), [0, 1, 2, 10, 11, 12, 20, 21, 22]);
+    for sent in sent_by(3, broadcast_twice) {
+        assert_eq!(sent, [0, 1, 2, 10, 11, 12, 20, 21, 22]);
     }
 }
 

@@ -7,8 +7,8 @@
 //! their 95 % intervals; *work-stealing-rt* is rayon on our rayon-core.
 
 use crate::build;
+use crate::rayon_core::{self, our_patch_table};
 use crate::statistics::{Estimate, estimate, median, paired};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,7 +50,8 @@ pub(crate) struct Options {
     #[arg(long)]
     aligned: bool,
     /// Which kernels
-    #[arg(long, value_delimiter = ',', default_values_t = KERNELS.map(str::to_owned))]
+    #[arg(long, value_delimiter = ',', value_parser = KERNELS,
+          default_values_t = KERNELS.map(str::to_owned))]
     kernels: Vec<String>,
 }
 
@@ -79,16 +80,6 @@ struct Candidate<'a> {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.rounds == 0 || options.repetitions == 0 {
         return Err("at least one round and one repetition are needed".to_owned());
-    }
-    if let Some(unknown) = options
-        .kernels
-        .iter()
-        .find(|k| !KERNELS.contains(&k.as_str()))
-    {
-        return Err(format!(
-            "unknown kernel: {unknown}; there are {}",
-            KERNELS.join(", ")
-        ));
     }
     let programs = build_all(options.aligned)?;
     println!(
@@ -120,35 +111,25 @@ fn build_all(aligned: bool) -> Result<Programs, String> {
     };
     Ok(Programs {
         stock: build_rust(&place.join(stock), "", aligned)?,
-        ours: build_rust(&place.join(ours), &patch(), aligned)?,
+        ours: build_rust(&place.join(ours), &our_patch_table(), aligned)?,
         cpp: build_cpp(&place)?,
     })
 }
 
 /// Builds the kernels with our rayon-core; returns the program.
 pub(crate) fn build_ours() -> Result<PathBuf, String> {
-    build_rust(&place()?.join("ours"), &patch(), false)
-}
-
-/// What puts our rayon-core into a manifest.
-fn patch() -> String {
-    let path = build::workspace().join("work-stealing-rt/rayon-core");
-    format!("\n[patch.crates-io]\nrayon-core = {{ path = {path:?} }}\n")
+    build_rust(&place()?.join("ours"), &our_patch_table(), false)
 }
 
 /// Builds a copy of the package with `addition` in its manifest.
 fn build_rust(place: &Path, addition: &str, aligned: bool) -> Result<PathBuf, String> {
     let source = build::workspace().join("fixtures/runtimes");
-    let fail = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(place.join("src")).map_err(|e| fail(place, e))?;
     for file in ["src/main.rs", "src/kernels.rs"] {
-        fs::copy(source.join(file), place.join(file)).map_err(|e| fail(&source.join(file), e))?;
+        build::copy(&source.join(file), &place.join(file))?;
     }
-    let manifest = source.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).map_err(|e| fail(&manifest, e))?;
-    fs::write(place.join("Cargo.toml"), text + addition).map_err(|e| fail(place, e))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let text = build::read(&source.join("Cargo.toml"))?;
+    build::write(&place.join("Cargo.toml"), text + addition)?;
+    let mut command = build::cargo();
     command
         .current_dir(place)
         .env("CARGO_TARGET_DIR", place.join("target"))
@@ -158,16 +139,7 @@ fn build_rust(place: &Path, addition: &str, aligned: bool) -> Result<PathBuf, St
     }
     build::run(&mut command)?;
     let program = place.join("target/release/runtimes");
-    // Whose rayon-core it is can be read off the program.
-    let bytes = fs::read(&program).map_err(|e| fail(&program, e))?;
-    let marker: &[u8] = b"work_stealing_rt_rayon_core";
-    let marked = bytes.windows(marker.len()).any(|window| window == marker);
-    if marked == addition.is_empty() {
-        return Err(format!(
-            "{}: built with the wrong rayon-core",
-            program.display()
-        ));
-    }
+    rayon_core::check(&program, !addition.is_empty())?;
     Ok(program)
 }
 
@@ -294,20 +266,11 @@ fn compare(kernel: &str, options: &Options, programs: &Programs) -> Result<(), S
 
 /// One run: the median of its repetitions, in seconds.
 fn once(kernel: &str, candidate: &Candidate<'_>, repetitions: usize) -> Result<f64, String> {
-    const PREFER: &str = "(echo -20 >/proc/self/autogroup) 2>/dev/null; exec \"$@\"";
-    let output = Command::new("setsid")
-        .args(["sh", "-c", PREFER, "sh"])
-        .arg(candidate.program)
-        .args([kernel, candidate.runtime])
-        .args([candidate.workers.to_string(), repetitions.to_string()])
-        .output()
-        .map_err(|e| format!("setsid cannot be run: {e}"))?;
     let what = format!("{kernel} on {}, {}", candidate.name, candidate.workers);
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("{what}: {}\n{message}", output.status));
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut command = Command::new(candidate.program);
+    command.args([kernel, candidate.runtime]);
+    command.args([candidate.workers.to_string(), repetitions.to_string()]);
+    let text = build::output_of(&mut build::preferred(&command), &what)?;
     let times: Result<Vec<f64>, _> = text.lines().map(str::parse).collect();
     let times = times.map_err(|e| format!("{what}: {e} in {text:?}"))?;
     let time = median(times).ok_or_else(|| format!("{what} printed no time"))?;

@@ -23,10 +23,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let programs = build::release()?;
     let folder = build::target()?.join("demo");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    build::remove(&folder)?;
+    build::create(&folder)?;
     let (n, z) = (options.n.to_string(), options.z.to_string());
     let event = format!("cpu-time@{}", options.rate);
     let example = programs.join("examples/cholesky");

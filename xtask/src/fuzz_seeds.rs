@@ -4,12 +4,10 @@
 //! cargo-fuzz looks for them. They are made by our tools and the C compiler; none is kept in the repository.
 
 use crate::build;
-use std::process::Command;
 
 pub(crate) fn run() -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     build::run(
-        Command::new(cargo)
+        build::cargo()
             .current_dir(build::workspace())
             .env("CARGO_TARGET_DIR", build::target()?)
             .env("FUZZ_SEEDS", build::workspace().join("fuzz/corpus"))

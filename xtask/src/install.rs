@@ -5,7 +5,6 @@ use clap::Args;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const TOOLS: [&str; 4] = ["hpcrun-rs", "cargo-hpcrun", "hpcprof-rs", "hpcstruct-rs"];
 
@@ -18,12 +17,10 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let folder = root(options)?.join("bin");
-    let cannot = |e: std::io::Error| format!("{}: {e}", folder.display());
-    fs::create_dir_all(&folder).map_err(cannot)?;
+    build::create(&folder)?;
     let target = target()?;
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     build::run(
-        Command::new(cargo)
+        build::cargo()
             .current_dir(workspace())
             .env("CARGO_TARGET_DIR", &target)
             .args(["build", "--profile", "tools", "--locked"])

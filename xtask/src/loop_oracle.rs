@@ -6,8 +6,7 @@
 //! optimisation, and hand it to hpcstruct-rs's test `loop_oracle`, which compares and prints. What is
 //! not installed is said and left out. Everything lies under the target folder.
 
-use crate::build;
-use std::fs;
+use crate::build::{self, cargo, copy, create, entries, remove, write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -148,8 +147,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let place = build::target()?.join("loop-oracle");
     let assembly = place.join("assembly");
-    // Of an earlier run; it may not exist.
-    let _ = fs::remove_dir_all(&assembly);
+    remove(&assembly)?;
     let sources = fetch(&place)?;
     let wants = |name: &str| name.contains(&options.only);
     if runs("clang") {
@@ -168,9 +166,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.no_compare {
         return Ok(());
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     build::run(
-        Command::new(cargo)
+        cargo()
             .current_dir(build::workspace())
             .args(["test", "-q", "-p", "hpcstruct-rs", "--test", "all"])
             .args(["assembly_agrees_with_llvm", "--", "--nocapture"])
@@ -185,31 +182,12 @@ fn runs(program: &str) -> bool {
     output.is_ok_and(|o| o.status.success())
 }
 
-fn describe(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|e| describe(folder, &e))?;
-    }
-    fs::write(path, text).map_err(|e| describe(path, &e))
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let list = fs::read_dir(folder).map_err(|e| describe(folder, &e))?;
-    let mut list: Vec<PathBuf> = list.flatten().map(|e| e.path()).collect();
-    list.sort();
-    Ok(list)
-}
-
 /// Writes the project and has cargo fetch what it names; returns the folder of the sources.
 fn fetch(place: &Path) -> Result<PathBuf, String> {
     write(&place.join("Cargo.toml"), MANIFEST)?;
     write(&place.join("src/lib.rs"), APP)?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     build::run(
-        Command::new(cargo)
+        cargo()
             .current_dir(place)
             .args(["vendor", "-q", "--versioned-dirs", "sources"])
             .stdout(std::process::Stdio::null()),
@@ -260,7 +238,7 @@ fn compile_all(
     extension: &str,
     group: &Path,
 ) -> Result<(), String> {
-    fs::create_dir_all(group).map_err(|e| describe(group, &e))?;
+    create(group)?;
     for file in files {
         let name = file.file_stem().unwrap_or_default();
         let output = group.join(name).with_extension(extension);
@@ -289,11 +267,10 @@ fn whole_program(
         return Ok(());
     }
     let bitcode = assembly.with_file_name("bitcode").join(name);
-    // Of an earlier run.
-    let _ = fs::remove_dir_all(&bitcode);
+    remove(&bitcode)?;
     compile_all(files, flags, &["-O2", "-emit-llvm", "-c"], "bc", &bitcode)?;
     let group = assembly.join(format!("{name} -O3 LTO"));
-    fs::create_dir_all(&group).map_err(|e| describe(&group, &e))?;
+    create(&group)?;
     let (linked, best) = (bitcode.join("all.linked"), bitcode.join("all.best"));
     let parts = entries(&bitcode)?;
     build::run(Command::new("llvm-link").args(parts).arg("-o").arg(&linked))?;
@@ -334,12 +311,11 @@ fn of_cpp_header(place: &Path, assembly: &Path) -> Result<(), String> {
 /// The Rust crates at all levels, and with fat link-time optimisation.
 fn of_rust(place: &Path, assembly: &Path) -> Result<(), String> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let cases = LEVELS.map(|level| (level, "off"));
     for (level, lto) in cases.into_iter().chain([("3", "fat")]) {
         let target = place.join(format!("rust-{level}-{lto}"));
         build::run(
-            Command::new(&cargo)
+            cargo()
                 .current_dir(place)
                 .args(["build", "-q", "--release", "--lib", "--target", TARGET])
                 .env("CARGO_TARGET_DIR", &target)
@@ -355,13 +331,13 @@ fn of_rust(place: &Path, assembly: &Path) -> Result<(), String> {
         )?;
         let suffix = if lto == "fat" { " LTO" } else { "" };
         let group = assembly.join(format!("rust crates -O{level}{suffix}"));
-        fs::create_dir_all(&group).map_err(|e| describe(&group, &e))?;
+        create(&group)?;
         for file in entries(&target.join(TARGET).join("release/deps"))? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             // With link-time optimisation the program has everything.
             let wanted = name.ends_with(".s") && (lto == "off" || name.starts_with("app"));
             if wanted {
-                fs::copy(&file, group.join(&*name)).map_err(|e| describe(&file, &e))?;
+                copy(&file, &group.join(&*name))?;
             }
         }
     }

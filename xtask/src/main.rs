@@ -25,6 +25,7 @@ mod loop_oracle;
 mod nightly;
 mod overhead;
 mod predictions;
+mod rayon_core;
 mod rayon_tests;
 mod real_programs;
 mod statistics;

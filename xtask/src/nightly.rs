@@ -36,11 +36,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         newest: false,
         no_doc: false,
     })?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for condition in CONDITIONS {
         println!("\n== end-to-end tests: {condition}");
         build::run(
-            Command::new(&cargo)
+            build::cargo()
                 .current_dir(root)
                 .env("CARGO_TARGET_DIR", &target)
                 .env("HPCRUN_TEST_CONDITION", condition)

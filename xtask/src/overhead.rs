@@ -93,7 +93,7 @@ struct Timing {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let programs = build::release()?;
     let folder = build::target()?.join("overhead");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    build::create(&folder)?;
     let profilers = match options.profiler.is_empty() {
         true => vec![("hpcrun-rs".to_owned(), programs.join("hpcrun-rs"))],
         false => options.profiler.clone(),
@@ -242,7 +242,7 @@ fn measure(
 fn in_the_handler(program: &Program, rate: u32, setting: &Setting) -> Result<(f64, f64), String> {
     let mut command = command_of(program, Way::Profiled(0, rate), setting)?;
     command.env("HPCRUN_LATENCY", "1");
-    let output = shielded(&command).stderr(Stdio::piped()).output();
+    let output = build::preferred(&command).output();
     let output = output.map_err(|e| format!("{}: {e}", program.name))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let number = |name| number_after(&text, name);
@@ -265,13 +265,9 @@ fn number_after(text: &str, name: &str) -> Option<f64> {
 fn command_of(program: &Program, way: Way, setting: &Setting) -> Result<Command, String> {
     let folder = &setting.folder;
     let measurements = folder.join("measurements");
-    if measurements.exists() {
-        std::fs::remove_dir_all(&measurements).map_err(|e| format!("old measurements: {e}"))?;
-    }
     let theirs = folder.join("hpctoolkit-measurements");
-    if theirs.exists() {
-        std::fs::remove_dir_all(&theirs).map_err(|e| format!("old measurements: {e}"))?;
-    }
+    build::remove(&measurements)?;
+    build::remove(&theirs)?;
     let mut command = match way {
         Way::Plain => Command::new(&program.path),
         Way::Profiled(_, rate) | Way::EmptyHandler(rate) => {
@@ -315,7 +311,8 @@ fn command_of(program: &Program, way: Way, setting: &Setting) -> Result<Command,
 
 /// One run.
 fn once(program: &Program, way: Way, setting: &Setting) -> Result<Timing, String> {
-    let mut command = shielded(&command_of(program, way, setting)?);
+    let mut command = build::preferred(&command_of(program, way, setting)?);
+    command.stderr(Stdio::null());
     let start = Instant::now();
     let output = command.output().map_err(|e| {
         format!(
@@ -330,26 +327,6 @@ fn once(program: &Program, way: Way, setting: &Setting) -> Result<Timing, String
     let inner = inner_seconds(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| format!("{} printed no time", program.name))?;
     Ok(Timing { whole, inner })
-}
-
-/// The same command in a session of its own, preferred by the scheduler where that is allowed.
-fn shielded(command: &Command) -> Command {
-    const PREFER: &str = "(echo -20 >/proc/self/autogroup) 2>/dev/null; exec \"$@\"";
-    let mut shield = Command::new("setsid");
-    shield
-        .args(["sh", "-c", PREFER, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .stderr(Stdio::null());
-    if let Some(folder) = command.get_current_dir() {
-        shield.current_dir(folder);
-    }
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            shield.env(name, value);
-        }
-    }
-    shield
 }
 
 /// The number after the word `total` in a program's output, or, without that word, the sum of its

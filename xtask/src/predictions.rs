@@ -95,10 +95,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let place = build::target()?.join("real-programs");
     let inputs = Inputs::make(&place.join("inputs"))?;
     let folder = &place.join("predictions");
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let line = |i: u64| format!("{:016x} {i}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let text: String = (0..LINES).map(line).collect();
-    fs::write(folder.join("text"), text).map_err(|e| format!("the text: {e}"))?;
+    build::write(&folder.join("text"), text)?;
     println!(
         "| program | work | span | 1 core: measured | work is off by | 2 cores: at least | predicted \
          | at most | burdened | measured | prediction is off by | tracked / untracked |\n\

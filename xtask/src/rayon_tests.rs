@@ -8,6 +8,8 @@
 //! rayon-core's unit tests say `crate::`. They are compiled unchanged as modules of a crate whose
 //! root is our public interface and two lines that stand for private helpers ([`HARNESS`]).
 
+use crate::build::{copy, entries, read, run as run_command, workspace, write};
+use crate::rayon_core;
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +75,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let root = root()?;
-    let work = root.join("target/rayon-tests");
+    let work = workspace().join("target/rayon-tests");
     let versions = if options.newest {
         &VERSIONS[..1]
     } else {
@@ -84,7 +85,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     for (rayon, core) in versions {
         let place = work.join(format!("rayon-{rayon}"));
         let sources = fetch(&work, rayon, core)?;
-        let patch = patch(&root, &place, core)?;
+        let patch = place.join("patch");
+        rayon_core::copy_as(core, &patch)?;
         let copy = place.join("rayon");
         prepare(&sources.rayon, &copy, &patch)?;
         println!("\n== rayon {rayon} on rayon-core {core} of this repository");
@@ -105,13 +107,6 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-fn root() -> Result<PathBuf, String> {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map(Path::to_path_buf)
-        .ok_or_else(|| "xtask is not in the repository".to_owned())
-}
-
 /// Where cargo keeps the two packages.
 struct Sources {
     rayon: PathBuf,
@@ -127,42 +122,18 @@ fn fetch(work: &Path, rayon: &str, core: &str) -> Result<Sources, String> {
          [workspace]\n\n[dependencies]\nrayon = \"={rayon}\"\nrayon-core = \"={core}\"\n"
     );
     write(&place.join("Cargo.toml"), &manifest)?;
-    succeed(cargo(&place, work).arg("fetch"))?;
+    run_command(cargo(&place, work).arg("fetch"))?;
     // The folder of every registry that cargo knows has the packages under these names.
-    let home = std::env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
-    let registries = home
-        .ok_or("neither CARGO_HOME nor HOME is set")?
-        .join("registry/src");
+    let registries = entries(&rayon_core::registries()?)?;
     let find = |package: String| {
-        let entries = fs::read_dir(&registries).map_err(|error| describe(&registries, &error))?;
-        entries
-            .flatten()
-            .map(|registry| registry.path().join(&package))
-            .find(|path| path.join("Cargo.toml").is_file())
-            .ok_or_else(|| format!("cargo fetched {package}, but it is not in {registries:?}"))
+        let mut places = registries.iter().map(|registry| registry.join(&package));
+        let found = places.find(|path| path.join("Cargo.toml").is_file());
+        found.ok_or_else(|| format!("cargo fetched {package}, but it is not in {registries:?}"))
     };
     Ok(Sources {
         rayon: find(format!("rayon-{rayon}"))?,
         core: find(format!("rayon-core-{core}"))?,
     })
-}
-
-/// Our rayon-core under the version to stand for.
-fn patch(root: &Path, place: &Path, version: &str) -> Result<PathBuf, String> {
-    let ours = root.join("work-stealing-rt/rayon-core");
-    let patch = place.join("patch");
-    copy(&ours, &patch)?;
-    let manifest = patch.join("Cargo.toml");
-    let text = read(&manifest)?
-        .replace("version = \"1.13.0\"", &format!("version = \"{version}\""))
-        .replace(
-            "path = \"..\"",
-            &format!("path = {:?}", root.join("work-stealing-rt")),
-        );
-    write(&manifest, &text)?;
-    Ok(patch)
 }
 
 /// A copy of rayon that links our rayon-core.
@@ -171,9 +142,8 @@ fn prepare(package: &Path, place: &Path, patch: &Path) -> Result<(), String> {
     let _ = fs::remove_file(place.join("Cargo.lock"));
     let manifest = place.join("Cargo.toml");
     let text = read(&manifest)?;
-    let text =
-        format!("{text}\n[workspace]\n\n[patch.crates-io]\nrayon-core = {{ path = {patch:?} }}\n");
-    write(&manifest, &text)
+    let table = rayon_core::patch_table(patch);
+    write(&manifest, format!("{text}\n[workspace]\n{table}"))
 }
 
 /// A crate with rayon-core's public-API tests.
@@ -279,7 +249,7 @@ fn test(place: &Path, work: &Path, options: &Options) -> Result<(), String> {
     if options.no_doc {
         command.args(["--lib", "--tests"]);
     }
-    succeed(&mut command)
+    run_command(&mut command).map_err(|e| format!("{}: {e}", place.display()))
 }
 
 fn cargo(place: &Path, work: &Path) -> Command {
@@ -295,48 +265,4 @@ fn cargo(place: &Path, work: &Path) -> Command {
         .env("RUSTFLAGS", "--cap-lints=warn -Awarnings")
         .env("RUSTDOCFLAGS", "-Awarnings");
     command
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command
-        .status()
-        .map_err(|error| format!("{command:?} did not start: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        let place = command.get_current_dir().unwrap_or(Path::new("."));
-        Err(format!("{}: {status}", place.display()))
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::create_dir_all(to).map_err(|error| describe(to, &error))?;
-    for entry in fs::read_dir(from)
-        .map_err(|error| describe(from, &error))?
-        .flatten()
-    {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            let text = fs::read(entry.path()).map_err(|error| describe(&entry.path(), &error))?;
-            fs::write(&target, text).map_err(|error| describe(&target, &error))?;
-        }
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| describe(path, &error))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| describe(folder, &error))?;
-    }
-    fs::write(path, text).map_err(|error| describe(path, &error))
-}
-
-fn describe(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }

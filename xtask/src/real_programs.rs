@@ -8,7 +8,9 @@
 
 use crate::build;
 use crate::images;
+use crate::rayon_core::{self, registries};
 use crate::statistics::median;
+use fastrand::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +81,8 @@ const RATE: u32 = 1000;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Which programs, by package
-    #[arg(long, value_delimiter = ',', default_values_t = PROGRAMS.map(|p| p.package.to_owned()))]
+    #[arg(long, value_delimiter = ',', value_parser = PROGRAMS.map(|p| p.package),
+          default_values_t = PROGRAMS.map(|p| p.package.to_owned()))]
     programs: Vec<String>,
     /// Timed runs of each build
     #[arg(long, default_value_t = 7)]
@@ -90,11 +93,6 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let known = |name: &String| PROGRAMS.iter().any(|p| p.package == name);
-    if let Some(unknown) = options.programs.iter().find(|name| !known(name)) {
-        let names = PROGRAMS.map(|p| p.package).join(", ");
-        return Err(format!("unknown program: {unknown}; there are {names}"));
-    }
     let tools = build::release()?;
     let place = build::target()?.join("real-programs");
     let inputs = Inputs::make(&place.join("inputs"))?;
@@ -126,22 +124,14 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     pub(crate) fn make(folder: &Path) -> Result<Inputs, String> {
-        fs::create_dir_all(folder).map_err(|e| describe(folder, &e))?;
-        let mut x = 1_u64;
-        let mut word = || {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x
-        };
-        let data: Vec<u8> = (0..DATA / 8).flat_map(|_| word().to_le_bytes()).collect();
+        let mut data = vec![0; DATA];
+        Rng::with_seed(1).fill(&mut data);
         for (name, bytes) in [
             ("data", data),
             ("image.png", images::png(SIDE, 1)),
             ("other.png", images::png(SIDE, 2)),
         ] {
-            let path = folder.join(name);
-            fs::write(&path, bytes).map_err(|e| describe(&path, &e))?;
+            build::write(&folder.join(name), bytes)?;
         }
         Ok(Inputs {
             folder: folder.to_path_buf(),
@@ -160,16 +150,6 @@ impl Inputs {
         };
         arguments.iter().map(place).collect()
     }
-}
-
-/// Where cargo keeps the sources that it has downloaded.
-fn registries() -> Result<PathBuf, String> {
-    let home = std::env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
-    Ok(home
-        .ok_or("neither CARGO_HOME nor HOME is set")?
-        .join("registry/src"))
 }
 
 fn judge(
@@ -227,7 +207,8 @@ pub(crate) fn install_with_ours(
     jobs: usize,
 ) -> Result<PathBuf, String> {
     let version = locked_rayon_core(program)?;
-    let patch = patch(place, &version)?;
+    let patch = place.join(format!("rayon-core-{version}"));
+    rayon_core::copy_as(&version, &patch)?;
     install(program, &place.join("ours"), Some(&patch), jobs)
 }
 
@@ -238,8 +219,7 @@ pub(crate) fn install(
     patch: Option<&Path>,
     jobs: usize,
 ) -> Result<PathBuf, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = build::cargo();
     command
         .args(["install", "--locked", "--quiet", "--root"])
         .arg(root)
@@ -255,23 +235,16 @@ pub(crate) fn install(
     }
     build::run(&mut command)?;
     let binary = root.join("bin").join(program.binary);
-    let bytes = fs::read(&binary).map_err(|e| describe(&binary, &e))?;
-    let marker: &[u8] = b"work_stealing_rt_rayon_core";
-    let marked = bytes.windows(marker.len()).any(|window| window == marker);
-    if marked != patch.is_some() {
-        return Err("it is linked with the wrong rayon-core".to_owned());
-    }
+    rayon_core::check(&binary, patch.is_some())?;
     Ok(binary)
 }
 
 /// The version of rayon-core in the package's own Cargo.lock.
 fn locked_rayon_core(program: &Program) -> Result<String, String> {
     let package = format!("{}-{}", program.package, program.version);
-    let registries = registries()?;
-    let entries = fs::read_dir(&registries).map_err(|e| describe(&registries, &e))?;
-    let lock = entries
-        .flatten()
-        .map(|registry| registry.path().join(&package).join("Cargo.lock"))
+    let lock = build::entries(&registries()?)?
+        .iter()
+        .map(|registry| registry.join(&package).join("Cargo.lock"))
         .find_map(|path| fs::read_to_string(path).ok())
         .ok_or("it has no Cargo.lock")?;
     version_of("rayon-core", &lock).ok_or_else(|| "its Cargo.lock names no rayon-core".to_owned())
@@ -281,26 +254,6 @@ fn locked_rayon_core(program: &Program) -> Result<String, String> {
 fn version_of(package: &str, lock: &str) -> Option<String> {
     let (_, entry) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
     entry.split('"').next().map(str::to_owned)
-}
-
-/// A copy of our rayon-core that says it is `version`.
-fn patch(place: &Path, version: &str) -> Result<PathBuf, String> {
-    let runtime = build::workspace().join("work-stealing-rt");
-    let (ours, copy) = (
-        runtime.join("rayon-core"),
-        place.join(format!("rayon-core-{version}")),
-    );
-    fs::create_dir_all(copy.join("src")).map_err(|e| describe(&copy, &e))?;
-    for file in ["build.rs", "src/lib.rs"] {
-        fs::copy(ours.join(file), copy.join(file)).map_err(|e| describe(&ours.join(file), &e))?;
-    }
-    let manifest = ours.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).map_err(|e| describe(&manifest, &e))?;
-    let text = text
-        .replace("version = \"1.13.0\"", &format!("version = \"{version}\""))
-        .replace("path = \"..\"", &format!("path = {runtime:?}"));
-    fs::write(copy.join("Cargo.toml"), text).map_err(|e| describe(&copy, &e))?;
-    Ok(copy)
 }
 
 /// Runs a command to its end; what it printed.
@@ -326,9 +279,7 @@ fn under_main(
 ) -> Result<String, String> {
     let (measurements, database) = (profiles.join("measurements"), profiles.join("database"));
     for old in [&measurements, &database] {
-        if old.exists() {
-            fs::remove_dir_all(old).map_err(|e| describe(old, &e))?;
-        }
+        build::remove(old)?;
     }
     execute(
         Command::new(tools.join("hpcrun-rs"))
@@ -372,10 +323,6 @@ fn share_of_main(folded: &str) -> (u64, u64) {
         }
     }
     (under, all)
-}
-
-fn describe(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]

@@ -17,14 +17,9 @@ pub(crate) struct Estimate {
 /// The estimate from `values`; `None` without any.
 pub(crate) fn estimate(values: &[f64]) -> Option<Estimate> {
     let median = median(values.to_vec())?;
-    // xorshift from a fixed state: the same values give the same interval.
-    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut pick = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        values[((x >> 32) as usize * values.len()) >> 32]
-    };
+    // From a fixed seed: the same values give the same interval.
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut pick = || values[random.usize(..values.len())];
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| self::median((0..values.len()).map(|_| pick()).collect()))
         .collect();

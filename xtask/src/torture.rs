@@ -4,7 +4,6 @@
 //! run's seed, and stops at the first that fails.
 
 use crate::build;
-use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -17,8 +16,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = build::cargo();
     command
         .current_dir(build::workspace())
         .env("CARGO_TARGET_DIR", build::target()?)

@@ -4,6 +4,7 @@
 //! and threads combine, and how the word becomes an amount.
 
 use super::{ProfileError, header, u32_at, u64_at};
+use crate::numbered;
 
 /// Most metrics of a profile.
 pub const MAX_METRICS: usize = 8;
@@ -28,104 +29,39 @@ pub const IDLENESS: &str = "idleness";
 /// Name of the time that other threads waited for a lock that the context held.
 pub const LOCK_WAIT: &str = "lock-wait";
 
-/// What an amount is measured in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Unit {
-    /// Time; its base unit is the nanosecond.
-    Seconds = 1,
-    /// A number of events.
-    Count = 2,
-    /// An amount of memory.
-    Bytes = 3,
-    /// A quotient of two amounts.
-    Ratio = 4,
-}
-
-impl Unit {
-    /// From its number in a header.
-    pub fn from_number(n: u8) -> Option<Unit> {
-        let all = [Unit::Seconds, Unit::Count, Unit::Bytes, Unit::Ratio];
-        all.into_iter().find(|unit| *unit as u8 == n)
-    }
-
-    /// The unit with a name.
-    pub fn from_name(name: &str) -> Option<Unit> {
-        let all = [Unit::Seconds, Unit::Count, Unit::Bytes, Unit::Ratio];
-        all.into_iter().find(|unit| unit.name() == name)
-    }
-
-    /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unit::Seconds => "seconds",
-            Unit::Count => "count",
-            Unit::Bytes => "bytes",
-            Unit::Ratio => "ratio",
-        }
+numbered! {
+    /// What an amount is measured in.
+    Unit {
+        /// Time; its base unit is the nanosecond.
+        Seconds = 1, "seconds";
+        /// A number of events.
+        Count = 2, "count";
+        /// An amount of memory.
+        Bytes = 3, "bytes";
+        /// A quotient of two amounts.
+        Ratio = 4, "ratio";
     }
 }
 
-/// How values of one metric combine.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Aggregation {
-    /// They add up.
-    Sum = 1,
-    /// The largest one stands for all.
-    Max = 2,
-    /// They do not combine.
-    None = 3,
-}
-
-impl Aggregation {
-    /// From its number in a header.
-    pub fn from_number(n: u8) -> Option<Aggregation> {
-        let all = [Aggregation::Sum, Aggregation::Max, Aggregation::None];
-        all.into_iter().find(|aggregation| *aggregation as u8 == n)
-    }
-
-    /// The aggregation with a name.
-    pub fn from_name(name: &str) -> Option<Aggregation> {
-        let all = [Aggregation::Sum, Aggregation::Max, Aggregation::None];
-        all.into_iter()
-            .find(|aggregation| aggregation.name() == name)
-    }
-
-    /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Aggregation::Sum => "sum",
-            Aggregation::Max => "max",
-            Aggregation::None => "none",
-        }
+numbered! {
+    /// How values of one metric combine.
+    Aggregation {
+        /// They add up.
+        Sum = 1, "sum";
+        /// The largest one stands for all.
+        Max = 2, "max";
+        /// They do not combine.
+        None = 3, "none";
     }
 }
 
-/// What the word of a value is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Representation {
-    /// A u64.
-    Integer = 1,
-    /// The bits of a finite f64 that is not negative.
-    Float = 2,
-}
-
-impl Representation {
-    /// From its number in a header.
-    pub fn from_number(n: u8) -> Option<Representation> {
-        let all = [Representation::Integer, Representation::Float];
-        all.into_iter()
-            .find(|representation| *representation as u8 == n)
-    }
-
-    /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Representation::Integer => "integer",
-            Representation::Float => "float",
-        }
+numbered! {
+    /// What the word of a value is.
+    Representation {
+        /// A u64.
+        Integer = 1, "integer";
+        /// The bits of a finite f64 that is not negative.
+        Float = 2, "float";
     }
 }
 

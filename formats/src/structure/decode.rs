@@ -161,12 +161,7 @@ fn apart(difference: u64, from: u32, limit: usize) -> Option<u32> {
 }
 
 fn origin(number: u64) -> Option<Origin> {
-    Some(match number {
-        0 => Origin::User,
-        1 => Origin::Runtime,
-        2 => Origin::System,
-        _ => return None,
-    })
+    Origin::from_number(u32::try_from(number).ok()?)
 }
 
 impl Structure {

@@ -8,10 +8,11 @@
 
 use super::{Columns, FLAG_COMPLETE, KIND, Procedure, Scope, SourceLine, Span, Structure};
 use crate::sealed::HEADER_SIZE;
-use std::io::{Cursor, Error, Result, Seek, SeekFrom, Write};
+use crc32fast::Hasher;
+use std::io::{Cursor, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver};
 
 /// Elements of a table that make one part.
 const PART: usize = 1 << 14;
@@ -144,56 +145,42 @@ impl Structure {
         out.into_inner()
     }
 
-    /// Writes a structure file at the current position of `out`, on up to `threads` threads. Afterwards
-    /// the position is behind the file.
+    /// Writes a structure file at the current position of `out`, encoded on up to `threads` threads.
+    /// Afterwards the position is behind the file.
     ///
     /// # Errors
     /// An error of `out`, which may then hold a part of the file.
-    pub fn write<W: Write + Seek + Send>(&self, out: &mut W, threads: usize) -> Result<()> {
+    pub fn write(&self, out: &mut (impl Write + Seek), threads: usize) -> Result<()> {
         let start = out.stream_position()?;
         out.write_all(&[0; HEADER_SIZE])?;
         let parts = parts(self);
-        let turns = Turns {
-            state: Mutex::new(State {
-                written: Some(Written {
-                    out,
-                    sum: crc32fast::Hasher::new(),
-                    length: 0,
-                    error: None,
-                }),
-                waiting: parts.iter().map(|_| None).collect(),
-                turn: 0,
-            }),
-            next: AtomicUsize::new(0),
+        let next = AtomicUsize::new(0);
+        // Encodes a part that no other thread has taken.
+        let encode_next = &|| {
+            std::iter::from_fn(|| {
+                // Relaxed: the counter hands out numbers and publishes nothing.
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let (table, range) = parts.get(number)?;
+                let mut data = Vec::with_capacity(range.len() * USUAL);
+                encode_part(self, *table, range.clone(), &mut data);
+                let mut sum = Hasher::new();
+                sum.update(&data);
+                Some(Encoded { number, data, sum })
+            })
         };
-        let threads = threads.clamp(1, parts.len());
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(|| turns.work(self, &parts));
+        let (length, sum) = std::thread::scope(|scope| {
+            let (send, encoded) = mpsc::channel();
+            for _ in 1..threads.clamp(1, parts.len()) {
+                let send = send.clone();
+                // Nobody receives after an error of the output.
+                scope.spawn(move || encode_next().try_for_each(|part| send.send(part)));
             }
-            // This thread works, too.
-            turns.work(self, &parts);
-        });
-        let state = turns
-            .state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        // All threads have ended, so none holds it.
-        let Some(written) = state.written else {
-            return Err(Error::other("a thread ended while it wrote"));
-        };
-        let Written {
-            out,
-            sum,
-            length,
-            error,
-        } = written;
-        if let Some(error) = error {
-            return Err(error);
-        }
+            drop(send);
+            write_in_order(out, encode_next(), &encoded, parts.len())
+        })?;
         out.seek(SeekFrom::Start(start))?;
         let flags = if self.complete { FLAG_COMPLETE } else { 0 };
-        out.write_all(&KIND.header(flags, length, sum.finalize()))?;
+        out.write_all(&KIND.header(flags, length, sum))?;
         out.seek(SeekFrom::Start(start + HEADER_SIZE as u64 + length))?;
         Ok(())
     }
@@ -288,84 +275,34 @@ fn list(elements: impl ExactSizeIterator<Item = (u64, u32)>, out: &mut Vec<u8>) 
     }
 }
 
-/// Threads encode parts. One at a time writes encoded parts in order, while the others go on.
-struct Turns<'w, W> {
-    state: Mutex<State<'w, W>>,
-    /// The first part that no thread has taken.
-    next: AtomicUsize,
-}
-
-struct State<'w, W> {
-    /// The output; `None` while a thread writes.
-    written: Option<Written<'w, W>>,
-    /// Parts that are encoded and not yet written. Where `out` is slow it may hold all, which still take less
-    /// memory than the tables.
-    waiting: Vec<Option<Encoded>>,
-    /// The part to write next.
-    turn: usize,
-}
-
+/// A part of the payload.
 struct Encoded {
+    number: usize,
     data: Vec<u8>,
-    sum: crc32fast::Hasher,
+    sum: Hasher,
 }
 
-struct Written<'w, W> {
-    out: &'w mut W,
-    sum: crc32fast::Hasher,
-    length: u64,
-    /// The first error; nothing is written after it.
-    error: Option<Error>,
-}
-
-impl<W: Write> Written<'_, W> {
-    fn add(&mut self, part: &Encoded) {
-        if self.error.is_none() {
-            self.error = self.out.write_all(&part.data).err();
+/// Writes `count` parts that other threads encode and, meanwhile, this one; their length and checksum. Where
+/// `out` is slow, nearly all may wait in memory, which is still less than the tables take.
+fn write_in_order(
+    out: &mut impl Write,
+    mut own: impl Iterator<Item = Encoded>,
+    others: &Receiver<Encoded>,
+    count: usize,
+) -> Result<(u64, u32)> {
+    let mut waiting: Vec<Option<Encoded>> = (0..count).map(|_| None).collect();
+    let (mut turn, mut length, mut sum) = (0, 0, Hasher::new());
+    while let Some(part) = own.next().or_else(|| others.recv().ok()) {
+        for part in std::iter::once(part).chain(others.try_iter()) {
+            let number = part.number;
+            waiting[number] = Some(part);
         }
-        self.sum.combine(&part.sum);
-        self.length += part.data.len() as u64;
-    }
-}
-
-impl<'w, W: Write> Turns<'w, W> {
-    fn work(&self, structure: &Structure, parts: &[(Table, Range<usize>)]) {
-        // Relaxed: the counter hands out numbers and publishes nothing.
-        while let Some((i, part)) = {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            parts.get(i).map(|part| (i, part))
-        } {
-            let mut data = Vec::with_capacity(part.1.len() * USUAL);
-            encode_part(structure, part.0, part.1.clone(), &mut data);
-            let mut sum = crc32fast::Hasher::new();
-            sum.update(&data);
-            self.lock().waiting[i] = Some(Encoded { data, sum });
-            self.write();
+        while let Some(part) = waiting.get_mut(turn).and_then(Option::take) {
+            out.write_all(&part.data)?;
+            length += part.data.len() as u64;
+            sum.combine(&part.sum);
+            turn += 1;
         }
     }
-
-    /// Writes the next parts, unless another thread does so: it will see this thread's part.
-    fn write(&self) {
-        let mut written = None;
-        loop {
-            let mut state = self.lock();
-            let Some(mut out) = written.take().or_else(|| state.written.take()) else {
-                return;
-            };
-            let turn = state.turn;
-            let Some(part) = state.waiting.get_mut(turn).and_then(Option::take) else {
-                state.written = Some(out);
-                return;
-            };
-            state.turn += 1;
-            drop(state);
-            out.add(&part);
-            written = Some(out);
-        }
-    }
-
-    /// No thread panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, State<'w, W>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok((length, sum.finalize()))
 }

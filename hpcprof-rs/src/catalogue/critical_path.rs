@@ -211,8 +211,7 @@ fn declared(code: &Code) -> impl Iterator<Item = Place> {
 /// The edge in a row's first column.
 fn edge(row: &Row<'_>) -> SqlResult<Edge> {
     let name = row.get_ref(0)?.as_str()?;
-    let edge = Edge::ALL.into_iter().find(|known| known.name() == name);
-    edge.ok_or_else(|| inconsistent("an edge's name"))
+    Edge::from_name(name).ok_or_else(|| inconsistent("an edge's name"))
 }
 
 /// The place in four columns of a row.

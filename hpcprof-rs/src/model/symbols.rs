@@ -4,6 +4,7 @@
 //! module, declaration and origin are equal, whatever address or inlining they came from.
 
 use crate::model::hash::NumberedSet;
+use hpc_formats::numbered;
 use hpc_formats::structure::Origin;
 use std::collections::BTreeSet;
 
@@ -66,54 +67,23 @@ pub struct Procedure {
     pub origin: Origin,
 }
 
-/// What a [`FrameScope`] or a context stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// A procedure with a frame of its own.
-    Procedure = 1,
-    /// A procedure inlined in its parent.
-    Inlined = 2,
-    /// A loop.
-    Loop = 3,
-    /// A source line.
-    Line = 4,
-    /// The root of paths whose outer part is missing.
-    Partial = 5,
-    /// The root of a thread that no other context leads to.
-    ThreadRoot = 6,
-    /// A parallel loop, which stands for its frames. Of folded trees only.
-    ParallelLoop = 7,
-}
-
-impl Kind {
-    /// All kinds, by number from 1.
-    pub const ALL: [Kind; 7] = [
-        Kind::Procedure,
-        Kind::Inlined,
-        Kind::Loop,
-        Kind::Line,
-        Kind::Partial,
-        Kind::ThreadRoot,
-        Kind::ParallelLoop,
-    ];
-
-    /// Stable name, as in the JSON views.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Procedure => "procedure",
-            Kind::Inlined => "inlined",
-            Kind::Loop => "loop",
-            Kind::Line => "line",
-            Kind::Partial => "partial",
-            Kind::ThreadRoot => "thread-root",
-            Kind::ParallelLoop => "parallel-loop",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|k| k.name() == name)
+numbered! {
+    /// What a [`FrameScope`] or a context stands for.
+    Kind {
+        /// A procedure with a frame of its own.
+        Procedure = 1, "procedure";
+        /// A procedure inlined in its parent.
+        Inlined = 2, "inlined";
+        /// A loop.
+        Loop = 3, "loop";
+        /// A source line.
+        Line = 4, "line";
+        /// The root of paths whose outer part is missing.
+        Partial = 5, "partial";
+        /// The root of a thread that no other context leads to.
+        ThreadRoot = 6, "thread-root";
+        /// A parallel loop, which stands for its frames. Of folded trees only.
+        ParallelLoop = 7, "parallel-loop";
     }
 }
 

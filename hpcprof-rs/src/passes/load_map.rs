@@ -5,10 +5,10 @@
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::symbols::{ModuleIndex, Symbols};
 use crate::model::warnings::Warnings;
-use crate::passes::parallel;
 use crate::sources::measurements::{Measurements, ProcessInput, ThreadInput};
 use hpc_formats::address::{CodeAddress, ModuleId};
 use hpc_formats::profile::{Record, SAMPLES};
+use hpcstruct_rs::parallel;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was sampled in one module.

@@ -6,7 +6,6 @@ pub mod function_times;
 pub mod load_map;
 pub mod merge;
 pub mod missing;
-pub mod parallel;
 pub mod parallel_loops;
 pub mod runs;
 pub mod summarise;

@@ -24,18 +24,17 @@ pub struct Analyser {
 }
 
 impl Analyser {
-    /// With the built-in rules and those of a file, on a number of threads (`None`: one for each core).
+    /// With the built-in rules and those of a file, on a number of threads.
     /// `use_cache`: with the user's cache.
-    pub fn new(rules: Option<&Path>, threads: Option<usize>, use_cache: bool) -> Result<Analyser> {
+    pub fn new(rules: Option<&Path>, threads: usize, use_cache: bool) -> Result<Analyser> {
         let rules = match rules {
             Some(path) => Rules::with_file(path).map_err(|e| Error::Usage(e.to_string()))?,
             None => Rules::built_in(),
         };
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Analyser {
             options: Options {
                 rules,
-                threads: threads.unwrap_or_else(cores).max(1),
+                threads: threads.max(1),
                 ..Options::default()
             },
             cache: Cache::of_user().filter(|_| use_cache),

@@ -83,142 +83,104 @@ pub(crate) fn with_advice(mut error: clap::Error) -> clap::Error {
 
 /// Which program.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "What to profile")]
 pub(crate) struct Choice {
     /// Package of the workspace
-    #[arg(short, long, value_name = "SPEC", help_heading = "What to profile")]
+    #[arg(short, long, value_name = "SPEC")]
     pub(crate) package: Option<String>,
     /// Program
-    #[arg(
-        long,
-        value_name = "NAME",
-        group = "target_kind",
-        help_heading = "What to profile"
-    )]
+    #[arg(long, value_name = "NAME", group = "target_kind")]
     pub(crate) bin: Option<String>,
     /// Example
-    #[arg(
-        long,
-        value_name = "NAME",
-        group = "target_kind",
-        help_heading = "What to profile"
-    )]
+    #[arg(long, value_name = "NAME", group = "target_kind")]
     pub(crate) example: Option<String>,
     /// Benchmark, in profile bench and run with --bench, as by cargo bench
-    #[arg(
-        long,
-        value_name = "NAME",
-        group = "target_kind",
-        help_heading = "What to profile"
-    )]
+    #[arg(long, value_name = "NAME", group = "target_kind")]
     pub(crate) bench: Option<String>,
     /// Integration test
-    #[arg(
-        long,
-        value_name = "NAME",
-        group = "target_kind",
-        help_heading = "What to profile"
-    )]
+    #[arg(long, value_name = "NAME", group = "target_kind")]
     pub(crate) test: Option<String>,
 }
 
 /// Options that cargo gets as they are.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Passed to cargo")]
 pub(crate) struct Build {
     /// Features to activate
-    #[arg(
-        short = 'F',
-        long,
-        value_name = "FEATURES",
-        help_heading = "Passed to cargo"
-    )]
+    #[arg(short = 'F', long, value_name = "FEATURES")]
     pub(crate) features: Vec<String>,
     /// Activate all features
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) all_features: bool,
     /// Do not activate the feature `default`
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) no_default_features: bool,
     /// Path of Cargo.toml
-    #[arg(long, value_name = "PATH", help_heading = "Passed to cargo")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<String>,
     /// Folder for what is built; a folder hpcrun in it is used
-    #[arg(long, value_name = "DIR", help_heading = "Passed to cargo")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) target_dir: Option<PathBuf>,
     /// Profile to build in [default: release; bench for a benchmark]
-    #[arg(long, value_name = "NAME", help_heading = "Passed to cargo")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Build in profile release, as is the default
-    #[arg(
-        short,
-        long,
-        conflicts_with = "profile",
-        help_heading = "Passed to cargo"
-    )]
+    #[arg(short, long, conflicts_with = "profile")]
     pub(crate) release: bool,
     /// Target triple; only the host's can be profiled
-    #[arg(long, value_name = "TRIPLE", help_heading = "Passed to cargo")]
+    #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
     /// Override a configuration value
-    #[arg(long, value_name = "KEY=VALUE|PATH", help_heading = "Passed to cargo")]
+    #[arg(long, value_name = "KEY=VALUE|PATH")]
     pub(crate) config: Vec<String>,
     /// Unstable flags of a nightly cargo
-    #[arg(short = 'Z', value_name = "FLAG", help_heading = "Passed to cargo")]
+    #[arg(short = 'Z', value_name = "FLAG")]
     pub(crate) unstable: Vec<String>,
     /// Parallel jobs
-    #[arg(short, long, value_name = "N", help_heading = "Passed to cargo")]
+    #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<String>,
     /// Fail if Cargo.lock would change
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) locked: bool,
     /// Do not use the network
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) offline: bool,
     /// Both --locked and --offline
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) frozen: bool,
     /// Ignore packages' rust-version
-    #[arg(long, help_heading = "Passed to cargo")]
+    #[arg(long)]
     pub(crate) ignore_rust_version: bool,
     /// More of cargo's output
-    #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Passed to cargo")]
+    #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 /// The profiler's options.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Profiling")]
 pub(crate) struct Profiling {
     /// What is sampled: `cpu-time` or `wall-time`, with `@RATE` in samples per second and thread
     /// (default rate 200)
-    #[arg(
-        short,
-        long,
-        value_name = "NAME[@RATE]",
-        default_value = "cpu-time",
-        help_heading = "Profiling"
-    )]
+    #[arg(short, long, value_name = "NAME[@RATE]", default_value = "cpu-time")]
     pub(crate) event: String,
     /// Cores n that idleness counts: a number, `all` that the process may use, or `workers`
-    #[arg(
-        long,
-        value_name = "N|all|workers",
-        default_value = "all",
-        help_heading = "Profiling"
-    )]
+    #[arg(long, value_name = "N|all|workers", default_value = "all")]
     pub(crate) cores: String,
     /// Track the critical path, too, and print it after the report
-    #[arg(long, help_heading = "Profiling")]
+    #[arg(long)]
     pub(crate) critical_path: bool,
     /// Database directory [default: hpcrun-PROGRAM-database, -2, -3 …]
-    #[arg(short, long, value_name = "DIR", help_heading = "Profiling")]
+    #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Keep the measurement directory, too (hpcrun-PROGRAM-measurements, -2, -3 …)
-    #[arg(long, help_heading = "Profiling")]
+    #[arg(long)]
     pub(crate) keep: bool,
     /// Link rayon as it is published
-    #[arg(long, help_heading = "Profiling")]
+    #[arg(long)]
     pub(crate) no_patch: bool,
     /// Say nothing unless something is wrong
-    #[arg(short, long, help_heading = "Profiling")]
+    #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 

@@ -12,6 +12,7 @@
 //! The user's files stay as they are. Exit status: the program's own; 125 if this program or the build fails.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod cli;
 mod compile;
@@ -26,9 +27,11 @@ mod wrapper;
 use clap::Parser;
 use cli::{Action, Options, Profiling};
 use hpcrun_rs::Failure;
+use hpcrun_rs::message;
 use marker::Linked;
 use project::{Locked, Project};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("cargo hpcrun: error: {failure}");
+            message!("cargo hpcrun: error: {failure}");
             ExitCode::from(failure.status())
         }
     }
@@ -68,13 +71,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     verify(&project, &built.program, &options.profiling)?;
     match options.action {
         Action::Build => {
-            println!("{}", built.program.display());
+            let path = built.program.display();
+            writeln!(std::io::stdout(), "{path}")
+                .map_err(|error| Failure::own(format!("cannot print {path}: {error}")))?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Run => {
             let runner = configuration::runner(&options.build, &toolchain.host);
             if let Some((text, origin)) = runner.filter(|_| !is_quiet) {
-                eprintln!(
+                message!(
                     "cargo hpcrun: the runner {text} of {origin} is not used: the program runs by itself"
                 );
             }
@@ -111,7 +116,7 @@ fn replaced(project: &Project, options: &Options, rust_minor: u64) -> Result<Vec
     }
     let untracked = |why: String| {
         if !options.profiling.quiet {
-            eprintln!("cargo hpcrun: {name}: critical paths do not go through its channels: {why}");
+            message!("cargo hpcrun: {name}: critical paths do not go through its channels: {why}");
         }
     };
     match &project.channel {
@@ -139,7 +144,7 @@ fn verify(project: &Project, program: &Path, options: &Profiling) -> Result<(), 
     let name = &project.program;
     let say = |text: String| {
         if !options.quiet {
-            eprintln!("cargo hpcrun: {text}");
+            message!("cargo hpcrun: {text}");
         }
     };
     if project.rayon == Locked::Absent && !matches!(project.channel, Locked::Served(_)) {

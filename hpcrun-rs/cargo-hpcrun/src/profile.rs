@@ -9,6 +9,7 @@ use hpcprof_rs::cli::Cli;
 use hpcprof_rs::error::Error;
 use hpcprof_rs::render::style::Style;
 use hpcprof_rs::sinks::staged_directory::StagedDirectory;
+use hpcrun_rs::message;
 use hpcrun_rs::{Failure, Measured};
 use std::ffi::OsString;
 use std::fs;
@@ -30,7 +31,7 @@ pub(crate) fn run(
         let _ = fs::remove_dir(&temporary);
     })?;
     for warning in &measured.warnings {
-        eprintln!("cargo hpcrun: warning: {warning}");
+        message!("cargo hpcrun: warning: {warning}");
     }
     let Some(directory) = &measured.directory else {
         return Ok(hpcrun_rs::end_like(measured.status));
@@ -38,7 +39,7 @@ pub(crate) fn run(
     let is_whole = match report(directory, options) {
         Ok(()) => true,
         Err(Error::NoSample { .. }) => {
-            eprintln!(
+            message!(
                 "cargo hpcrun: warning: no report: {} ended before its first sample; give it more to do, \
                  or sample more often (-e cpu-time@1000)",
                 project.program
@@ -46,7 +47,7 @@ pub(crate) fn run(
             true
         }
         Err(error) => {
-            eprintln!(
+            message!(
                 "cargo hpcrun: warning: no report: {error}; the measurements are in {}",
                 hpcrun_rs::display(directory)
             );
@@ -57,7 +58,7 @@ pub(crate) fn run(
         // The database has all that is in it.
         let _ = fs::remove_dir_all(&temporary);
     } else if is_whole && !options.profiling.quiet {
-        eprintln!(
+        message!(
             "cargo hpcrun: measurements kept in {}",
             hpcrun_rs::display(directory)
         );

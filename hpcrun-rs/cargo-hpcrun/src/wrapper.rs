@@ -7,6 +7,7 @@
 //! which the published one may be among, are compiled into the same folder.
 
 use crate::replacement::{ALL, Crate, EDITION, Replacement};
+use hpcrun_rs::message;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub(crate) const ENV_INNER: &str = "CARGO_HPCRUN_INNER_WRAPPER";
 /// Runs the compiler: `arguments` are its path (or a further wrapper's) and its arguments.
 pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
     let Some((compiler, arguments)) = arguments.split_first() else {
-        eprintln!("cargo-hpcrun: error: run as a compiler's wrapper without a compiler");
+        message!("cargo-hpcrun: error: run as a compiler's wrapper without a compiler");
         return ExitCode::from(125);
     };
     let compiler = Compiler {
@@ -52,7 +53,7 @@ pub(crate) fn main(folder: Option<&Path>, arguments: &[OsString]) -> ExitCode {
         .unwrap_or(u64::MAX);
     for c in replacement.below {
         if let Err(text) = compiler.compile(&below(arguments, folder, c)) {
-            eprintln!("{text}");
+            message!("{text}");
             return ExitCode::FAILURE;
         }
     }
@@ -108,7 +109,7 @@ impl Compiler {
     fn replace_us(&self, arguments: &[OsString]) -> ExitCode {
         let mut command = self.command();
         let error = command.args(arguments).exec();
-        eprintln!(
+        message!(
             "cargo-hpcrun: error: cannot run {}: {error}",
             command.get_program().to_string_lossy()
         );

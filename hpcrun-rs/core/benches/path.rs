@@ -15,6 +15,7 @@ use framehop::{
 };
 use hpcrun_core::lcct::{Identity, MetricSet, Tree, Words};
 use hpcrun_core::logical::{self, BacktraceCache, LogicalCursor, PathBuffer, agents};
+use hpcrun_core::unwind::registers::number;
 use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
@@ -23,18 +24,6 @@ use std::time::Instant;
 const ONE_SAMPLE: Words = [[1, 1, 0.5_f64.to_bits()], [0; 3], [0; 3]];
 const ROUNDS: usize = 41;
 const PER_ROUND: u32 = 2000;
-
-/// The registers at this point: the unwind starts in the calling function's frame.
-#[inline(always)]
-fn capture_registers() -> (u64, u64, u64) {
-    let (ip, sp, fp): (u64, u64, u64);
-    // SAFETY: reads three registers.
-    unsafe {
-        core::arch::asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp",
-            out(reg) ip, out(reg) sp, out(reg) fp, options(nomem, nostack, preserves_flags));
-    }
-    (ip, sp, fp)
-}
 
 #[inline(never)]
 fn descend(depth: usize, bench: &mut Bench) {
@@ -85,15 +74,14 @@ impl Framehop {
 }
 
 impl Bench {
-    fn backtrace(&mut self, regs: (u64, u64, u64)) -> logical::PathRoot {
+    fn backtrace(&mut self, regs: Registers) -> logical::PathRoot {
         let snapshot = loadmap::current().expect("a snapshot was taken");
-        let registers = Registers::new(regs.0, regs.1, regs.2);
-        let cursor = Cursor::new(&mut self.unwind, snapshot, registers, self.bounds);
+        let cursor = Cursor::new(&mut self.unwind, snapshot, regs, self.bounds);
         let mut cursor = LogicalCursor::new(cursor);
         logical::backtrace(&mut cursor, &mut self.path, &mut self.cache)
     }
 
-    fn with_insertion(&mut self, regs: (u64, u64, u64)) -> u32 {
+    fn with_insertion(&mut self, regs: Registers) -> u32 {
         let root = self.backtrace(regs);
         let (notes, outer) = (self.path.notes(), self.path.outer());
         let node = self.tree.insert(root, notes, outer).expect("room");
@@ -101,7 +89,7 @@ impl Bench {
         node
     }
 
-    fn framehop_alone(&mut self, regs: (u64, u64, u64)) -> usize {
+    fn framehop_alone(&mut self, regs: Registers) -> usize {
         let bounds = self.bounds;
         let Framehop { unwinder, cache } = &mut self.framehop;
         let mut read = |a: u64| {
@@ -112,8 +100,9 @@ impl Bench {
                 Err(())
             }
         };
-        let mut r = UnwindRegsX86_64::new(regs.0, regs.1, regs.2);
-        let mut address = FrameAddress::from_instruction_pointer(regs.0);
+        let fp = regs.get(number::RBP).unwrap_or(0);
+        let mut r = UnwindRegsX86_64::new(regs.ip(), regs.sp(), fp);
+        let mut address = FrameAddress::from_instruction_pointer(regs.ip());
         let mut frames = 1;
         while let Ok(Some(ip)) = unwinder.unwind_frame(address, &mut r, cache, &mut read) {
             let Some(next) = FrameAddress::from_return_address(ip) else {
@@ -127,21 +116,21 @@ impl Bench {
 
     #[inline(never)]
     fn measure(&mut self) {
-        let outer = capture_registers();
+        let outer = Registers::here();
         // Two frames with two call sites each: the alternating paths.
         black_box(&mut *self).fork(outer);
         black_box(());
     }
 
     #[inline(never)]
-    fn fork(&mut self, outer: (u64, u64, u64)) {
-        black_box(&mut *self).measure_from(outer, capture_registers());
+    fn fork(&mut self, outer: Registers) {
+        black_box(&mut *self).measure_from(outer, Registers::here());
         black_box(());
     }
 
     #[inline(never)]
-    fn measure_from(&mut self, outer: (u64, u64, u64), inner: (u64, u64, u64)) {
-        let regs = capture_registers();
+    fn measure_from(&mut self, outer: Registers, inner: Registers) {
+        let regs = Registers::here();
         let frames = self.framehop_alone(regs);
         self.cache.clear();
         self.with_insertion(regs);

@@ -5,6 +5,7 @@ use hpc_formats::environment::{
     ENV_CORES, ENV_CRITICAL_PATH, ENV_EMPTY_HANDLER, ENV_EVENT, ENV_JOB, ENV_LATENCY,
     ENV_LOCK_WAIT, ENV_OUTPUT, ENV_RATE, ENV_SOURCE, ENV_UNWINDER, MAX_RATE,
 };
+use hpc_formats::numbered;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -27,26 +28,15 @@ impl Event {
     }
 }
 
-/// A kind of sample source.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum SourceKind {
-    /// perf task clock with a synchronous SIGTRAP.
-    PerfSigtrap = 1,
-    /// perf task clock with a queued signal.
-    PerfSignal = 2,
-    /// POSIX per-thread timer.
-    PosixTimer = 3,
-}
-
-impl SourceKind {
-    /// Name in the process file.
-    pub fn name(self) -> &'static str {
-        match self {
-            SourceKind::PerfSigtrap => "perf-sigtrap",
-            SourceKind::PerfSignal => "perf-signal",
-            SourceKind::PosixTimer => "posix-timer",
-        }
+numbered! {
+    /// A kind of sample source.
+    SourceKind {
+        /// perf task clock with a synchronous SIGTRAP.
+        PerfSigtrap = 1, "perf-sigtrap";
+        /// perf task clock with a queued signal.
+        PerfSignal = 2, "perf-signal";
+        /// POSIX per-thread timer.
+        PosixTimer = 3, "posix-timer";
     }
 }
 
@@ -130,10 +120,10 @@ impl Config {
         }
         let source = match text(ENV_SOURCE).as_deref() {
             None | Some("auto") => None,
-            Some("perf-sigtrap") => Some(SourceKind::PerfSigtrap),
-            Some("perf-signal") => Some(SourceKind::PerfSignal),
-            Some("posix-timer") => Some(SourceKind::PosixTimer),
-            Some(other) => return Err(format!("{ENV_SOURCE}={other} is not a sample source")),
+            Some(name) => match SourceKind::from_name(name) {
+                None => return Err(format!("{ENV_SOURCE}={name} is not a sample source")),
+                known => known,
+            },
         };
         let unwinder = match text(ENV_UNWINDER).as_deref() {
             None | Some("native") => UnwinderKind::DEFAULT,

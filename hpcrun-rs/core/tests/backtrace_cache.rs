@@ -11,17 +11,6 @@ use hpcrun_core::unwind::stack::StackSlot;
 use hpcrun_core::unwind::{Cursor, Registers, StackBounds, Unwind, UnwinderKind, loadmap};
 use std::hint::black_box;
 
-#[inline(always)]
-fn capture_registers() -> Registers {
-    let (ip, sp, fp): (u64, u64, u64);
-    // SAFETY: reads three registers.
-    unsafe {
-        core::arch::asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp",
-            out(reg) ip, out(reg) sp, out(reg) fp, options(nomem, nostack, preserves_flags));
-    }
-    Registers::new(ip, sp, fp)
-}
-
 struct Walker {
     bounds: StackBounds,
     unwind: Unwind,
@@ -83,7 +72,7 @@ impl Walker {
 
     #[inline(never)]
     fn compare(&mut self) {
-        let registers = capture_registers();
+        let registers = Registers::here();
         let (root, mut notes, outer) = self.walk(registers, false);
         let shared = &self.last[self.last.len() - outer..];
         notes.extend_from_slice(shared);

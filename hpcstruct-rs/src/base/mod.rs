@@ -1,6 +1,6 @@
 //! What every room builds on: errors, threads, strings, progress.
 
 pub(crate) mod error;
-pub(crate) mod parallel;
+pub mod parallel;
 pub(crate) mod progress;
 pub(crate) mod strings;

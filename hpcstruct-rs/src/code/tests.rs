@@ -71,6 +71,16 @@ fn code_after_a_trap_closes_no_loop() {
     assert_eq!(loops(Architecture::X86_64, &code), []);
 }
 
+/// The code from 0x1000 on is one loop, in this range, which begins with its header.
+#[track_caller]
+fn assert_one_loop(code: &[u8], range: Range<u64>) {
+    let found = loops_of_bytes(Architecture::X86_64, 0x1000, code);
+    assert_eq!(found.loops.len(), 1, "{found:?}");
+    assert_eq!(found.loops[0].header, range.start);
+    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
+    assert_eq!(inside, [range]);
+}
+
 #[test]
 fn a_switch_in_a_loop_by_a_table_of_differences() {
     let code = [
@@ -89,11 +99,7 @@ fn a_switch_in_a_loop_by_a_table_of_differences() {
         0xf0, 0xff, 0xff, 0xff, // 25: 15 - 25
         0xf4, 0xff, 0xff, 0xff, // 29: 19 - 25
     ];
-    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
-    assert_eq!(found.loops.len(), 1, "{found:?}");
-    assert_eq!(found.loops[0].header, 0x1007);
-    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
-    assert_eq!(inside, std::slice::from_ref(&(0x1007..0x101d)));
+    assert_one_loop(&code, 0x1007..0x101d);
 }
 
 #[test]
@@ -114,11 +120,7 @@ fn a_switch_in_a_loop_by_a_table_of_wide_differences() {
         0xf1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // 25: 16 - 25
         0xf5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // 2d: 1a - 25
     ];
-    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
-    assert_eq!(found.loops.len(), 1, "{found:?}");
-    assert_eq!(found.loops[0].header, 0x1007);
-    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
-    assert_eq!(inside, std::slice::from_ref(&(0x1007..0x101e)));
+    assert_one_loop(&code, 0x1007..0x101e);
 }
 
 #[test]
@@ -137,11 +139,7 @@ fn a_switch_in_a_loop_by_a_table_whose_address_is_a_constant() {
         0x14, 0x10, 0, 0, 0, 0, 0, 0, // 25: 0x1014
         0x18, 0x10, 0, 0, 0, 0, 0, 0, // 2d: 0x1018
     ];
-    let found = loops_of_bytes(Architecture::X86_64, 0x1000, &code);
-    assert_eq!(found.loops.len(), 1, "{found:?}");
-    assert_eq!(found.loops[0].header, 0x100a);
-    let inside: Vec<_> = found.regions.iter().map(|r| r.range.clone()).collect();
-    assert_eq!(inside, std::slice::from_ref(&(0x100a..0x101c)));
+    assert_one_loop(&code, 0x100a..0x101c);
 }
 
 #[test]

@@ -118,6 +118,15 @@ pub(crate) fn has_name(structure: &Structure, name: &str) -> bool {
     procedure || !scopes_named(structure, name).is_empty()
 }
 
+/// A C program: `main` calls `entry`, into which `twice` is inlined, with a loop.
+pub(crate) const C: &str = r#"
+#include <stdio.h>
+volatile int sink;
+static inline int twice(int x) { for (int i = 0; i < x; i++) sink += i; return x * 2; }
+__attribute__((noinline)) static int entry(int x) { return twice(x) + 1; }
+int main(int argc, char **argv) { (void)argv; printf("%d\n", entry(argc)); return 0; }
+"#;
+
 /// A Rust program with modules, generics, trait impls, closures and nested functions.
 pub(crate) const NAMES_RS: &str = r#"
 pub mod shapes {

@@ -14,15 +14,9 @@ use std::path::{Path, PathBuf};
 fn the_drop_in_may_be_the_projects_own_patch() {
     let _cores = one_core();
     let drop_in = workspace().join("work-stealing-rt/rayon-core");
-    let project = Project::new("patched")
-        .manifest(
-            "patched",
-            &format!(
+    let project = Project::of("patched", &format!(
                 "[dependencies]\nrayon-core = \"1.13\"\n[patch.crates-io]\nrayon-core = {{ path = {drop_in:?} }}"
-            ),
-        )
-        .main("src/main.rs", JOIN_MAIN)
-        .locked();
+            ), JOIN_MAIN).locked();
     let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert_rooted(&project.database("hpcrun-patched-database"), "patched");
@@ -57,16 +51,15 @@ fn main() {
 fn a_program_may_have_the_runtime_of_its_own_beside_rayon() {
     let _cores = one_core();
     let runtime = workspace().join("work-stealing-rt");
-    let project = Project::new("both")
-        .manifest(
-            "both",
-            &format!(
-                "[dependencies]\nrayon = \"1.11\"\nwork-stealing-rt = {{ path = {runtime:?} }}\n\
+    let project = Project::of(
+        "both",
+        &format!(
+            "[dependencies]\nrayon = \"1.11\"\nwork-stealing-rt = {{ path = {runtime:?} }}\n\
                  [profile.whole]\ninherits = \"release\"\nlto = \"fat\""
-            ),
-        )
-        .main("src/main.rs", BOTH_MAIN)
-        .locked();
+        ),
+        BOTH_MAIN,
+    )
+    .locked();
     // The linker keeps one of two trampolines; with link-time optimisation the compiler does.
     for profile in ["release", "whole"] {
         let database = format!("of-{profile}");
@@ -191,12 +184,7 @@ fn package_folder(name: &str) -> PathBuf {
 /// A project that has its dependencies in a folder of its own: rayon-core under another number.
 fn vendored(test: &str, version: &str) -> Project {
     cached();
-    let project = Project::new(test)
-        .manifest(
-            test,
-            &format!("[dependencies]\nrayon-core = \"={version}\""),
-        )
-        .main("src/main.rs", JOIN_MAIN)
+    let project = Project::of(test, &format!("[dependencies]\nrayon-core = \"={version}\""), JOIN_MAIN)
         .file(
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
@@ -261,13 +249,12 @@ fn the_line_1_12_is_served_with_vendored_sources_and_another_wrapper() {
 #[test]
 fn a_dependency_of_tests_that_was_never_fetched_does_not_matter_offline() {
     let _cores = one_core();
-    let project = Project::new("partial")
-        .manifest(
-            "partial",
-            "[dependencies]\nrayon-core = \"1.13\"\n[dev-dependencies]\nlibc = \"0.2\"",
-        )
-        .main("src/main.rs", JOIN_MAIN)
-        .locked();
+    let project = Project::of(
+        "partial",
+        "[dependencies]\nrayon-core = \"1.13\"\n[dev-dependencies]\nlibc = \"0.2\"",
+        JOIN_MAIN,
+    )
+    .locked();
     // Cargo's home with the same index, but without the package libc.
     let home = project.folder.with_file_name("home");
     for name in CORE_PACKAGES {

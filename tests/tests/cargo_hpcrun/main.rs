@@ -71,10 +71,7 @@ fn a_rayon_program_has_its_tasks_under_main_and_its_files_stay() {
 #[test]
 fn the_published_rayon_can_be_kept() {
     let _cores = one_core();
-    let project = Project::new("stock")
-        .manifest("stock", "[dependencies]\nrayon = \"1.11\"")
-        .main("src/main.rs", RAYON_MAIN)
-        .locked();
+    let project = Project::of("stock", "[dependencies]\nrayon = \"1.11\"", RAYON_MAIN).locked();
     let path = |outcome: &Outcome| PathBuf::from(outcome.stdout.trim());
     let stock = path(&project.run(&["build", "--no-patch"]).succeed());
     let patched = path(&project.run(&["build"]).succeed());
@@ -93,10 +90,12 @@ fn the_published_rayon_can_be_kept() {
 #[test]
 fn channels_are_replaced_and_do_the_same() {
     let _cores = one_core();
-    let project = Project::new("channels")
-        .manifest("channels", "[dependencies]\ncrossbeam-channel = \"0.5\"")
-        .main("src/main.rs", CHANNELS_MAIN)
-        .locked();
+    let project = Project::of(
+        "channels",
+        "[dependencies]\ncrossbeam-channel = \"0.5\"",
+        CHANNELS_MAIN,
+    )
+    .locked();
     let build = |arguments: &[&str]| {
         let outcome = project.run(arguments).succeed();
         (
@@ -251,10 +250,7 @@ fn what_there_is_in_the_place_of_a_program_is_named() {
 #[test]
 fn the_end_is_the_programs_and_the_report_comes_all_the_same() {
     let _cores = one_core();
-    let project = Project::new("ends")
-        .manifest("ends", "")
-        .main("src/main.rs", THREADS_MAIN)
-        .locked();
+    let project = Project::of("ends", "", THREADS_MAIN).locked();
     for code in [7, 101] {
         let text = code.to_string();
         let outcome = project.run(&["--keep", "-q", "--", "exit", &text]);

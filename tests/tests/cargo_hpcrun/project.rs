@@ -91,6 +91,12 @@ impl Project {
         Project { folder }
     }
 
+    /// A package of the test's name: a manifest with these further lines, and a program.
+    pub(crate) fn of(test: &str, lines: &str, main: &str) -> Project {
+        let project = Project::new(test).manifest(test, lines);
+        project.main("src/main.rs", main)
+    }
+
     pub(crate) fn file(self, name: &str, text: &str) -> Project {
         let path = self.folder.join(name);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("it can be made");

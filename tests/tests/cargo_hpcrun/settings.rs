@@ -9,24 +9,20 @@ use std::fs;
 #[test]
 fn a_packages_own_profile_does_not_take_the_lines_away() {
     let _cores = one_core();
-    let project = Project::new("packages")
-        .manifest(
-            "packages",
-            "[dependencies]\nrayon-core = \"1.13\"\n\
+    let project = Project::of(
+        "packages",
+        "[dependencies]\nrayon-core = \"1.13\"\n\
              [profile.release.package.\"*\"]\ndebug = false\nopt-level = 3\n\
              [profile.release.package.packages]\ndebug = 0",
-        )
-        .main("src/main.rs", JOIN_MAIN)
-        .locked();
+        JOIN_MAIN,
+    )
+    .locked();
     let outcome = project.run(&["-e", "cpu-time@1000"]).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
     assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
     assert_rooted(&project.database("hpcrun-packages-database"), "packages");
     // RUSTFLAGS no more than the profile.
-    let plain = Project::new("flags")
-        .manifest("flags", "")
-        .main("src/main.rs", THREADS_MAIN)
-        .locked();
+    let plain = Project::of("flags", "", THREADS_MAIN).locked();
     let mut command = plain.bare(&["-q"]);
     let outcome = Outcome::of(command.env("RUSTFLAGS", "-C debuginfo=0")).succeed();
     assert!(outcome.stdout.contains("main.rs:"), "{outcome:#?}");
@@ -35,10 +31,7 @@ fn a_packages_own_profile_does_not_take_the_lines_away() {
 #[test]
 fn a_program_on_the_shared_standard_library_finds_it() {
     let _cores = one_core();
-    let project = Project::new("shared")
-        .manifest("shared", "")
-        .main("src/main.rs", THREADS_MAIN)
-        .locked();
+    let project = Project::of("shared", "", THREADS_MAIN).locked();
     let mut command = project.bare(&["-q"]);
     command.env("RUSTFLAGS", "-C prefer-dynamic");
     let outcome = Outcome::of(command.env_remove("LD_LIBRARY_PATH")).succeed();
@@ -48,14 +41,16 @@ fn a_program_on_the_shared_standard_library_finds_it() {
 #[test]
 fn cargos_configuration_is_heeded() {
     let _cores = one_core();
-    let project = Project::new("configured")
-        .manifest("configured", "[dependencies]\nrayon-core = \"1.13\"")
-        .main("src/main.rs", JOIN_MAIN)
-        .file(
-            ".cargo/config.toml",
-            "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
-        )
-        .locked();
+    let project = Project::of(
+        "configured",
+        "[dependencies]\nrayon-core = \"1.13\"",
+        JOIN_MAIN,
+    )
+    .file(
+        ".cargo/config.toml",
+        "[build]\nrustc-wrapper = \"../wrapper.sh\"\ntarget-dir = \"what is built\"\n",
+    )
+    .locked();
     let (_, log) = logging_wrapper(&project);
     let outcome = Outcome::of(&mut project.bare(&["build"])).succeed();
     assert_eq!(outcome.ours(), [""; 0], "nothing needs to be said");
@@ -135,10 +130,7 @@ fn main() {
 #[test]
 fn a_stripped_build_is_refused_in_words() {
     let _cores = one_core();
-    let project = Project::new("stripped")
-        .manifest("stripped", "[dependencies]\nrayon = \"1.11\"")
-        .main("src/main.rs", RAYON_MAIN)
-        .locked();
+    let project = Project::of("stripped", "[dependencies]\nrayon = \"1.11\"", RAYON_MAIN).locked();
     let mut command = project.command(&[]);
     let outcome = Outcome::of(command.env("RUSTFLAGS", "-C strip=symbols"));
     outcome.assert_clear(&["without symbols", "RUSTFLAGS"]);

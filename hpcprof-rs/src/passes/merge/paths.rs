@@ -493,9 +493,7 @@ fn tag_in_force(outer: Option<Text>, frame: &Frame) -> Option<Text> {
 
 /// Adds the names of all partial roots, so that [`partial`] finds them.
 pub fn add_partial_roots(symbols: &mut Symbols) {
-    let recorded = LossCause::ALL
-        .iter()
-        .map(|cause| PartialCause::Recorded(*cause));
+    let recorded = LossCause::ALL.into_iter().map(PartialCause::Recorded);
     let found = [
         PartialCause::DamagedRecord,
         PartialCause::MissingContext,

@@ -5,7 +5,7 @@ use crate::model::contexts::ContextIndex;
 use crate::model::loops::{LoopIndex, ParallelLoops};
 use crate::passes::merge::shard::{Finished, Inputs, MergedThread, Shard, Trees};
 use crate::passes::merge::spool::Spool;
-use crate::passes::parallel;
+use hpcstruct_rs::parallel;
 use std::io;
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use crate::passes::merge::number::{Numbered, Numbers};
 use crate::passes::merge::reduce::Merged;
 use crate::passes::merge::shard::{FIRST_OTHER, MergedThread};
 use crate::passes::merge::spool::Entry;
-use crate::passes::parallel;
+use hpcstruct_rs::parallel;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,3 +1,0 @@
-//! What only the command does.
-
-pub(crate) mod progress_bar;
