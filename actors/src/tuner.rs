@@ -7,9 +7,10 @@
 //! The phases 1, 8, 64 and so on begin a *trial*, in which phases without and with priorities alternate. A
 //! phase with them is a vote for them if it takes a fiftieth less time a message than any of the trial
 //! without them, else against them; two votes if the difference is a tenth. They are used once votes for
-//! them are six more than those against, and not once they are three less. Votes count on while they are
-//! used: a new trial begins if none are left. In a trial, priorities are learnt from each phase that used
-//! those before, as a better order shows better what matters. Those of the fastest phase are kept.
+//! them are six more than those against, and not once they are three less; before phase 8, two more are
+//! enough to go on with them. Votes count on while they are used: a new trial begins if none are left. In a
+//! trial, priorities are learnt from each phase that used those before, as a better order shows better what
+//! matters. Those of the fastest phase are kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
