@@ -3,8 +3,8 @@
 //! An actor for each tile. The diagonal tile is factored, the tiles of its row and column are solved, all
 //! others behind are updated. One tile, planted, computes each update several times.
 //!
-//! `cargo run --release -p actors --example lu -- [--tiles N] [--size N] [--slow TILE] [--times N]
-//! [--workers N] [--phases N]`
+//! `cargo run --release -p work-stealing-actors --example lu -- [--tiles N] [--size N] [--slow TILE]
+//! [--times N] [--workers N] [--phases N] [--control 1]`
 
 mod demo;
 

@@ -4,8 +4,8 @@
 //! Jacobi's method for heat on a square of blocks, an actor each. A block starts an iteration when it has its
 //! neighbours' edges of the one before and the change of all blocks has been added up.
 //!
-//! `cargo run --release -p actors --example stencil -- [--grid N] [--block N] [--steps N] [--slow BLOCK]
-//! [--sweeps N] [--workers N] [--phases N]`
+//! `cargo run --release -p work-stealing-actors --example stencil -- [--grid N] [--block N] [--steps N]
+//! [--slow BLOCK] [--sweeps N] [--workers N] [--phases N] [--control 1]`
 
 mod demo;
 

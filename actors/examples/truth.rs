@@ -3,8 +3,9 @@
 //! Runs graphs with known figures as actors that spin for known CPU times, on 1, 2 and 4 workers, and prints
 //! the greatest error of work, span and zeroed spans of each. Then T16 in phases, with automatic priorities.
 //!
-//! `cargo run --release -p actors --example truth [MICROSECONDS [GRAPH]]`: a unit of time, 1000 by default;
-//! of one graph, as T16, a single run on two workers, and its critical path in JSON.
+//! `cargo run --release -p work-stealing-actors --example truth [MICROSECONDS [GRAPH]]`: a unit
+//! of time, 1000 by default; of one graph, as T16, a single run on two workers, and its critical path in
+//! JSON.
 #![allow(dead_code)]
 
 #[path = "../tests/graphs/catalogue.rs"]

@@ -1,16 +1,20 @@
 //! Automatic priorities: messages of a phase are ordered by how little slack their tasks had in an earlier
 //! one.
 //!
-//! One duty: learn priorities from the graph of a phase, and use them as long as they pay. A task on the path
-//! has no slack; it is the most urgent, and the others follow by theirs. Learning takes time, so it happens
-//! in the phases 1, 8, 64 and so on; in between nothing is recorded for it. Phases with and without
-//! priorities are compared by wall time for each message. A clear gain decides at once. Otherwise both ways
-//! are tried some times, and priorities must be faster by a hundredth. They are tried again after each
-//! learning: the first phases find caches and memory cold.
+//! One duty: learn priorities from the graphs of phases, and use them as long as they pay. A task on the path
+//! has no slack; it is the most urgent, and the others follow by theirs.
+//!
+//! The phases 1, 8, 64 and so on begin a *trial*, in which phases without and with priorities alternate. A
+//! phase with them is a vote for them if it takes a fiftieth less time a message than any of the trial
+//! without them, else against them; two votes if the difference is a tenth. They are used once votes for
+//! them are six more than those against, and not once they are three less; before phase 8, two more are
+//! enough to go on with them. Votes count on while they are used: a new trial begins if none are left. In a
+//! trial, priorities are learnt from each phase that used those before, as a better order shows better what
+//! matters. Those of the fastest phase are kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::graph::Graph;
 use crate::names::{self, Entry, lock};
@@ -19,15 +23,18 @@ use crate::table::What;
 
 /// Levels of tasks on the path and of tasks with nothing but slack: usual messages are in the middle.
 const URGENT: i32 = 16;
-/// Priorities are used if a phase takes at most so many times what it takes without them; the first number
-/// if both ways were tried often enough.
-const GAIN: [f64; 2] = [0.99, 0.9];
-/// How often each way is tried, and how many phases are remembered.
-const TRIES: usize = 3;
-/// Each phase whose number is a power of this is learnt from.
-const LEARN: u64 = 8;
+/// Each phase whose number is a power of this begins a trial.
+const TRIAL: u64 = 8;
+/// How many times longer a phase takes without priorities than with them if these are faster, or clearly so.
+const FASTER: f64 = 1.02;
+const CLEAR: f64 = 1.1;
+/// Votes by which priorities are used, or not.
+const FOR: i32 = 6;
+const AGAINST: i32 = -3;
 /// Stands for all actors in the table of priorities.
 const ANY: u64 = u64::MAX;
+
+type Priorities = HashMap<What, Priority>;
 
 /// See the module.
 #[derive(Default)]
@@ -35,51 +42,76 @@ pub(crate) struct Tuner {
     is_enabled: bool,
     /// Every phase is recorded, for reports.
     always_records: bool,
+    /// [`State::is_used`], for senders.
     is_used: AtomicBool,
-    /// Those of the last phase that was learnt from.
-    priorities: RwLock<HashMap<What, Priority>>,
+    priorities: RwLock<Arc<Priorities>>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     phases: u64,
+    is_trial: bool,
+    /// The open or last phase uses priorities.
+    is_used: bool,
     is_learnt: bool,
-    /// Without and with priorities: nanoseconds a message in the last such phases.
-    costs: [Vec<f64>; 2],
+    /// Those for priorities less those against them.
+    votes: i32,
+    /// The least time for a message in this trial, without and with priorities.
+    least: [f64; 2],
+    /// The priorities with which that was.
+    best: Arc<Priorities>,
 }
 
 impl State {
-    /// Whether the next phase uses priorities.
-    fn pays(&self) -> bool {
-        let [without, with] = &self.costs;
-        let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
-        let is_tried = without.len() >= TRIES && with.len() >= TRIES;
-        let clear = GAIN[usize::from(!is_tried)];
-        let is_behind = !is_tried && with.len() < without.len();
-        let is_known = !without.is_empty();
-        with.is_empty() || is_known && (is_behind || least(with) <= least(without) * clear)
-    }
-
-    /// A phase with or without priorities took so long for a message.
-    fn note(&mut self, used: bool, cost: f64) {
-        let costs = &mut self.costs[usize::from(used)];
-        costs.insert(0, cost);
-        costs.truncate(TRIES);
-    }
-
-    /// New priorities are there. The first ones are compared with the phase that they come from.
-    fn learnt(&mut self) {
-        self.is_learnt = true;
-        self.costs[1].clear();
-        if self.phases > 1 {
-            self.costs[0].clear();
+    /// A phase begins.
+    fn begin(&mut self) {
+        self.phases += 1;
+        if self.phases == TRIAL.pow(self.phases.ilog(TRIAL)) {
+            self.begin_trial();
         }
+        // The first phases are too few to go on without priorities once these have two votes.
+        let is_turn = !self.is_used || self.phases < TRIAL && self.votes > 1;
+        self.is_used = match self.is_trial {
+            true => self.is_learnt && self.least[0].is_finite() && is_turn,
+            false => self.votes > 0,
+        };
     }
 
-    fn learns(&self) -> bool {
-        self.phases == LEARN.pow(self.phases.ilog(LEARN))
+    /// It has taken so long for each message, with the current priorities or without. Returns those to use
+    /// from now on if the trial has ended in favour of priorities.
+    fn end(&mut self, cost: f64, current: &Arc<Priorities>) -> Option<Arc<Priorities>> {
+        let is_least = cost < self.least[usize::from(self.is_used)];
+        if self.is_trial && is_least {
+            self.least[usize::from(self.is_used)] = cost;
+            if self.is_used {
+                self.best = Arc::clone(current);
+            }
+        }
+        if self.is_used {
+            self.votes = FOR.min(self.votes + vote(self.least[0], cost));
+        }
+        if !self.is_trial {
+            if self.is_used && self.votes <= 0 {
+                self.begin_trial();
+            }
+            return None;
+        }
+        self.is_trial = (AGAINST + 1..FOR).contains(&self.votes);
+        (!self.is_trial && self.votes > 0).then(|| Arc::clone(&self.best))
     }
+
+    fn begin_trial(&mut self) {
+        (self.is_trial, self.votes) = (true, 0);
+        self.least = [f64::INFINITY; 2];
+    }
+}
+
+/// Positive: for priorities.
+fn vote(without: f64, with: f64) -> i32 {
+    let vote = if without >= with * FASTER { 1 } else { -1 };
+    let is_clear = without >= with * CLEAR || with >= without * CLEAR;
+    if is_clear { 2 * vote } else { vote }
 }
 
 impl Tuner {
@@ -102,12 +134,14 @@ impl Tuner {
     }
 
     fn learnt(&self, actor: u64, entry: u32) -> Priority {
-        let priorities = self
-            .priorities
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let priorities = self.current();
         let of = |actor| priorities.get(&What { actor, entry }).copied();
         of(actor).or_else(|| of(ANY)).unwrap_or_default()
+    }
+
+    fn current(&self) -> RwLockReadGuard<'_, Arc<Priorities>> {
+        let current = self.priorities.read();
+        current.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A phase begins. Returns whether it is recorded.
@@ -116,10 +150,9 @@ impl Tuner {
             return self.always_records;
         }
         let mut state = lock(&self.state);
-        state.phases += 1;
-        let is_used = state.is_learnt && state.pays();
-        self.is_used.store(is_used, Ordering::Relaxed);
-        self.always_records || state.learns()
+        state.begin();
+        self.is_used.store(state.is_used, Ordering::Relaxed);
+        self.always_records || state.is_trial
     }
 
     /// A phase has taken `wall` nanoseconds for `messages`; its graph, if it was recorded.
@@ -133,13 +166,17 @@ impl Tuner {
             return;
         }
         let mut state = lock(&self.state);
-        state.note(self.is_used(), wall as f64 / messages as f64);
-        if let Some(graph) = graph.filter(|_| state.learns()) {
+        let current = Arc::clone(&self.current());
+        let mut next = state.end(wall as f64 / messages as f64, &current);
+        if state.is_trial && (state.is_used || !state.is_learnt) {
+            next = graph.map(|graph| Arc::new(priorities(&graph())));
+            state.is_learnt |= next.is_some();
+        }
+        if let Some(next) = next {
             *self
                 .priorities
                 .write()
-                .unwrap_or_else(PoisonError::into_inner) = priorities(&graph());
-            state.learnt();
+                .unwrap_or_else(PoisonError::into_inner) = next;
         }
     }
 
@@ -152,7 +189,7 @@ impl Tuner {
 
 /// The priorities of actors' entry methods, by the least slack of their tasks, and those of entry methods for
 /// actors that are new.
-fn priorities(graph: &Graph) -> HashMap<What, Priority> {
+fn priorities(graph: &Graph) -> Priorities {
     let span = graph.span.max(1);
     let mut priorities = HashMap::new();
     for node in &graph.nodes {
@@ -171,56 +208,71 @@ fn priorities(graph: &Graph) -> HashMap<What, Priority> {
 mod tests {
     use super::*;
 
-    /// The way of each of the phases that take so many nanoseconds a message.
-    fn ways(without: u64, with: u64, phases: usize) -> String {
-        let costs = [vec![without as f64], Vec::new()];
-        let mut state = State {
-            costs,
-            ..State::default()
-        };
-        let mut way = || {
-            let used = state.pays();
-            state.note(used, if used { with as f64 } else { without as f64 });
+    /// The way of each phase, with (p) or without priorities: in the order of the phases, what they cost by
+    /// the number of the phase.
+    fn ways(phases: u64, with: impl Fn(u64) -> f64, without: impl Fn(u64) -> f64) -> String {
+        let mut state = State::default();
+        let way = |phase| {
+            state.begin();
+            let used = state.is_used;
+            let cost = if used { with(phase) } else { without(phase) };
+            state.end(cost, &Arc::default());
+            state.is_learnt = true;
             if used { 'p' } else { '-' }
         };
-        (0..phases).map(|_| way()).collect()
+        (1..=phases).map(way).collect()
     }
 
     #[test]
     fn priorities_are_used_as_long_as_they_pay() {
-        assert_eq!(ways(300, 200, 8), "pppppppp");
-        assert_eq!(ways(1000, 950, 8), "p-p-pppp");
-        assert_eq!(ways(1000, 995, 8), "p-p-p---");
-        assert_eq!(ways(1000, 1100, 8), "p-p-p---");
+        let of = |with| ways(30, |_| with, |_| 1.0);
+        assert_eq!(
+            of(0.7),
+            format!("-{}{}{}", "p".repeat(6), "-p".repeat(3), "p".repeat(17))
+        );
+        assert_eq!(
+            of(0.95),
+            format!("-p-pppp{}{}", "-p".repeat(6), "p".repeat(11))
+        );
+        for loss in [0.99, 1.05] {
+            assert_eq!(
+                of(loss),
+                format!("-p-p-p-{}{}", "-p".repeat(3), "-".repeat(17))
+            );
+        }
+        assert_eq!(
+            of(1.2),
+            format!("-p-p---{}{}", "-p".repeat(2), "-".repeat(19))
+        );
     }
 
     #[test]
-    fn both_ways_are_tried_again_with_new_priorities() {
+    fn one_slow_phase_decides_nothing() {
+        let slow = |slow, else_: f64| move |phase| if phase == slow { 9.0 } else { else_ };
+        let lost = ways(63, |_| 1.0, slow(10, 1.0));
+        assert!(lost[20..].chars().all(|way| way == '-'), "{lost}");
+        let used = ways(63, slow(30, 0.8), |_| 1.0);
+        assert!(used[20..].chars().all(|way| way == 'p'), "{used}");
+    }
+
+    #[test]
+    fn they_are_tried_again_when_they_cease_to_pay() {
+        let ways = ways(63, |phase| if phase < 40 { 0.8 } else { 1.1 }, |_| 1.0);
+        assert!(ways[20..39].chars().all(|way| way == 'p'), "{ways}");
+        assert!(ways.ends_with(&"-".repeat(16)), "{ways}");
+    }
+
+    #[test]
+    fn the_fastest_priorities_are_kept() {
+        let tables = [1.0, 0.9, 0.7, 0.8].map(|cost| (cost, Arc::<Priorities>::default()));
         let mut state = State {
-            phases: 8,
-            costs: [vec![300.0; 3], vec![200.0; 3]],
+            is_learnt: true,
             ..State::default()
         };
-        state.learnt();
-        // Now neither way is faster.
-        let way = |_| {
-            let used = state.pays();
-            state.note(used, 100.0);
-            used
-        };
-        let used = [(); 8].map(way);
-        assert_eq!(used, [true, false, false, true, false, true, false, false]);
-    }
-
-    #[test]
-    fn some_phases_are_learnt_from() {
-        let phases = (1..600).filter(|&phases| {
-            State {
-                phases,
-                ..State::default()
-            }
-            .learns()
+        let kept = tables.iter().find_map(|(cost, table)| {
+            state.begin();
+            state.end(*cost, table)
         });
-        assert_eq!(phases.collect::<Vec<u64>>(), [1, 8, 64, 512]);
+        assert!(Arc::ptr_eq(&kept.expect("three clear gains"), &tables[2].1));
     }
 }

@@ -472,7 +472,7 @@ fn messages_do_not_keep_a_handler_that_waits_for_a_fork() {
     assert!(done.load(SeqCst));
 }
 
-/// Long: `cargo test --release -p actors --test life -- --ignored`.
+/// Long: `cargo test --release -p work-stealing-actors --test life -- --ignored`.
 #[test]
 #[ignore = "takes a minute"]
 fn a_hundred_million_messages_take_little_memory() {
